@@ -1,0 +1,70 @@
+"""Whether the process that claimed something still lives, told by a lock that dies with it.
+
+POSIX record locks belong to the process: a forked data-loader worker does not inherit them, a `kill -9` frees them, and
+they work across hosts on shared file systems with a lock manager. A process loses such a lock when it closes *any*
+descriptor of the file, hence the file serves nothing else and a process never opens one that it holds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+# A reader's question holds the lock for microseconds; an owner who meets one asks again.
+_NUM_TRIES = 50
+_PAUSE_S = 0.01
+
+_held: set[tuple[int, int]] = set()
+
+
+class AliveLock:
+    """Held from construction to `release`, or to the process's end. `BlockingIOError` if another process holds it."""
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(self._descriptor)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+        self._identity = _identity(os.fstat(self._descriptor))
+        _held.add(self._identity)
+
+    def release(self) -> None:
+        """Does nothing the second time."""
+        if self._descriptor >= 0:
+            _held.discard(self._identity)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def is_alive(path: Path) -> bool:
+    """Whether some living process holds the `AliveLock` at `path`."""
+    try:
+        if _identity(path.stat()) in _held:
+            return True
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _lock(descriptor: int) -> None:
+    for _ in range(_NUM_TRIES - 1):
+        try:
+            return fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_PAUSE_S)
+    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino

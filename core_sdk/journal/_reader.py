@@ -1,0 +1,76 @@
+"""The reading end of a journal: tolerant of torn tails and bad lines, and able to go on where it stopped."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from core_sdk.journal._line import decode_line
+from core_sdk.records import Record
+
+logger = logging.getLogger("core_sdk.journal")
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that was skipped: it is not what was written, or this version does not know its kind."""
+
+    offset: int
+    problem: str
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some consecutive records of a journal."""
+
+    records: list[Record]
+    end_offset: int
+    """Bytes of the journal that are read with this chunk: read on from here."""
+    bad_lines: list[BadLine]
+
+
+def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20) -> Iterator[Chunk]:
+    """Whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
+
+    A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines
+    are skipped, and handed over for the caller to report.
+    """
+    with path.open("rb") as file:
+        file.seek(offset)
+        while block := _whole_lines(file, chunk_bytes):
+            yield _decode_block(block, offset)
+            offset += len(block)
+            file.seek(offset)
+
+
+def read_records(path: Path) -> Iterator[Record]:
+    """All records of a journal, in order; bad lines are logged and skipped."""
+    for chunk in read_journal(path):
+        for bad_line in chunk.bad_lines:
+            logger.warning("%s: the line at byte %d %s; skipped", path, bad_line.offset, bad_line.problem)
+        yield from chunk.records
+
+
+def _whole_lines(file: BinaryIO, num_bytes: int) -> bytes:
+    block = file.read(num_bytes)
+    end = block.rfind(b"\n")
+    while end < 0 and (more := file.read(num_bytes)):
+        block += more
+        end = block.rfind(b"\n")
+    return block[: end + 1]
+
+
+def _decode_block(block: bytes, offset: int) -> Chunk:
+    end_offset = offset + len(block)
+    records = []
+    bad_lines = []
+    for line in block[:-1].split(b"\n"):
+        try:
+            records.append(decode_line(line))
+        except ValueError as error:
+            bad_lines.append(BadLine(offset, str(error)))
+        offset += len(line) + 1
+    return Chunk(records, end_offset, bad_lines)

@@ -1,0 +1,65 @@
+"""The manifest of a checkpoint: written last, it makes the checkpoint exist and says what must be found in it.
+
+The file is JSON, `{"crc32c":"…","manifest":{…}}`, in exactly the bytes that `encode_manifest` writes: a manifest that
+decodes but is spelled otherwise has been damaged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import google_crc32c
+import msgspec
+
+
+class FileEntry(msgspec.Struct, kw_only=True, frozen=True):
+    size_bytes: int
+    crc32c: str
+    """Eight lower-case hexadecimal digits."""
+
+
+class Manifest(msgspec.Struct, kw_only=True, frozen=True):
+    format: int = 1
+    storage_id: str
+    created: float
+    files: dict[str, FileEntry]
+    """Path relative to the checkpoint, with "/", in sorted order."""
+    directories: list[str] = []
+    """All directories, so that empty ones survive; each ends with "/"."""
+    metadata: dict[str, Any] = {}
+    ranks: tuple[int, ...] = (0,)
+    """The ranks that wrote files."""
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """Name -> size in bytes, directories with size 0."""
+        sizes = {name: entry.size_bytes for name, entry in self.files.items()} | dict.fromkeys(
+            self.directories, 0
+        )
+        return dict(sorted(sizes.items()))
+
+
+class _File(msgspec.Struct, kw_only=True):
+    crc32c: str
+    manifest: msgspec.Raw
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    body = msgspec.json.encode(manifest)
+    return msgspec.json.encode(_File(crc32c=_crc32c(body), manifest=msgspec.Raw(body)))
+
+
+def decode_manifest(content: bytes) -> Manifest:
+    """Raises `ValueError`, with the reason, for anything that `encode_manifest` did not write."""
+    try:
+        file = msgspec.json.decode(content, type=_File)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"is not a manifest ({error})") from error
+    body = bytes(file.manifest)
+    if _crc32c(body) != file.crc32c or msgspec.json.encode(file) != content:
+        raise ValueError("does not have the checksum that was written")
+    return msgspec.json.decode(body, type=Manifest)
+
+
+def _crc32c(content: bytes) -> str:
+    return f"{google_crc32c.value(content):08x}"

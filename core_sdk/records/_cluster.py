@@ -1,0 +1,59 @@
+"""What a script knows of where it runs: the content of the run-info file, and `ctx.info`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class TrialInfo(msgspec.Struct, kw_only=True):
+    """The trial that a script executes."""
+
+    trial_id: int
+    experiment_id: int
+    trial_seed: int
+    hparams: dict[str, Any] = {}
+    _config: dict[str, Any] = msgspec.field(default_factory=dict, name="config")
+    _steps_completed: int = msgspec.field(default=0, name="steps_completed")
+    _trial_run_id: int = msgspec.field(default=1, name="trial_run_id")
+
+
+class ClusterInfo(msgspec.Struct, kw_only=True):
+    """Where a script runs, and what it runs for."""
+
+    format: int = 1
+    task_type: str = "TRIAL"
+    master_url: str = ""
+    cluster_id: str = ""
+    agent_id: str = ""
+    task_id: str = ""
+    allocation_id: str = ""
+    session_token: str = ""
+    slot_ids: list[int] = []
+    """GPU indices that belong to this node; empty without GPUs."""
+    container_addrs: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
+    """Addresses of all nodes, ordered by node rank."""
+    container_rank: int = 0
+    container_slot_counts: list[int] = msgspec.field(default_factory=lambda: [1])
+    gpu_uuids: list[str] = []
+    _latest_checkpoint: str | None = msgspec.field(default=None, name="latest_checkpoint")
+    _trial: TrialInfo | None = msgspec.field(default=None, name="trial")
+    _user_data: dict[str, Any] = msgspec.field(default_factory=dict, name="user_data")
+
+    @property
+    def trial(self) -> TrialInfo:
+        """Raises `RuntimeError` for a task that is not a trial."""
+        if self._trial is None:
+            raise RuntimeError(f"a task of type {self.task_type} has no trial")
+        return self._trial
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The storage id to continue from; None on a fresh start."""
+        return self._latest_checkpoint
+
+    @property
+    def user_data(self) -> dict[str, Any]:
+        """The experiment's free-form `data`."""
+        return self._user_data

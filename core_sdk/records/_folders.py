@@ -1,0 +1,66 @@
+"""The small JSON files of a home: who wrote it, and what its experiments and trials are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class HomeRecord(msgspec.Struct, kw_only=True):
+    """`<home>/home.json`."""
+
+    format: int
+    sdk_version: str
+
+
+class ExperimentRecord(msgspec.Struct, kw_only=True):
+    """`<home>/experiments/<id>/experiment.json`."""
+
+    experiment_id: int
+    name: str
+    created: float
+    """Seconds since the Unix epoch."""
+    labels: list[str] = []
+    description: str = ""
+
+
+class TrialRecord(msgspec.Struct, kw_only=True):
+    """`<home>/runs/<id>/trial.json`."""
+
+    trial_id: int
+    experiment_id: int
+    created: float
+    seed: int
+    hparams: dict[str, Any] = {}
+    data: dict[str, Any] = {}
+    max_length: int | dict[str, int] | None = None
+    continued_from: str | None = None
+    """The checkpoint of another trial that this one started from."""
+    is_defined: bool = False
+    """False while `core-sdk run` has made the trial and the script's own `init()` has not yet spoken."""
+    is_named: bool = False
+    """The experiment was chosen on the command line: `init(name=…)` no longer changes it."""
+
+
+class CommandRecord(msgspec.Struct, kw_only=True):
+    """`<home>/runs/<id>/command.json`: how to start the script again."""
+
+    argv: list[str]
+    cwd: str
+    environment: dict[str, str]
+
+
+class StopRequest(msgspec.Struct, kw_only=True):
+    """`<home>/runs/<id>/<attempt>.stop`: somebody asks the attempt to stop; the file's presence is the request."""
+
+    time: float
+    source: str
+
+
+class ExitRecord(msgspec.Struct, kw_only=True):
+    """`<home>/runs/<id>/<attempt>.exit`: how the process ended, as seen by the `core-sdk run` that started it."""
+
+    time: float
+    code: int
+    """The exit status; -N for death by signal N."""

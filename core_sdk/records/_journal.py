@@ -1,0 +1,134 @@
+"""The lines of a journal: one struct per kind, told apart by `type`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+FORMAT = 1
+"""The format of journals and of the folders around them."""
+
+Outcome = Literal["completed", "paused", "invalid_hp", "error"]
+
+
+class _Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
+    time: float
+    """Seconds since the Unix epoch, by the writer's clock. Order is the order of lines, never this."""
+
+
+class AttemptStarted(_Line, tag="attempt"):
+    """The first line of every journal."""
+
+    format: int
+    trial_id: int
+    attempt: int
+    host: str
+    pid: int
+    sdk_version: str
+    latest_checkpoint: str | None = None
+    resumed_steps: int = 0
+    """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
+
+
+# Positional, and all fields required: this is the one struct that the training thread makes on every report.
+class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defaults=True):
+    time: float
+    group: str
+    steps_completed: int
+    metrics: dict[str, int | float | str]
+    """Values as `nonfinite_to_json` spells them."""
+    batch_metrics: list[dict[str, int | float | str]] | None = None
+
+
+class Profile(_Line, tag="profile"):
+    """Figures of the machine, means over the sampled interval; they belong to a time, not to a step."""
+
+    group: str
+    metrics: dict[str, int | float | str]
+
+
+class Progress(_Line, tag="progress"):
+    progress: float
+
+
+class StatusSet(_Line, tag="status"):
+    status: str
+
+
+class MetadataSet(_Line, tag="metadata"):
+    metadata: dict[str, Any]
+
+
+class EarlyExit(_Line, tag="early_exit"):
+    reason: str
+
+
+class Alert(_Line, tag="alert"):
+    title: str
+    description: str
+    level: str
+
+
+class OperationCompleted(_Line, tag="operation"):
+    """A searcher operation of `length` was completed with `metric`."""
+
+    length: int
+    metric: Any
+
+
+class CheckpointStored(_Line, tag="checkpoint"):
+    storage_id: str
+    storage: str
+    """The storage's URL."""
+    steps_completed: int
+    metadata: dict[str, Any]
+    resources: dict[str, int]
+    """File name -> size in bytes; a directory's name ends with "/" and has size 0."""
+
+
+class CheckpointDeleted(_Line, tag="checkpoint_deleted"):
+    storage_id: str
+
+
+class CheckpointUsed(_Line, tag="checkpoint_used"):
+    """The attempt makes use of a checkpoint of another trial, for inference say."""
+
+    storage_id: str
+
+
+class StopAcknowledged(_Line, tag="stop"):
+    """`should_preempt()` returned True to the script."""
+
+    source: str
+
+
+class Dropped(_Line, tag="dropped"):
+    """`count` records before this line could not be written."""
+
+    count: int
+    reason: str
+
+
+class Ended(_Line, tag="ended"):
+    outcome: Outcome
+    error: str | None = None
+
+
+Record = (
+    AttemptStarted
+    | Report
+    | Profile
+    | Progress
+    | StatusSet
+    | MetadataSet
+    | EarlyExit
+    | Alert
+    | OperationCompleted
+    | CheckpointStored
+    | CheckpointDeleted
+    | CheckpointUsed
+    | StopAcknowledged
+    | Dropped
+    | Ended
+)

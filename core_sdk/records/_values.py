@@ -1,0 +1,96 @@
+"""Values on their way into JSON and back, exactly: JSON has no NaN, no infinities and no tuples.
+
+A metric that is not finite is written as the string "NaN", "Infinity" or "-Infinity" (a metric is never a string
+otherwise). In free-form values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from core_sdk.errors import InvalidNameError
+
+Metric = int | float
+
+MAX_NAME_BYTES = 1024
+MAX_INT = 2**63
+
+_FLOAT_TAG = "$float"
+_NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def nonfinite_to_json(value: Metric) -> Metric | str:
+    """Spells NaN and the infinities; any other number is itself."""
+    if isinstance(value, int) or math.isfinite(value):
+        return value
+    if math.isnan(value):
+        return "NaN"
+    return "Infinity" if value > 0 else "-Infinity"
+
+
+def metrics_from_json(metrics: Mapping[str, Metric | str]) -> dict[str, Metric]:
+    """The inverse of `nonfinite_to_json` over a whole report."""
+    return {name: _NONFINITE[value] if isinstance(value, str) else value for name, value in metrics.items()}
+
+
+def to_json(value: Any, where: str) -> Any:
+    """A copy of a free-form value that JSON keeps exactly; `where` names it in errors.
+
+    Accepts None, bool, int, float, str, and lists, tuples and string-keyed mappings of them; numpy scalars and
+    0-dimensional tensors become Python numbers; a tuple becomes a list. Raises `TypeError` naming the place of
+    anything else.
+    """
+    if value is None or isinstance(value, (bool, str)):
+        return str(value) if isinstance(value, str) else value
+    if isinstance(value, int):
+        if not -MAX_INT <= value <= MAX_INT:
+            raise TypeError(f"{where} is {value}, which is beyond 64 bits")
+        return int(value)
+    if isinstance(value, float):
+        spelled = nonfinite_to_json(float(value))
+        return {_FLOAT_TAG: spelled} if isinstance(spelled, str) else spelled
+    if isinstance(value, Mapping):
+        return {_key(key, where): to_json(item, f"{where}[{key!r}]") for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
+    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
+        return to_json(value.item(), where)
+    raise TypeError(f"{where} is a {type(value).__name__}, which JSON cannot keep")
+
+
+def from_json(value: Any) -> Any:
+    """The inverse of `to_json`."""
+    if isinstance(value, dict):
+        if value.keys() == {_FLOAT_TAG}:
+            return _NONFINITE[value[_FLOAT_TAG]]
+        return {key: from_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [from_json(item) for item in value]
+    return value
+
+
+def _key(key: object, where: str) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{where} has the key {key!r}, a {type(key).__name__}; keys must be strings")
+    if key == _FLOAT_TAG:
+        raise TypeError(f"{where} has the key {key!r}, which is reserved")
+    return str(key)
+
+
+def check_name(what: str, name: object) -> str:
+    """`name` itself, if it is non-empty UTF-8 of at most 1 KB; else raises `InvalidNameError` or `TypeError`."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} must be a string, not {type(name).__name__}")
+    if not name:
+        raise InvalidNameError(what, name, "is empty")
+    try:
+        size_bytes = len(name.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidNameError(what, name, "is not valid Unicode") from error
+    if size_bytes > MAX_NAME_BYTES:
+        raise InvalidNameError(
+            what, name[:40] + "…", f"has {size_bytes} bytes; at most {MAX_NAME_BYTES} are kept"
+        )
+    return str(name)

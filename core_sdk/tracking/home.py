@@ -1,0 +1,308 @@
+"""The home: one folder that holds every record, laid out as the package says."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from core_sdk._version import __version__
+from core_sdk.errors import (
+    ExperimentNotFoundError,
+    HomeNotWritableError,
+    HomeTooNewError,
+    RecordDamagedError,
+    TrialNotFoundError,
+)
+from core_sdk.files import write_atomically
+from core_sdk.journal import encode_line, is_alive
+from core_sdk.records import (
+    FORMAT,
+    CommandRecord,
+    ExitRecord,
+    ExperimentRecord,
+    HomeRecord,
+    Record,
+    StopRequest,
+    TrialRecord,
+    check_name,
+)
+
+_T = TypeVar("_T")
+
+
+class Home:
+    """An existing home. `Home.create` makes it, `Home.open` only reads it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.experiments = root / "experiments"
+        self.checkpoints = root / "checkpoints"
+        self.database = root / "tracker.db"
+
+    @classmethod
+    def create(cls, root: Path) -> Home:
+        """The home at `root`, made where it is missing.
+
+        Raises `HomeNotWritableError` or `HomeTooNewError`.
+        """
+        home = cls(root)
+        try:
+            for directory in (
+                root,
+                home.runs,
+                home.experiments,
+                home.experiments / "names",
+                home.checkpoints,
+            ):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            record = root / "home.json"
+            if not record.exists():
+                with contextlib.suppress(FileExistsError):
+                    content = msgspec.json.encode(HomeRecord(format=FORMAT, sdk_version=__version__))
+                    write_atomically(record, content, overwrite=False)
+            if not os.access(home.runs, os.W_OK | os.X_OK):
+                raise PermissionError("permission denied")
+        except OSError as error:
+            raise HomeNotWritableError(root, error.strerror or str(error)) from error
+        home._check_format()
+        return home
+
+    @classmethod
+    def open(cls, root: Path) -> Home:
+        """The home at `root`, which may be missing: then it is empty. Raises `HomeTooNewError`."""
+        home = cls(root)
+        home._check_format()
+        return home
+
+    def create_trial(self) -> TrialFolder:
+        """A new, empty trial; ids rise and are never used again."""
+        trial_id = max(self.trial_ids(include_deleted=True), default=0) + 1
+        while True:
+            try:
+                (self.runs / str(trial_id)).mkdir(mode=0o700)
+                return TrialFolder(self, trial_id)
+            except FileExistsError:
+                trial_id += 1
+            except OSError as error:
+                raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
+
+    def trial(self, trial_id: int) -> TrialFolder:
+        """Raises `TrialNotFoundError`."""
+        folder = TrialFolder(self, trial_id)
+        if not folder.exists():
+            raise TrialNotFoundError(trial_id, self.root)
+        return folder
+
+    def trial_ids(self, *, include_deleted: bool = False) -> list[int]:
+        return [
+            trial_id
+            for trial_id in _numbered_entries(self.runs)
+            if include_deleted or TrialFolder(self, trial_id).exists()
+        ]
+
+    def experiment_ids(self) -> list[int]:
+        return [
+            experiment_id
+            for experiment_id in _numbered_entries(self.experiments)
+            if ExperimentFolder(self, experiment_id).path.joinpath("experiment.json").exists()
+        ]
+
+    def experiment(self, experiment_id: int) -> ExperimentFolder:
+        """Raises `ExperimentNotFoundError`."""
+        folder = ExperimentFolder(self, experiment_id)
+        if not folder.record_path.exists():
+            raise ExperimentNotFoundError(experiment_id, self.root)
+        return folder
+
+    def find_or_create_experiment(self, name: str) -> ExperimentFolder:
+        """The experiment of this name; processes that race for a new one all get the same."""
+        by_name = self._name_path(check_name("the experiment's name", name))
+        while True:
+            with contextlib.suppress(FileNotFoundError, ExperimentNotFoundError):
+                return self.experiment(int(by_name.read_text()))
+            candidate = self._create_experiment(name)
+            try:
+                write_atomically(by_name, str(candidate.experiment_id).encode(), overwrite=False)
+            except FileExistsError:
+                candidate.delete()
+            else:
+                return candidate
+
+    def _create_experiment(self, name: str) -> ExperimentFolder:
+        experiment_id = max(_numbered_entries(self.experiments), default=0) + 1
+        while True:
+            folder = ExperimentFolder(self, experiment_id)
+            try:
+                folder.path.mkdir(mode=0o700)
+            except FileExistsError:
+                experiment_id += 1
+            except OSError as error:
+                raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
+            else:
+                folder.write(ExperimentRecord(experiment_id=experiment_id, name=name, created=time.time()))
+                return folder
+
+    def _name_path(self, name: str) -> Path:
+        return self.experiments / "names" / hashlib.sha256(name.encode()).hexdigest()
+
+    def _check_format(self) -> None:
+        record = _read(self.root / "home.json", HomeRecord)
+        if record is not None and record.format > FORMAT:
+            raise HomeTooNewError(self.root, record.format, FORMAT)
+
+
+class ExperimentFolder:
+    """One experiment's folder."""
+
+    def __init__(self, home: Home, experiment_id: int) -> None:
+        self._home = home
+        self.experiment_id = experiment_id
+        self.path = home.experiments / str(experiment_id)
+        self.record_path = self.path / "experiment.json"
+
+    def read(self) -> ExperimentRecord:
+        """Raises `ExperimentNotFoundError`."""
+        record = _read(self.record_path, ExperimentRecord)
+        if record is None:
+            raise ExperimentNotFoundError(self.experiment_id, self._home.root)
+        return record
+
+    def write(self, record: ExperimentRecord) -> None:
+        write_atomically(self.record_path, msgspec.json.encode(record))
+
+    @contextlib.contextmanager
+    def edit(self) -> Iterator[ExperimentRecord]:
+        """The record, to be changed in place; written at the end, one editor at a time."""
+        from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+        with FileLock(self.path / "experiment.lock"):
+            record = self.read()
+            before = msgspec.json.encode(record)
+            yield record
+            if msgspec.json.encode(record) != before:
+                self.write(record)
+
+    def delete(self) -> None:
+        """Forgets the experiment; its empty folder keeps the id from being used again. Its trials are not touched."""
+        record = _read(self.record_path, ExperimentRecord)
+        if record is not None:
+            by_name = self._home._name_path(record.name)
+            with contextlib.suppress(FileNotFoundError):
+                if by_name.read_text() == str(self.experiment_id):
+                    by_name.unlink()
+        self.record_path.unlink(missing_ok=True)
+
+
+class TrialFolder:
+    """One trial's folder: file names, and the small files read and written whole."""
+
+    def __init__(self, home: Home, trial_id: int) -> None:
+        self.home = home
+        self.trial_id = trial_id
+        self.path = home.runs / str(trial_id)
+        self.tensorboard_path = self.path / "tensorboard"
+        self.changes_path = self.path / "changes.journal"
+
+    def exists(self) -> bool:
+        return (self.path / "trial.json").exists()
+
+    def attempts(self) -> list[int]:
+        """Attempts that have begun, in order; the latest may have no journal yet."""
+        numbers = {
+            int(entry.name.split(".")[0])
+            for entry in os.scandir(self.path)
+            if entry.name.endswith((".journal", ".run.json")) and entry.name.split(".")[0].isdigit()
+        }
+        return sorted(numbers)
+
+    def journal_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.journal"
+
+    def alive_path(self, attempt: int) -> Path:
+        """Locked by the script's process while it lives."""
+        return self.path / f"{attempt}.alive"
+
+    def supervised_path(self, attempt: int) -> Path:
+        """Locked by the `core-sdk run` that started the attempt while that lives."""
+        return self.path / f"{attempt}.supervised"
+
+    def log_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.log"
+
+    def stop_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.stop"
+
+    def run_info_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.run.json"
+
+    def is_running(self, attempt: int) -> bool:
+        return is_alive(self.alive_path(attempt)) or is_alive(self.supervised_path(attempt))
+
+    def running_attempt(self) -> int | None:
+        """The attempt that is being executed now; only the latest can be."""
+        attempts = self.attempts()
+        return attempts[-1] if attempts and self.is_running(attempts[-1]) else None
+
+    def read_record(self) -> TrialRecord:
+        """Raises `TrialNotFoundError`."""
+        record = _read(self.path / "trial.json", TrialRecord)
+        if record is None:
+            raise TrialNotFoundError(self.trial_id, self.home.root)
+        return record
+
+    def write_record(self, record: TrialRecord) -> None:
+        write_atomically(self.path / "trial.json", msgspec.json.encode(record))
+
+    def read_command(self) -> CommandRecord | None:
+        return _read(self.path / "command.json", CommandRecord)
+
+    def write_command(self, record: CommandRecord) -> None:
+        write_atomically(self.path / "command.json", msgspec.json.encode(record))
+
+    def read_exit(self, attempt: int) -> ExitRecord | None:
+        return _read(self.path / f"{attempt}.exit", ExitRecord)
+
+    def write_exit(self, attempt: int, record: ExitRecord) -> None:
+        write_atomically(self.path / f"{attempt}.exit", msgspec.json.encode(record))
+
+    def read_stop_request(self, attempt: int) -> StopRequest | None:
+        return _read(self.stop_path(attempt), StopRequest)
+
+    def request_stop(self, attempt: int, source: str) -> None:
+        """Asks the attempt to stop: its `should_preempt()` becomes true within a second."""
+        write_atomically(
+            self.stop_path(attempt), msgspec.json.encode(StopRequest(time=time.time(), source=source))
+        )
+
+    def append_change(self, record: Record) -> None:
+        """Records something done to the trial from outside; one such writer at a time."""
+        from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+        with FileLock(self.path / "changes.lock"), self.changes_path.open("ab") as file:
+            file.write(encode_line(record))
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _numbered_entries(directory: Path) -> list[int]:
+    try:
+        return sorted(int(entry.name) for entry in os.scandir(directory) if entry.name.isdigit())
+    except FileNotFoundError:
+        return []
+
+
+def _read(path: Path, kind: type[_T]) -> _T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise RecordDamagedError(path, str(error)) from error
