@@ -181,9 +181,7 @@ class NotFoundError(CoreSDKError):
 class TrialNotFoundError(NotFoundError):
     def __init__(self, trial_id: int, home: Path) -> None:
         self.trial_id = trial_id
-        super().__init__(
-            f"there is no trial {trial_id} in {home}. `core-sdk trial list` shows those that exist."
-        )
+        super().__init__(f"there is no trial {trial_id} in {home}. `core-sdk trial list` shows those that exist.")
 
 
 class ExperimentNotFoundError(NotFoundError):
@@ -236,9 +234,7 @@ class InvalidNameError(InvalidMetricError):
 class ReservedNameError(ValueError):
     def __init__(self, file: str) -> None:
         self.file = file
-        super().__init__(
-            f"a checkpoint cannot hold a file {file!r}: the name is Core SDK's own. Rename the file."
-        )
+        super().__init__(f"a checkpoint cannot hold a file {file!r}: the name is Core SDK's own. Rename the file.")
 
 
 class UnsafePathError(ValueError):

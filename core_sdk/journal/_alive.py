@@ -60,7 +60,8 @@ def is_alive(path: Path) -> bool:
 def _lock(descriptor: int) -> None:
     for _ in range(_NUM_TRIES - 1):
         try:
-            return fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
         except BlockingIOError:
             time.sleep(_PAUSE_S)
     fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import google_crc32c
 import msgspec
 
@@ -9,7 +11,7 @@ from core_sdk.records import Record
 
 _crc32c = google_crc32c.value
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Record).decode
+_decode: Callable[[bytes], Record] = msgspec.json.Decoder(Record).decode
 _PREFIX_SIZE = len("00000000 ")
 
 

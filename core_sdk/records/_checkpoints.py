@@ -33,9 +33,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     @property
     def resources(self) -> dict[str, int]:
         """Name -> size in bytes, directories with size 0."""
-        sizes = {name: entry.size_bytes for name, entry in self.files.items()} | dict.fromkeys(
-            self.directories, 0
-        )
+        sizes = {name: entry.size_bytes for name, entry in self.files.items()} | dict.fromkeys(self.directories, 0)
         return dict(sorted(sizes.items()))
 
 

@@ -90,7 +90,5 @@ def check_name(what: str, name: object) -> str:
     except UnicodeEncodeError as error:
         raise InvalidNameError(what, name, "is not valid Unicode") from error
     if size_bytes > MAX_NAME_BYTES:
-        raise InvalidNameError(
-            what, name[:40] + "…", f"has {size_bytes} bytes; at most {MAX_NAME_BYTES} are kept"
-        )
+        raise InvalidNameError(what, name[:40] + "…", f"has {size_bytes} bytes, over {MAX_NAME_BYTES}")
     return str(name)

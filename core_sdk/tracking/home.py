@@ -278,9 +278,7 @@ class TrialFolder:
 
     def request_stop(self, attempt: int, source: str) -> None:
         """Asks the attempt to stop: its `should_preempt()` becomes true within a second."""
-        write_atomically(
-            self.stop_path(attempt), msgspec.json.encode(StopRequest(time=time.time(), source=source))
-        )
+        write_atomically(self.stop_path(attempt), msgspec.json.encode(StopRequest(time=time.time(), source=source)))
 
     def append_change(self, record: Record) -> None:
         """Records something done to the trial from outside; one such writer at a time."""
