@@ -1,1 +1,57 @@
-"""x"""
+"""Metrics that are never lost, checkpoints that are whole or absent, pause and resume, for your own training scripts.
+
+`import core_sdk as det` serves a script that was written for `import determined as det`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from core_sdk import errors
+from core_sdk._version import __version__
+from core_sdk.errors import InvalidHP
+
+if TYPE_CHECKING:
+    from core_sdk import client, core, experimental
+    from core_sdk.environment import get_cluster_info
+    from core_sdk.import_from_path import import_from_path
+    from core_sdk.records import ClusterInfo, TrialInfo
+
+LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
+"""For `logging.basicConfig(format=…)`; tools that read logs know it."""
+
+__all__ = [
+    "LOG_FORMAT",
+    "ClusterInfo",
+    "InvalidHP",
+    "TrialInfo",
+    "__version__",
+    "client",
+    "core",
+    "errors",
+    "experimental",
+    "get_cluster_info",
+    "import_from_path",
+]
+
+# Loaded when first named, so that `import core_sdk` costs next to nothing.
+_MODULES = frozenset({"client", "core", "experimental"})
+_NAMES = {
+    "ClusterInfo": "core_sdk.records",
+    "TrialInfo": "core_sdk.records",
+    "get_cluster_info": "core_sdk.environment",
+    "import_from_path": "core_sdk.import_from_path",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"core_sdk.{name}")
+    if name in _NAMES:
+        return getattr(importlib.import_module(_NAMES[name]), name)
+    raise AttributeError(f"module 'core_sdk' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,167 @@
+"""One execution of a trial's script, claimed by this process: its folder, number, info and journal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core_sdk._version import __version__
+from core_sdk.environment import command_of_this_process, main_script, recorded_variables
+from core_sdk.errors import AttemptClaimedError
+from core_sdk.journal import AliveLock, JournalWriter
+from core_sdk.records import (
+    FORMAT,
+    AttemptStarted,
+    ClusterInfo,
+    CommandRecord,
+    TrialInfo,
+    TrialRecord,
+    check_name,
+    from_json,
+    to_json,
+)
+from core_sdk.tracking import Home, TrialFolder
+
+logger = logging.getLogger("core_sdk.core")
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What `init()` says about its trial. It counts on a trial's first attempt; later ones keep what was recorded."""
+
+    name: str | None
+    hparams: Mapping[str, Any] | None
+    labels: Sequence[str] | None
+    description: str | None
+    data: Mapping[str, Any] | None
+    max_length: int | Mapping[str, int] | None
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Exactly one process holds an attempt."""
+
+    folder: TrialFolder
+    number: int
+    info: ClusterInfo
+    record: TrialRecord
+    journal: JournalWriter
+    alive: AliveLock
+
+
+def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition) -> Attempt:
+    """The attempt that `info` names; without one, the first attempt of a new trial.
+
+    Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home.
+    """
+    if info is None or info.task_type != "TRIAL":
+        return _claim_first_attempt(home, info or ClusterInfo(), definition)
+    return _claim_given_attempt(home, info, definition)
+
+
+def _claim_first_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
+    folder = home.create_trial()
+    experiment = home.find_or_create_experiment(definition.name or main_script())
+    record = _define(
+        TrialRecord(
+            trial_id=folder.trial_id,
+            experiment_id=experiment.experiment_id,
+            created=time.time(),
+            seed=random.SystemRandom().randrange(2**31),
+        ),
+        definition,
+    )
+    _describe_experiment(home, record.experiment_id, definition)
+    folder.write_command(
+        CommandRecord(argv=command_of_this_process(), cwd=str(Path.cwd()), environment=recorded_variables())
+    )
+    journal, alive = _open_journal(folder, attempt=1)
+    _append_start(journal, folder, 1, latest_checkpoint=None, resumed_steps=0)
+    # Last, since it makes the trial visible.
+    folder.write_record(record)
+    return Attempt(folder, 1, _with_trial(info, record, attempt=1), record, journal, alive)
+
+
+def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
+    folder = home.trial(info.trial.trial_id)
+    number = info.trial._trial_run_id
+    journal, alive = _open_journal(folder, number)
+    resumed_steps = info.trial._steps_completed
+    _append_start(journal, folder, number, info.latest_checkpoint, resumed_steps)
+    record = folder.read_record()
+    if not record.is_defined:
+        record = _define(record, definition)
+        if definition.name is not None and not record.is_named:
+            record.experiment_id = home.find_or_create_experiment(definition.name).experiment_id
+        _describe_experiment(home, record.experiment_id, definition)
+        folder.write_record(record)
+    return Attempt(folder, number, _with_trial(info, record, number), record, journal, alive)
+
+
+def _define(record: TrialRecord, definition: Definition) -> TrialRecord:
+    record.is_defined = True
+    if definition.hparams is not None:
+        record.hparams = to_json(definition.hparams, "hparams")
+    if definition.data is not None:
+        record.data = to_json(definition.data, "data")
+    if definition.max_length is not None:
+        record.max_length = to_json(definition.max_length, "max_length")
+    return record
+
+
+def _describe_experiment(home: Home, experiment_id: int, definition: Definition) -> None:
+    if definition.labels is None and definition.description is None:
+        return
+    with home.experiment(experiment_id).edit() as experiment:
+        labels = [check_name("the label", label) for label in definition.labels or ()]
+        experiment.labels = list(dict.fromkeys([*experiment.labels, *labels]))
+        if definition.description is not None:
+            experiment.description = definition.description
+
+
+def _open_journal(folder: TrialFolder, attempt: int) -> tuple[JournalWriter, AliveLock]:
+    try:
+        journal = JournalWriter(folder.journal_path(attempt))
+        return journal, AliveLock(folder.alive_path(attempt))
+    except (FileExistsError, BlockingIOError) as error:
+        raise AttemptClaimedError(folder.trial_id, attempt) from error
+
+
+def _append_start(
+    journal: JournalWriter, folder: TrialFolder, attempt: int, latest_checkpoint: str | None, resumed_steps: int
+) -> None:
+    journal.append(
+        AttemptStarted(
+            time=time.time(),
+            format=FORMAT,
+            trial_id=folder.trial_id,
+            attempt=attempt,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            sdk_version=__version__,
+            latest_checkpoint=latest_checkpoint,
+            resumed_steps=resumed_steps,
+        )
+    )
+
+
+def _with_trial(info: ClusterInfo, record: TrialRecord, attempt: int) -> ClusterInfo:
+    """`info`, with the trial as it was recorded."""
+    info._trial = TrialInfo(
+        trial_id=record.trial_id,
+        experiment_id=record.experiment_id,
+        trial_seed=record.seed,
+        hparams=from_json(record.hparams),
+        _config=info._trial._config if info._trial else {},
+        _steps_completed=info._trial._steps_completed if info._trial else 0,
+        _trial_run_id=attempt,
+    )
+    info._user_data = from_json(record.data)
+    return info

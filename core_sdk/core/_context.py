@@ -1,0 +1,190 @@
+"""The Context: the parts of the Core API around one attempt, opened and closed together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import time
+import traceback
+import weakref
+from types import TracebackType
+from typing import Literal, Protocol
+
+from core_sdk.core._attempt import Attempt
+from core_sdk.core._checkpoint import CheckpointContext
+from core_sdk.core._experimental import ExperimentalCoreContext
+from core_sdk.core._preempt import PreemptContext
+from core_sdk.core._profiler import ProfilerContext
+from core_sdk.core._searcher import SearcherContext
+from core_sdk.core._train import EarlyExitReason, TrainContext
+from core_sdk.distributed import DistributedContext
+from core_sdk.errors import InvalidHP
+from core_sdk.records import Alert, ClusterInfo, Ended, Outcome
+
+logger = logging.getLogger("core_sdk.core")
+
+AlertLevel = Literal["debug", "info", "warn", "error"]
+_LEVELS: dict[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+}
+_MAX_ERROR_CHARS = 16_384
+
+
+class Part(Protocol):
+    """Something that works beside the script, from entering the Context to leaving it."""
+
+    def start(self) -> object: ...
+
+    def close(self) -> None: ...
+
+
+class Context:
+    """Made by `init()`; enter it with `with`, or call `start()` and `close()`.
+
+    Leaving it ends the attempt: an exception that leaves with it is recorded as the attempt's error. `InvalidHP`
+    is recorded as such and turned into `SystemExit(0)`.
+    """
+
+    checkpoint: CheckpointContext
+    distributed: DistributedContext
+    experimental: ExperimentalCoreContext
+    preempt: PreemptContext
+    profiler: ProfilerContext
+    searcher: SearcherContext
+    train: TrainContext
+    info: ClusterInfo
+
+    def __init__(
+        self,
+        *,
+        attempt: Attempt,
+        checkpoint: CheckpointContext,
+        distributed: DistributedContext,
+        experimental: ExperimentalCoreContext,
+        preempt: PreemptContext,
+        profiler: ProfilerContext,
+        searcher: SearcherContext,
+        train: TrainContext,
+        mirror: Part | None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.distributed = distributed
+        self.experimental = experimental
+        self.preempt = preempt
+        self.profiler = profiler
+        self.searcher = searcher
+        self.train = train
+        self.info = attempt.info
+        self._journal = attempt.journal
+        self._ending = _Ending(attempt, preempt)
+        self._open = contextlib.ExitStack()
+        self._parts: list[Part] = [preempt] if mirror is None else [mirror, preempt]
+        self._is_started = False
+        self._open.callback(distributed.close)
+        self._open.callback(attempt.alive.release)
+        self._open.callback(attempt.journal.close)
+        self._open.callback(self._ending.record)
+        # Closes what a script left open, at the interpreter's exit or when a notebook forgets the Context.
+        self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
+
+    def start(self) -> None:
+        """Begins to listen for stops; `RuntimeError` the second time."""
+        if self._is_started:
+            raise RuntimeError("the Context was started before; call init() for a new one")
+        self._is_started = True
+        for part in self._parts:
+            part.start()
+            self._open.callback(part.close)
+        self._open.callback(self.profiler.off)
+
+    def close(
+        self,
+        exc_type: type[BaseException] | None = None,
+        exc_val: BaseException | None = None,
+        exc_tb: TracebackType | None = None,
+    ) -> None:
+        """Ends the attempt; does nothing the second time, and in a forked child.
+
+        Every part is closed, whatever becomes of the others. Raises `ReportsDroppedError` if records were lost.
+        """
+        if self._finalizer.detach() is None or self._ending.is_foreign():
+            return
+        self._ending.note(exc_val)
+        self._open.close()
+
+    def __enter__(self) -> Context:
+        self.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        if isinstance(exc_val, InvalidHP):
+            logger.info("these hyperparameters cannot be trained: %s", exc_val)
+            self.train.report_early_exit(EarlyExitReason.INVALID_HP)
+        try:
+            self.close(exc_type, exc_val, exc_tb)
+        except Exception:
+            if exc_val is None:
+                raise
+            # The script's own error is the one that must be seen.
+            logger.exception("closing the Context failed")
+        if isinstance(exc_val, InvalidHP):
+            raise SystemExit(0) from exc_val
+
+    def alert(
+        self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"
+    ) -> None:
+        """Records something that a person should see. `ValueError` for a level other than those named, in any case."""
+        name = (level or "info").lower()
+        if name not in _LEVELS:
+            raise ValueError(f"the alert level is {level!r}; it must be one of {', '.join(_LEVELS)}")
+        logger.log(_LEVELS[name], "alert: %s: %s", title or "", description or "")
+        self._journal.append(Alert(time=time.time(), title=title or "", description=description or "", level=name))
+
+
+class _Ending:
+    """How the attempt ends, noted by whoever knows and recorded once."""
+
+    def __init__(self, attempt: Attempt, preempt: PreemptContext) -> None:
+        self._attempt = attempt
+        self._preempt = preempt
+        self._process = os.getpid()
+        self._outcome: Outcome | None = None
+        self._error: str | None = None
+
+    def is_foreign(self) -> bool:
+        """In a forked child: the attempt is the parent's."""
+        return os.getpid() != self._process
+
+    def note(self, error: BaseException | None) -> None:
+        if isinstance(error, InvalidHP):
+            self._outcome, self._error = "invalid_hp", str(error)
+        elif error is not None and not _is_success(error):
+            self._outcome, self._error = "error", _describe(error)
+        else:
+            self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
+
+    def record(self) -> None:
+        self._attempt.journal.append(Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error))
+
+
+def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:
+    if not ending.is_foreign():
+        # At the exit of the interpreter the error that ended it is all that tells success from failure.
+        ending.note(getattr(sys, "last_value", None))
+        open_parts.close()
+
+
+def _is_success(error: BaseException) -> bool:
+    return isinstance(error, SystemExit) and error.code in (None, 0)
+
+
+def _describe(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error))
+    return text if len(text) <= _MAX_ERROR_CHARS else "…" + text[-_MAX_ERROR_CHARS:]

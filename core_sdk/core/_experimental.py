@@ -1,0 +1,25 @@
+"""What may still change."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from core_sdk.journal import JournalWriter
+from core_sdk.records import CheckpointUsed
+
+
+class _HasUuid(Protocol):
+    @property
+    def uuid(self) -> str: ...
+
+
+class ExperimentalCoreContext:
+    """Links from this trial to what it uses."""
+
+    def __init__(self, journal: JournalWriter) -> None:
+        self._journal = journal
+
+    def report_task_using_checkpoint(self, checkpoint: _HasUuid) -> None:
+        """Records that this trial uses a checkpoint, of `core_sdk.client`, for inference say."""
+        self._journal.append(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))

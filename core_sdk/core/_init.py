@@ -1,0 +1,92 @@
+"""`init()`: the one place that chooses implementations."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core_sdk.core._attempt import Definition, claim_attempt
+from core_sdk.core._checkpoint import CheckpointContext
+from core_sdk.core._context import Context
+from core_sdk.core._experimental import ExperimentalCoreContext
+from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
+from core_sdk.core._profiler import ProfilerContext
+from core_sdk.core._searcher import SearcherContext, parse_max_length
+from core_sdk.core._tensorboard import TensorboardMirror, TensorboardMode
+from core_sdk.core._train import TrainContext
+from core_sdk.distributed import DistributedContext
+from core_sdk.environment import Environment, get_cluster_info
+from core_sdk.storage import open_storage
+from core_sdk.tracking import Home
+
+
+def init(
+    *,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | Mapping[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+    name: str | None = None,
+    hparams: Mapping[str, Any] | None = None,
+    labels: Sequence[str] | None = None,
+    description: str | None = None,
+    data: Mapping[str, Any] | None = None,
+    max_length: int | Mapping[str, int] | None = None,
+    deadline: float | datetime.timedelta | datetime.datetime | None = None,
+) -> Context:
+    """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
+
+    A process that nothing else has started begins a new trial in the experiment `name` (default: the script's name);
+    `hparams`, `data` and `max_length` describe the trial, `labels` and `description` the experiment. When the trial is
+    resumed, its first description stands.
+
+    `checkpoint_storage` is a directory, a `file://` URL, or the mapping of an experiment configuration; the default is
+    in the home. `max_length` is a length or `{"epochs": 20}`. `deadline` makes `should_preempt()` true: seconds from
+    now, a `timedelta` from now, or a `datetime`.
+
+    Raises `HomeNotWritableError`, `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`;
+    `ValueError` or `TypeError` for arguments that cannot be kept.
+    """
+    parse_max_length(max_length)
+    stop_at = monotonic_deadline(deadline)
+    preempt_mode = PreemptMode(preempt_mode)
+    tensorboard_mode = TensorboardMode(tensorboard_mode)
+    environment = Environment.read()
+    info = get_cluster_info()
+    distributed = distributed or DistributedContext()
+    home = Home.create(environment.home)
+    storage = open_storage(checkpoint_storage, default=home.checkpoints)
+    definition = Definition(name, hparams, labels, description, data, max_length)
+    attempt = claim_attempt(home, info, definition)
+    train = TrainContext(
+        folder=attempt.folder,
+        journal=attempt.journal,
+        distributed=distributed,
+        tensorboard_mode=tensorboard_mode,
+        searcher_config=attempt.info.trial._config.get("searcher", {}),
+    )
+    return Context(
+        attempt=attempt,
+        checkpoint=CheckpointContext(storage, distributed, attempt.journal),
+        distributed=distributed,
+        experimental=ExperimentalCoreContext(attempt.journal),
+        preempt=PreemptContext(
+            folder=attempt.folder,
+            attempt=attempt.number,
+            journal=attempt.journal,
+            distributed=distributed,
+            preempt_mode=preempt_mode,
+            deadline=stop_at,
+        ),
+        profiler=ProfilerContext(attempt.journal, distributed),
+        searcher=SearcherContext(
+            distributed=distributed, train=train, journal=attempt.journal, max_length=attempt.record.max_length
+        ),
+        train=train,
+        mirror=(
+            TensorboardMirror(attempt.journal.path, attempt.folder.tensorboard_path)
+            if tensorboard_mode is TensorboardMode.AUTO
+            else None
+        ),
+    )

@@ -1,0 +1,174 @@
+"""Whether the script should stop now, so that it can be continued later."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import logging
+import signal
+import threading
+import time
+from types import FrameType, TracebackType
+from typing import Any
+
+from core_sdk.distributed import DistributedContext
+from core_sdk.journal import JournalWriter
+from core_sdk.records import StopAcknowledged
+from core_sdk.tracking import TrialFolder
+
+logger = logging.getLogger("core_sdk.preempt")
+
+_POLL_INTERVAL_S = 0.25
+
+
+class PreemptMode(enum.Enum):
+    """Who calls `should_preempt()`, and how ranks come to one answer."""
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    ChiefOnly = "CHIEF_ONLY"
+    WorkersAskMaster = "WORKERS_ASK_MASTER"
+
+
+class PreemptContext:
+    """The stop flag, raised by `core-sdk trial pause`, by SIGTERM or by a deadline; it is never lowered.
+
+    SIGTERM is caught from the first `should_preempt()` on: a script that never asks dies of it, as it should.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: TrialFolder,
+        attempt: int,
+        journal: JournalWriter,
+        distributed: DistributedContext,
+        preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+        deadline: float | None = None,
+    ) -> None:
+        """`deadline` is a time of `time.monotonic()`."""
+        self._folder = folder
+        self._attempt = attempt
+        self._journal = journal
+        self._distributed = distributed
+        self._mode = PreemptMode(preempt_mode)
+        self._deadline = deadline
+        self._source: str | None = None
+        self._is_quiet = False
+        self._is_acknowledged = False
+        self._sigterm: _SigtermHook | None = None
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """The script knows that it should stop; ending well now means paused."""
+        return self._is_acknowledged
+
+    def start(self) -> PreemptContext:
+        """Raises `RuntimeError` the second time."""
+        if self._watcher is not None:
+            raise RuntimeError("PreemptContext was started before")
+        self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
+        self._watcher.start()
+        return self
+
+    def close(self) -> None:
+        """Gives SIGTERM back; does nothing the second time."""
+        self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join(timeout=5)
+        if self._sigterm is not None:
+            self._sigterm.remove()
+            self._sigterm = None
+
+    def __enter__(self) -> PreemptContext:
+        return self.start()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        """True once the script should save a checkpoint and end; cheap enough for every step, and never blocking.
+
+        With `auto_ack`, True also acknowledges: the attempt then counts as paused if it ends well. Raises
+        `RuntimeError` before `start()`, and in mode ChiefOnly on other ranks.
+        """
+        if self._is_quiet:
+            return False
+        return self._look(auto_ack)
+
+    def acknowledge_preemption_signal(self) -> None:
+        """Says that the script ends because it should, for scripts that ask with `auto_ack=False`."""
+        if self._source is not None and not self._is_acknowledged:
+            self._is_acknowledged = True
+            self._journal.append(StopAcknowledged(time=time.time(), source=self._source))
+
+    def _look(self, auto_ack: bool) -> bool:
+        if self._watcher is None:
+            raise RuntimeError("should_preempt() was called before the Context was entered")
+        if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
+            raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
+        if self._sigterm is None:
+            self._sigterm = _SigtermHook(self._stop)
+        self._is_quiet = True
+        if self._source is None:
+            return False
+        self._is_quiet = False  # after the source was looked at: a stop in between must not be overlooked
+        if auto_ack:
+            self.acknowledge_preemption_signal()
+        return True
+
+    def _stop(self, source: str) -> None:
+        if self._source is None:
+            self._source = source
+        self._is_quiet = False
+
+    def _watch(self) -> None:
+        while self._source is None:
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._stop("deadline")
+            elif self._folder.stop_path(self._attempt).exists():
+                request = self._folder.read_stop_request(self._attempt)
+                self._stop(request.source if request else "stop file")
+            elif self._closing.wait(_POLL_INTERVAL_S):
+                return
+
+
+class _SigtermHook:
+    """Calls `on_stop` on SIGTERM, and then whatever was there before."""
+
+    def __init__(self, on_stop: Any) -> None:
+        self._on_stop = on_stop
+        self._previous: Any = None
+        self._is_hooked = False
+        if threading.current_thread() is not threading.main_thread():
+            logger.warning("SIGTERM is not caught: the first should_preempt() was not called by the main thread")
+            return
+        if signal.getsignal(signal.SIGTERM) is None:
+            logger.warning("SIGTERM is not caught: something other than Python handles it")
+            return
+        self._previous = signal.signal(signal.SIGTERM, self._handle)
+        self._is_hooked = True
+
+    def remove(self) -> None:
+        """Restores the previous handler, unless somebody has put theirs over ours meanwhile."""
+        is_main = threading.current_thread() is threading.main_thread()
+        if self._is_hooked and is_main and signal.getsignal(signal.SIGTERM) == self._handle:
+            signal.signal(signal.SIGTERM, self._previous)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._on_stop("SIGTERM")
+        if callable(self._previous):
+            self._previous(number, frame)
+
+
+def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime | None) -> float | None:
+    """Seconds from now, a span from now, or a moment, as a time of `time.monotonic()`."""
+    if deadline is None:
+        return None
+    if isinstance(deadline, datetime.datetime):
+        deadline = deadline - datetime.datetime.now(deadline.tzinfo)
+    seconds = deadline.total_seconds() if isinstance(deadline, datetime.timedelta) else float(deadline)
+    return time.monotonic() + seconds

@@ -1,0 +1,142 @@
+"""How long to train, as a search decides it; outside a search, one operation of the configured length."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from core_sdk.core._train import TrainContext
+from core_sdk.distributed import DistributedContext
+from core_sdk.journal import JournalWriter
+from core_sdk.records import OperationCompleted, to_json
+
+logger = logging.getLogger("core_sdk.searcher")
+
+
+class Unit(enum.Enum):
+    """What a length counts."""
+
+    EPOCHS = "EPOCHS"
+    RECORDS = "RECORDS"
+    BATCHES = "BATCHES"
+
+
+class SearcherMode(enum.Enum):
+    """Who iterates over the operations."""
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    ChiefOnly = "CHIEF_ONLY"
+
+
+class SearcherOperation:
+    """Train until `length`, counted from the beginning of the trial; then report the searched metric."""
+
+    def __init__(self, *, length: int, is_chief: bool, train: TrainContext, journal: JournalWriter) -> None:
+        self._length = length
+        self._is_chief = is_chief
+        self._train = train
+        self._journal = journal
+        self._is_completed = False
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    @property
+    def is_completed(self) -> bool:
+        return self._is_completed
+
+    def report_progress(self, length: float) -> None:
+        """`length` is how far the training has come, in the unit of `self.length`. Chief only (`RuntimeError`)."""
+        self._check_chief("report_progress")
+        if self._is_completed and length != self._length:
+            raise RuntimeError("report_progress() after report_completed()")
+        self._train.report_progress(min(max(length / self._length, 0.0), 1.0))
+
+    def report_completed(self, searcher_metric: Any) -> None:
+        """`searcher_metric` is the searched metric at the end of the operation. Chief only, once (`RuntimeError`)."""
+        self._check_chief("report_completed")
+        if self._is_completed:
+            raise RuntimeError("report_completed() was called before for this operation")
+        metric = to_json(searcher_metric, "searcher_metric")
+        self._journal.append(OperationCompleted(time=time.time(), length=self._length, metric=metric))
+        self._is_completed = True
+
+    def _check_chief(self, call: str) -> None:
+        if not self._is_chief:
+            raise RuntimeError(f"only the chief calls {call}()")
+
+
+class SearcherContext:
+    """The operations of this trial."""
+
+    def __init__(
+        self,
+        *,
+        distributed: DistributedContext,
+        train: TrainContext,
+        journal: JournalWriter,
+        max_length: int | Mapping[str, int] | None,
+    ) -> None:
+        """`max_length` is a length, or a length by its unit: `{"epochs": 20}`."""
+        self._distributed = distributed
+        self._train = train
+        self._journal = journal
+        self._max_length, self._unit = parse_max_length(max_length)
+
+    def operations(
+        self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
+    ) -> Iterator[SearcherOperation]:
+        """Yields operations until the search wants no more; `RuntimeError` if a finished one was not completed.
+
+        Collective in mode WorkersAskChief. `auto_ack` is accepted for scripts that pass it; there is nothing to
+        acknowledge.
+        """
+        is_collective = SearcherMode(searcher_mode) is SearcherMode.WorkersAskChief
+        if not is_collective and not self._distributed.is_chief:
+            raise RuntimeError("in SearcherMode.ChiefOnly only the chief asks for operations")
+        length = self._length()
+        if is_collective:
+            length = self._distributed.broadcast(length)
+        operation = SearcherOperation(
+            length=length, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
+        )
+        yield operation
+        if operation._is_chief and not operation.is_completed:
+            raise RuntimeError("the operation ended without report_completed()")
+
+    def acknowledge_out_of_ops(self) -> None:
+        """Does nothing: leaving the loop over `operations()` says it."""
+
+    def get_configured_units(self) -> Unit | None:
+        """What lengths count; None if `max_length` did not say."""
+        return self._unit
+
+    def _length(self) -> int:
+        if self._max_length is None:
+            logger.warning("no max_length was given: the one searcher operation has length 1")
+            return 1
+        return self._max_length
+
+
+def parse_max_length(max_length: int | Mapping[str, int] | None) -> tuple[int | None, Unit | None]:
+    """Length and unit; `ValueError` or `TypeError` for anything but a positive int, perhaps keyed by its unit."""
+    unit = None
+    if isinstance(max_length, Mapping):
+        if len(max_length) != 1:
+            raise ValueError(f"max_length has {len(max_length)} units; it must have one, such as {{'epochs': 20}}")
+        ((name, max_length),) = max_length.items()
+        try:
+            unit = Unit[str(name).upper()]
+        except KeyError:
+            raise ValueError(f"max_length counts {name!r}; it can count epochs, records or batches") from None
+    if max_length is None:
+        return None, unit
+    if not isinstance(max_length, int):
+        raise TypeError(f"max_length is a {type(max_length).__name__}; it must be an int")
+    if max_length < 1:
+        raise ValueError(f"max_length is {max_length}; it must be at least 1")
+    return max_length, unit

@@ -1,0 +1,216 @@
+"""What a script tells about its training: metrics, progress, status, metadata, the end."""
+
+from __future__ import annotations
+
+import enum
+import logging
+import operator
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from core_sdk.core._ledger import Ledger
+from core_sdk.core._tensorboard import TensorboardMode, copy_event_files
+from core_sdk.distributed import DistributedContext
+from core_sdk.errors import InvalidMetricError
+from core_sdk.journal import JournalWriter
+from core_sdk.records import (
+    MAX_INT,
+    EarlyExit,
+    MetadataSet,
+    Metric,
+    Progress,
+    Report,
+    StatusSet,
+    from_json,
+    nonfinite_to_json,
+    to_json,
+)
+from core_sdk.tracking import TrialFolder
+
+logger = logging.getLogger("core_sdk.train")
+
+TRAINING = "training"
+VALIDATION = "validation"
+
+# Names that scripts report beside the metric proper, to say how far they are.
+_TIME_METRICS = frozenset({"batches", "epoch", "epochs", "records"})
+
+
+class EarlyExitReason(enum.Enum):
+    """Why a script ends before its training is complete."""
+
+    INVALID_HP = "EXITED_REASON_INVALID_HP"
+    USER_REQUESTED_STOP = "EXITED_REASON_USER_REQUESTED_STOP"
+
+
+class TrainContext:
+    """Reports of the training.
+
+    When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a
+    database. Values may be Python or numpy numbers or 0-dimensional tensors, NaN and infinities included, ints up to
+    2**63; anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: TrialFolder,
+        journal: JournalWriter,
+        distributed: DistributedContext,
+        tensorboard_mode: TensorboardMode,
+        searcher_config: Mapping[str, Any],
+    ) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._distributed = distributed
+        self._tensorboard_mode = tensorboard_mode
+        self._searcher_config = searcher_config
+        self._ledger = Ledger(journal.path)
+
+    def report_training_metrics(
+        self,
+        steps_completed: int,
+        metrics: dict[str, Any],
+        batch_metrics: list[dict[str, Any]] | None = None,
+    ) -> None:
+        """`batch_metrics` holds one dict per batch since the last report; the last one ends at `steps_completed`."""
+        self._report(TRAINING, steps_completed, metrics, batch_metrics)
+
+    def report_validation_metrics(self, steps_completed: int, metrics: dict[str, Any]) -> None:
+        self._report(VALIDATION, steps_completed, metrics)
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """`group` is any non-empty text of at most 1 KB; it may be "training" or "validation"."""
+        self._report(group, steps_completed, metrics)
+
+    def _report(
+        self,
+        group: str,
+        steps_completed: int,
+        metrics: dict[str, Any],
+        batch_metrics: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        if type(steps_completed) is not int:
+            steps_completed = _checked_steps(steps_completed)
+        # The usual report, a dict of finite floats, passes without being copied.
+        if type(metrics) is not dict:
+            metrics = _checked_metrics(group, metrics)
+        for value in metrics.values():
+            if type(value) is not float or value - value != 0.0:
+                metrics = _checked_metrics(group, metrics)
+                break
+        batches = None if batch_metrics is None else [_checked_metrics(group, batch) for batch in batch_metrics]
+        if steps_completed < 0 or steps_completed >= MAX_INT:
+            raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
+        self._ledger.enter(group, steps_completed, metrics)
+        self._journal.append(Report(time.time(), group, steps_completed, metrics, batches))
+
+    def report_progress(self, progress: float) -> None:
+        """`progress` is the finished fraction of the training, 0 to 1; `ValueError` outside."""
+        progress = float(progress)
+        if not 0.0 <= progress <= 1.0:
+            raise ValueError(f"progress is {progress}; it must be between 0 and 1")
+        self._journal.append(Progress(time=time.time(), progress=progress))
+
+    def set_status(self, status: str) -> None:
+        """`status` is free text for people."""
+        self._journal.append(StatusSet(time=time.time(), status=str(status)))
+
+    def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
+        """Replaces the trial's metadata; returns it as it is stored. `TypeError` for what JSON cannot keep."""
+        stored = to_json(metadata, "metadata")
+        self._journal.append(MetadataSet(time=time.time(), metadata=stored))
+        return dict(from_json(stored))
+
+    def get_metadata(self) -> dict[str, Any] | None:
+        """The trial's metadata, from this or an earlier attempt. Reads the index, so not for the inner loop."""
+        from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
+
+        with Index.open(self._folder.home) as index:
+            index.refresh()
+            return index.trial(self._folder.trial_id).metadata
+
+    def report_early_exit(self, reason: EarlyExitReason) -> None:
+        self._journal.append(EarlyExit(time=time.time(), reason=EarlyExitReason(reason).value))
+
+    def get_experiment_best_validation(self) -> float | None:
+        """The best value of the searched metric over all trials of the experiment; None while there is none.
+
+        The metric and its direction are the configuration's `searcher.metric` and `searcher.smaller_is_better`
+        (default True). Without a configuration it is the one metric reported for validation, beside time metrics such
+        as "epochs"; None where there are several. Reads the index, so not for the inner loop.
+        """
+        from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
+
+        with Index.open(self._folder.home) as index:
+            index.refresh()
+            experiment_id = self._folder.read_record().experiment_id
+            metric = self._searcher_config.get("metric")
+            if metric is None:
+                names = index.validation_metric_names(experiment_id) - _TIME_METRICS
+                if len(names) != 1:
+                    logger.info("no best validation: which of %s is meant is not configured", sorted(names))
+                    return None
+                (metric,) = names
+            smaller_is_better = bool(self._searcher_config.get("smaller_is_better", True))
+            return index.best_validation(experiment_id, metric, smaller_is_better)
+
+    def get_tensorboard_path(self) -> Path:
+        """A directory for event files of your own, made on the first call.
+
+        In mode AUTO it is what TensorBoard shows; in mode MANUAL, what `upload_tensorboard_files` takes them from.
+        """
+        path = self._folder.tensorboard_path
+        if self._tensorboard_mode is TensorboardMode.MANUAL:
+            path = self._folder.tensorboard_source_path
+        path.mkdir(mode=0o700, exist_ok=True)
+        return path
+
+    def upload_tensorboard_files(
+        self,
+        selector: Callable[[Path], bool] = lambda path: True,
+        mangler: Callable[[Path, int], Path] = lambda path, rank: path,
+    ) -> None:
+        """Copies files from `get_tensorboard_path()` to where TensorBoard shows them; mode MANUAL only.
+
+        `selector` is given absolute paths; `mangler` gets the path relative to the directory, and the rank, and
+        returns the relative path of the copy. `RuntimeError` in mode AUTO; `UnsafePathError` for a copy that would
+        leave the directory.
+        """
+        if self._tensorboard_mode is not TensorboardMode.MANUAL:
+            raise RuntimeError(
+                "upload_tensorboard_files() is for TensorboardMode.MANUAL; in AUTO files are kept anyway"
+            )
+        copy_event_files(
+            self.get_tensorboard_path(), self._folder.tensorboard_path, selector, mangler, self._distributed.rank
+        )
+
+
+def _checked_steps(steps_completed: Any) -> int:
+    try:
+        return operator.index(steps_completed)
+    except TypeError:
+        kind = type(steps_completed).__name__
+        raise TypeError(f"steps_completed is {steps_completed!r}, a {kind}; it must be an int") from None
+
+
+def _checked_metrics(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(metrics, Mapping):
+        raise TypeError(f"metrics of group {group!r} must be a dict, not {type(metrics).__name__}")
+    return {name: nonfinite_to_json(_as_metric(group, name, value)) for name, value in metrics.items()}
+
+
+def _as_metric(group: str, name: str, value: Any) -> Metric:
+    if not isinstance(value, (int, float)) and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, int):
+        if not -MAX_INT <= value <= MAX_INT:
+            raise InvalidMetricError(group, name, f"is {value}, an integer beyond 64 bits")
+        return int(value)
+    shape = getattr(value, "shape", None)
+    what = f"a {type(value).__name__}" + (f" of shape {tuple(shape)}" if shape else "")
+    raise InvalidMetricError(group, name, f"is {what}; a metric is a number or a 0-dimensional array or tensor")

@@ -1,0 +1,90 @@
+"""What all tests share: a home of their own, and scripts run in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from core_sdk.tracking import Home
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture(autouse=True)
+def scratch_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the user's home, or the run that the suite itself may be part of."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("CORE_SDK_RUN_INFO", raising=False)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """The home that scripts of this test record in; made by the first of them."""
+    return Home(tmp_path / "home")
+
+
+class Script:
+    """A Python script in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def wait(self) -> tuple[int, str, str]:
+        """Exit status, stdout and stderr."""
+        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode, output, errors
+
+    def read_until(self, line: str) -> None:
+        """Blocks until the script prints this line."""
+        assert self.process.stdout is not None
+        for printed in self.process.stdout:
+            if printed.rstrip("\n") == line:
+                return
+        raise AssertionError(f"the script ended without printing {line!r}: {self.wait()}")
+
+
+@pytest.fixture
+def start_script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
+    """Starts a script given by its source; it is killed at the end of the test if it still runs."""
+    started: list[Script] = []
+
+    def start(source: str, *arguments: str, name: str = "train.py", **variables: str) -> Script:
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(source))
+        process = subprocess.Popen(
+            [sys.executable, "-u", str(path), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | variables,
+            cwd=tmp_path,
+        )
+        started.append(Script(process))
+        return started[-1]
+
+    yield start
+    for script in started:
+        if script.process.poll() is None:
+            script.process.kill()
+        script.process.communicate()
+
+
+@pytest.fixture
+def run_script(start_script: Callable[..., Script]) -> Callable[..., tuple[int, str, str]]:
+    """Runs a script to its end: exit status, stdout, stderr."""
+    return lambda source, *arguments, **keywords: start_script(source, *arguments, **keywords).wait()
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+    """Blocks until the condition holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.01)

@@ -1,0 +1,287 @@
+"""The journal keeps what it was told, through torn tails, bad lines, full disks, forks and threads."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
+from core_sdk.journal import AliveLock, JournalWriter, is_alive, read_journal, read_records
+from core_sdk.records import Dropped, Progress, Record, Report
+
+REPORTS: list[Record] = [Report(float(step), "training", step, {"loss": step / 7}) for step in range(100)]
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[JournalWriter]:
+    journal = JournalWriter(tmp_path / "1.journal")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KB."""
+    mount_point = tmp_path / "small"
+    mount_point.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", mount_point], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small tmpfs is not permitted here: the full-disk test did not run")
+    yield mount_point
+    subprocess.run(["umount", mount_point], check=True)
+
+
+def write(path: Path, records: list[Record]) -> bytes:
+    journal = JournalWriter(path)
+    for record in records:
+        journal.append(record)
+    journal.close()
+    return path.read_bytes()
+
+
+def test_records_come_back_in_order(tmp_path: Path) -> None:
+    """What is read is what was appended."""
+    write(tmp_path / "1.journal", REPORTS)
+
+    assert list(read_records(tmp_path / "1.journal")) == REPORTS
+
+
+def test_a_journal_has_one_writer(journal: JournalWriter) -> None:
+    """A second writer is refused, whoever it is."""
+    with pytest.raises(FileExistsError):
+        JournalWriter(journal.path)
+
+
+def test_only_the_owner_may_read(journal: JournalWriter) -> None:
+    """Records may hold what is nobody else's business."""
+    assert journal.path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("num_bytes_torn", [1, 10, 50])
+def test_a_torn_last_line_is_dropped(tmp_path: Path, num_bytes_torn: int) -> None:
+    """A crash in the middle of a line costs that line only."""
+    content = write(tmp_path / "1.journal", REPORTS)
+
+    (tmp_path / "1.journal").write_bytes(content[:-num_bytes_torn])
+
+    assert list(read_records(tmp_path / "1.journal")) == REPORTS[:-1]
+
+
+def test_a_bad_line_is_skipped_and_reported(tmp_path: Path) -> None:
+    """The lines around it are kept, and the reader says where it is."""
+    content = write(tmp_path / "1.journal", REPORTS)
+    lines = content.splitlines(keepends=True)
+    lines[40] = lines[40].replace(b"training", b"tra1ning")
+    (tmp_path / "1.journal").write_bytes(b"".join(lines))
+
+    (chunk,) = read_journal(tmp_path / "1.journal")
+
+    assert chunk.records == REPORTS[:40] + REPORTS[41:]
+    assert [line.offset for line in chunk.bad_lines] == [sum(map(len, lines[:40]))]
+    assert "checksum" in chunk.bad_lines[0].problem
+
+
+def test_no_flipped_bit_changes_a_record(tmp_path: Path) -> None:
+    """Whatever bit flips, every record that is read was written."""
+    content = write(tmp_path / "1.journal", REPORTS)
+    flips = random.Random(0)
+
+    for bit in flips.sample(range(len(content) * 8), 2000):
+        damaged = bytearray(content)
+        damaged[bit // 8] ^= 1 << bit % 8
+        (tmp_path / "1.journal").write_bytes(damaged)
+        records = [record for chunk in read_journal(tmp_path / "1.journal") for record in chunk.records]
+
+        assert all(record in REPORTS for record in records), f"bit {bit}"
+        assert len(records) >= len(REPORTS) - 2, f"bit {bit}"
+
+
+def test_reading_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """Chunks of any size, and offsets between them, give every record once."""
+    write(tmp_path / "1.journal", REPORTS)
+
+    records: list[Record] = []
+    offset = 0
+    while chunk := next(read_journal(tmp_path / "1.journal", offset, chunk_bytes=200), None):
+        records += chunk.records
+        offset = chunk.end_offset
+
+    assert records == REPORTS
+
+
+def test_a_line_longer_than_a_chunk_is_read(tmp_path: Path) -> None:
+    """The chunk grows to the line."""
+    long: list[Record] = [Report(1.0, "training", 1, {f"metric {index}": index for index in range(1000)})]
+    write(tmp_path / "1.journal", long)
+
+    (chunk,) = read_journal(tmp_path / "1.journal", chunk_bytes=100)
+
+    assert chunk.records == long
+
+
+def test_an_unknown_kind_of_record_is_reported(tmp_path: Path) -> None:
+    """A journal of a newer version is read as far as it is understood."""
+    import google_crc32c
+
+    body = b'{"type":"of the future","time":1.0}'
+    write(tmp_path / "1.journal", REPORTS)
+    with (tmp_path / "1.journal").open("ab") as file:
+        file.write(b"%08x %b\n" % (google_crc32c.value(body), body))
+
+    (chunk,) = read_journal(tmp_path / "1.journal")
+
+    assert chunk.records == REPORTS
+    assert "does not know" in chunk.bad_lines[0].problem
+
+
+def test_threads_append_whole_lines(journal: JournalWriter) -> None:
+    """Lines of several threads never mix."""
+
+    def append(thread: int) -> None:
+        for step in range(500):
+            journal.append(Report(1.0, f"group {thread}", step, {"loss": 1.0}))
+
+    threads = [threading.Thread(target=append, args=(index,)) for index in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    reports = [record for record in read_records(journal.path) if isinstance(record, Report)]
+    assert len(reports) == 8 * 500
+    for index in range(8):
+        assert [r.steps_completed for r in reports if r.group == f"group {index}"] == list(range(500))
+
+
+def test_a_closed_journal_says_so(tmp_path: Path) -> None:
+    """Appending after the end is a mistake, not a loss in silence."""
+    journal = JournalWriter(tmp_path / "1.journal")
+    journal.close()
+
+    with pytest.raises(JournalClosedError):
+        journal.append(REPORTS[0])
+
+    journal.close()
+
+
+def test_a_forked_child_cannot_append(journal: JournalWriter) -> None:
+    """One writer per file: the child is refused, and the parent goes on."""
+    child = os.fork()
+    if child == 0:
+        try:
+            journal.append(REPORTS[0])
+        except JournalForkedError:
+            os._exit(42)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+
+    journal.append(REPORTS[1])
+
+    assert os.waitstatus_to_exitcode(status) == 42
+    assert list(read_records(journal.path)) == [REPORTS[1]]
+
+
+def test_a_full_disk_drops_counts_and_announces(small_disk: Path) -> None:
+    """Training goes on; the drop is warned of once, recorded when there is room, and raised once at the end."""
+    journal = JournalWriter(small_disk / "1.journal")
+    hog = small_disk / "hog"
+    hog.write_bytes(b"x" * 128 * 1024)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for step in range(3000):
+            journal.append(Report(1.0, "training", step, {"loss": 1.0}))
+
+    hog.unlink()
+    journal.append(Report(1.0, "training", 3000, {"loss": 1.0}))
+    with pytest.raises(ReportsDroppedError) as raised:
+        journal.close()
+
+    assert [warning.category for warning in caught] == [RuntimeWarning]
+    (chunk,) = read_journal(journal.path)
+    steps = [record.steps_completed for record in chunk.records if isinstance(record, Report)]
+    announced = sum(record.count for record in chunk.records if isinstance(record, Dropped))
+    assert chunk.bad_lines == []
+    assert steps[-1] == 3000
+    assert len(steps) + announced == 3001
+    assert raised.value.num_dropped == announced > 0
+    journal.close()
+
+
+@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing: failing writes were not tried")
+def test_a_failing_write_is_counted(tmp_path: Path) -> None:
+    """An I/O error is no different from a full disk, and later records are kept."""
+    source = f"""
+import sys, warnings
+from pathlib import Path
+from core_sdk.errors import ReportsDroppedError
+from core_sdk.journal import JournalWriter
+from core_sdk.records import Progress
+warnings.simplefilter("ignore")
+journal = JournalWriter(Path({str(tmp_path / "1.journal")!r}))
+for step in range(10):
+    journal.append(Progress(time=1.0, progress=step / 10))
+try:
+    journal.close()
+except ReportsDroppedError as error:
+    sys.exit(error.num_dropped)
+"""
+    inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(tmp_path / "1.journal")]
+    inject += ["-e", "trace=write", "-e", "inject=write:error=EIO:when=3..5"]
+
+    status = subprocess.run([*inject, sys.executable, "-c", source]).returncode
+
+    records = list(read_records(tmp_path / "1.journal"))
+    assert status == 3
+    assert [round(r.progress * 10) for r in records if isinstance(r, Progress)] == [0, 1, 5, 6, 7, 8, 9]
+    assert [r.count for r in records if isinstance(r, Dropped)] == [3]
+
+
+def test_the_alive_lock_dies_with_its_process(tmp_path: Path) -> None:
+    """A kill -9 frees the lock; until then every other process sees it."""
+    lock = tmp_path / "alive"
+    source = f"""
+import signal
+from pathlib import Path
+from core_sdk.journal import AliveLock
+lock = AliveLock(Path({str(lock)!r}))
+print("held", flush=True)
+signal.pause()
+"""
+    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    was_alive = is_alive(lock)
+    with pytest.raises(BlockingIOError):
+        AliveLock(lock)
+
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    assert was_alive
+    assert not is_alive(lock)
+
+
+def test_asking_does_not_free_the_own_lock(tmp_path: Path) -> None:
+    """A process that asks about its own lock keeps it."""
+    lock = AliveLock(tmp_path / "alive")
+
+    assert is_alive(tmp_path / "alive")
+    other = [
+        sys.executable,
+        "-c",
+        f"from core_sdk.journal import is_alive; from pathlib import Path; import sys; "
+        f"sys.exit(is_alive(Path({str(tmp_path / 'alive')!r})))",
+    ]
+    assert subprocess.run(other).returncode == 1
+
+    lock.release()
+    assert not is_alive(tmp_path / "alive")
