@@ -95,7 +95,9 @@ def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]
 
 
 def main_script() -> str:
-    """The name by which a person knows the running script: its file name, or the module's after `-m`."""
+    """The name by which a person knows the running script: its file name, the module's after `-m`, or "notebook"."""
+    if "ipykernel" in sys.modules:
+        return "notebook"
     arguments = list(sys.orig_argv[1:])
     if "-m" in arguments and arguments.index("-m") + 1 < len(arguments):
         before = arguments[: arguments.index("-m")]

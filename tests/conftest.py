@@ -6,15 +6,13 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from processes import Script
 
 from core_sdk.tracking import Home
-
-TIMEOUT_S = 60
 
 
 @pytest.fixture(autouse=True)
@@ -28,26 +26,6 @@ def scratch_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def home(tmp_path: Path) -> Home:
     """The home that scripts of this test record in; made by the first of them."""
     return Home(tmp_path / "home")
-
-
-class Script:
-    """A Python script in a process of its own."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def wait(self) -> tuple[int, str, str]:
-        """Exit status, stdout and stderr."""
-        output, errors = self.process.communicate(timeout=TIMEOUT_S)
-        return self.process.returncode, output, errors
-
-    def read_until(self, line: str) -> None:
-        """Blocks until the script prints this line."""
-        assert self.process.stdout is not None
-        for printed in self.process.stdout:
-            if printed.rstrip("\n") == line:
-                return
-        raise AssertionError(f"the script ended without printing {line!r}: {self.wait()}")
 
 
 @pytest.fixture
@@ -80,11 +58,3 @@ def start_script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
 def run_script(start_script: Callable[..., Script]) -> Callable[..., tuple[int, str, str]]:
     """Runs a script to its end: exit status, stdout, stderr."""
     return lambda source, *arguments, **keywords: start_script(source, *arguments, **keywords).wait()
-
-
-def wait_for(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
-    """Blocks until the condition holds."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "the condition never held"
-        time.sleep(0.01)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
+from core_sdk.core._searcher import parse_max_length
 from core_sdk.environment import command_of_this_process, main_script, recorded_variables
 from core_sdk.errors import AttemptClaimedError
 from core_sdk.journal import AliveLock, JournalWriter
@@ -34,14 +35,39 @@ logger = logging.getLogger("core_sdk.core")
 
 @dataclass(frozen=True)
 class Definition:
-    """What `init()` says about its trial. It counts on a trial's first attempt; later ones keep what was recorded."""
+    """What `init()` says about its trial, as JSON keeps it.
 
-    name: str | None
-    hparams: Mapping[str, Any] | None
-    labels: Sequence[str] | None
-    description: str | None
-    data: Mapping[str, Any] | None
-    max_length: int | Mapping[str, int] | None
+    It counts on a trial's first attempt; later ones keep what was recorded.
+    """
+
+    name: str | None = None
+    hparams: dict[str, Any] | None = None
+    labels: tuple[str, ...] | None = None
+    description: str | None = None
+    data: dict[str, Any] | None = None
+    max_length: int | dict[str, int] | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        name: str | None,
+        hparams: Mapping[str, Any] | None,
+        labels: Sequence[str] | None,
+        description: str | None,
+        data: Mapping[str, Any] | None,
+        max_length: int | Mapping[str, int] | None,
+    ) -> Definition:
+        """Raises `ValueError` or `TypeError` for what cannot be kept."""
+        parse_max_length(max_length)
+        return cls(
+            name=None if name is None else check_name("the experiment's name", name),
+            hparams=None if hparams is None else to_json(hparams, "hparams"),
+            labels=None if labels is None else tuple(check_name("the label", label) for label in labels),
+            description=description,
+            data=None if data is None else to_json(data, "data"),
+            max_length=to_json(max_length, "max_length"),
+        )
 
 
 @dataclass(frozen=True)
@@ -108,11 +134,11 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
 def _define(record: TrialRecord, definition: Definition) -> TrialRecord:
     record.is_defined = True
     if definition.hparams is not None:
-        record.hparams = to_json(definition.hparams, "hparams")
+        record.hparams = definition.hparams
     if definition.data is not None:
-        record.data = to_json(definition.data, "data")
+        record.data = definition.data
     if definition.max_length is not None:
-        record.max_length = to_json(definition.max_length, "max_length")
+        record.max_length = definition.max_length
     return record
 
 
@@ -120,8 +146,7 @@ def _describe_experiment(home: Home, experiment_id: int, definition: Definition)
     if definition.labels is None and definition.description is None:
         return
     with home.experiment(experiment_id).edit() as experiment:
-        labels = [check_name("the label", label) for label in definition.labels or ()]
-        experiment.labels = list(dict.fromkeys([*experiment.labels, *labels]))
+        experiment.labels = list(dict.fromkeys([*experiment.labels, *(definition.labels or ())]))
         if definition.description is not None:
             experiment.description = definition.description
 

@@ -12,7 +12,7 @@ from core_sdk.core._context import Context
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._profiler import ProfilerContext
-from core_sdk.core._searcher import SearcherContext, parse_max_length
+from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
@@ -48,7 +48,9 @@ def init(
     Raises `HomeNotWritableError`, `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`;
     `ValueError` or `TypeError` for arguments that cannot be kept.
     """
-    parse_max_length(max_length)
+    definition = Definition.checked(
+        name=name, hparams=hparams, labels=labels, description=description, data=data, max_length=max_length
+    )
     stop_at = monotonic_deadline(deadline)
     preempt_mode = PreemptMode(preempt_mode)
     tensorboard_mode = TensorboardMode(tensorboard_mode)
@@ -57,7 +59,6 @@ def init(
     distributed = distributed or DistributedContext()
     home = Home.create(environment.home)
     storage = open_storage(checkpoint_storage, default=home.checkpoints)
-    definition = Definition(name, hparams, labels, description, data, max_length)
     attempt = claim_attempt(home, info, definition)
     train = TrainContext(
         folder=attempt.folder,

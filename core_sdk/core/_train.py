@@ -102,7 +102,7 @@ class TrainContext:
                 metrics = _checked_metrics(group, metrics)
                 break
         batches = None if batch_metrics is None else [_checked_metrics(group, batch) for batch in batch_metrics]
-        if steps_completed < 0 or steps_completed >= MAX_INT:
+        if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
         self._ledger.enter(group, steps_completed, metrics)
         self._journal.append(Report(time.time(), group, steps_completed, metrics, batches))

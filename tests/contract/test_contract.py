@@ -1,0 +1,480 @@
+"""docs/contract.md, sentence by sentence: the number in a test's name is the sentence's."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from processes import Script, wait_for
+
+from core_sdk import core
+from core_sdk.errors import (
+    AttemptClaimedError,
+    CheckpointDamagedError,
+    HomeNotWritableError,
+    InvalidMetricError,
+    ReportsDroppedError,
+    UnsafePathError,
+)
+from core_sdk.journal import JournalWriter, read_journal, read_records
+from core_sdk.records import CheckpointStored, Ended, Report, metrics_from_json
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+
+REPOSITORY = Path(__file__).parents[2]
+StartScript = Callable[..., Script]
+RunScript = Callable[..., tuple[int, str, str]]
+
+
+def reports(home: Home, trial_id: int = 1, attempt: int = 1) -> list[Report]:
+    records = read_records(home.trial(trial_id).journal_path(attempt))
+    return [record for record in records if isinstance(record, Report)]
+
+
+def core_sdk(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "core_sdk.cli", *arguments], capture_output=True, text=True, timeout=60
+    )
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    bit = random.Random(0).randrange(len(content) * 8)
+    content[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(content)
+
+
+def store(context: core.Context, steps_completed: int) -> str:
+    with context.checkpoint.store_path({"steps_completed": steps_completed}) as (path, storage_id):
+        (path / "weights").write_bytes(b"w" * 10_000)
+    return storage_id
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A mounted file system of 512 KB, nearly full."""
+    mount_point = tmp_path / "small"
+    mount_point.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", mount_point], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small tmpfs is not permitted here: sentences 17 and 18 were not tried")
+    yield mount_point
+    subprocess.run(["umount", "-l", mount_point], check=True)
+
+
+def test_every_numbered_sentence_has_a_test() -> None:
+    """A sentence that is added needs a test that is added."""
+    page = (REPOSITORY / "docs" / "contract.md").read_text()
+    numbers = {int(number) for number in re.findall(r"(?:^|\| )(\d+)\. ", page, re.MULTILINE)}
+    tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
+
+    assert numbers == tested == set(range(1, 23))
+
+
+@pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
+                                   "os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 11)"])  # fmt: skip
+def test_01_a_returned_report_survives_any_death(home: Home, run_script: RunScript, death: str) -> None:
+    """The process dies right after the call."""
+    run_script(
+        f"""
+        import os, sys
+        from core_sdk import core
+        with core.init() as context:
+            for step in range(100):
+                context.train.report_training_metrics(step, {{"loss": 0.5}})
+            {death}
+        """
+    )
+
+    assert [report.steps_completed for report in reports(home)] == list(range(100))
+
+
+def test_02_it_is_read_back_once_and_exactly(home: Home) -> None:
+    """Also by the index, also when it is asked twice."""
+    values = {"a": 0.1, "nan": math.nan, "inf": math.inf, "-inf": -math.inf, "-0": -0.0, "max": 2**63, "min": -(2**63)}
+    with core.init() as context:
+        context.train.report_training_metrics(1, values)
+
+    with Index.open(home) as index:
+        index.refresh()
+        index.refresh()
+        (row,) = index.reports(1)
+    assert repr(row.metrics) == repr({name: row.metrics[name] for name in row.metrics})
+    assert {name: repr(value) for name, value in row.metrics.items()} == {n: repr(v) for n, v in values.items()}
+
+
+def test_03_what_cannot_be_kept_is_refused_by_name(home: Home) -> None:
+    """And the good half of that report is not recorded either."""
+    with core.init() as context, pytest.raises(InvalidMetricError, match="'bad'"):
+        context.train.report_training_metrics(1, {"good": 1.0, "bad": "text"})
+
+    assert reports(home) == []
+
+
+@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing: sentence 4 was not tried")
+def test_04_a_report_is_one_write(tmp_path: Path) -> None:
+    """Between two reports the training thread makes no system call but the write."""
+    source = """
+import os
+from core_sdk import core
+with core.init() as context:
+    for step in range(3):
+        context.train.report_training_metrics(step, {"loss": 0.5})
+    os.getppid()
+    for step in range(3, 53):
+        context.train.report_training_metrics(step, {"loss": 0.5})
+    os.getppid()
+"""
+    trace = tmp_path / "trace"
+    subprocess.run(["strace", "-o", trace, sys.executable, "-c", source], check=True)
+
+    # Without -f only the main thread is traced.
+    between = trace.read_text().split("getppid()")[1].splitlines()[1:]
+    calls = [call.split("(")[0] for call in between if call]
+    assert [call for call in calls if call not in ("futex", "mmap", "munmap", "brk")] == ["write"] * 50
+
+
+def test_05_an_fsync_follows_within_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted where the system call is made."""
+    fsynced = threading.Event()
+    fsync = os.fsync
+
+    def counting_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        if threading.current_thread() is not threading.main_thread():
+            fsynced.set()
+
+    monkeypatch.setattr(os, "fsync", counting_fsync)
+    journal = JournalWriter(tmp_path / "1.journal")
+    begin = time.monotonic()
+    journal.append(Report(1.0, "training", 1, {"loss": 0.5}))
+
+    assert fsynced.wait(timeout=5)
+    assert time.monotonic() - begin < 2.0
+    journal.close()
+
+
+def test_06_a_damaged_record_is_skipped_and_counted(home: Home) -> None:
+    """The others are read."""
+    with core.init() as context:
+        for step in range(10):
+            context.train.report_training_metrics(step, {"loss": 0.5})
+    journal = home.trial(1).journal_path(1)
+    journal.write_bytes(journal.read_bytes().replace(b'"steps_completed":5', b'"steps_completed":7'))
+
+    with Index.open(home) as index:
+        index.refresh()
+        steps = [row.steps_completed for row in index.reports(1)]
+        assert index.trial(1).num_bad_lines == 1
+
+    assert steps == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_script: RunScript) -> None:
+    """Hidden by default, and there for whoever asks."""
+    script = """
+    from core_sdk import core
+    with core.init() as context:
+        begin = 0 if context.info.latest_checkpoint is None else 3
+        for step in range(begin + 1, 6):
+            context.train.report_training_metrics(step, {"loss": float(begin)})
+            if step == 3:
+                with context.checkpoint.store_path({"steps_completed": 3}) as (path, storage_id):
+                    (path / "weights").write_text("w")
+    """
+    run_script(script)
+    resumed = core_sdk("trial", "resume", "1")
+    assert resumed.returncode == 0, resumed.stderr
+
+    with Index.open(home) as index:
+        index.refresh()
+        visible = [(row.attempt, row.steps_completed) for row in index.reports(1)]
+        everything = [(row.attempt, row.steps_completed) for row in index.reports(1, superseded=True)]
+    assert visible == [(1, 1), (1, 2), (1, 3), (2, 4), (2, 5)]
+    assert sorted(everything) == sorted([*visible, (1, 4), (1, 5)])
+
+
+def test_08_a_checkpoint_is_invisible_until_it_is_whole(home: Home) -> None:
+    """While it is written there is nothing under its name, and no record of it."""
+    with core.init() as context:
+        with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
+            (path / "weights").write_bytes(b"w")
+            assert not (home.checkpoints / storage_id).exists()
+            assert not any(isinstance(r, CheckpointStored) for r in read_records(home.trial(1).journal_path(1)))
+
+        assert {entry.name for entry in (home.checkpoints / storage_id).iterdir()} == {
+            "weights", "metadata.json", ".manifest.json",
+        }  # fmt: skip
+
+
+def test_09_a_death_in_a_save_leaves_nothing_visible_and_is_swept(home: Home, run_script: RunScript) -> None:
+    """The earlier checkpoint is as it was."""
+    run_script(
+        """
+        import os
+        from core_sdk import core
+        with core.init() as context:
+            for step in (1, 2):
+                with context.checkpoint.store_path({"steps_completed": step}) as (path, storage_id):
+                    (path / "weights").write_bytes(b"w" * 10_000)
+                    if step == 2:
+                        os.kill(os.getpid(), 9)
+        """
+    )
+    with Index.open(home) as index:
+        index.refresh()
+        (first,) = index.checkpoints(trial_id=1)
+
+    with core.init() as context:
+        with context.checkpoint.restore_path(first.storage_id) as path:
+            assert (path / "weights").read_bytes() == b"w" * 10_000
+        store(context, 3)
+
+    left = list(home.checkpoints.rglob("weights"))
+    assert len(left) == 2
+
+
+@pytest.mark.parametrize("damage", ["missing", "added", "shorter", "longer", "flipped"])
+def test_10_reading_refuses_and_names_a_damaged_file(home: Home, damage: str) -> None:
+    """Whatever befell it."""
+    with core.init() as context:
+        storage_id = store(context, 1)
+        weights = home.checkpoints / storage_id / "weights"
+        match damage:
+            case "missing":
+                weights.unlink()
+            case "added":
+                weights.with_name("another").touch()
+            case "shorter":
+                weights.write_bytes(weights.read_bytes()[:-1])
+            case "longer":
+                weights.write_bytes(weights.read_bytes() + b"w")
+            case "flipped":
+                flip_a_bit(weights)
+
+        with pytest.raises(CheckpointDamagedError) as raised, context.checkpoint.restore_path(storage_id):
+            pass
+
+    assert raised.value.file == ("another" if damage == "added" else "weights")
+
+
+def test_11_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, run_script: RunScript) -> None:
+    """And says what it skipped."""
+    script = """
+    from core_sdk import core
+    with core.init() as context:
+        print("continued from", context.info.latest_checkpoint)
+        for step in (1, 2):
+            if context.info.latest_checkpoint is None:
+                with context.checkpoint.store_path({"steps_completed": step}) as (path, storage_id):
+                    (path / "weights").write_text("w")
+    """
+    run_script(script)
+    with Index.open(home) as index:
+        index.refresh()
+        newest, older = (row.storage_id for row in index.checkpoints(trial_id=1))
+    flip_a_bit(home.checkpoints / newest / "weights")
+
+    resumed = core_sdk("trial", "resume", "1")
+
+    assert f"continued from {older}" in resumed.stdout
+    assert newest in resumed.stderr
+    assert "weights" in resumed.stderr
+
+
+@pytest.mark.parametrize("storage_id", ["", ".", "..", "../runs", "/", "a/b", "\x00", ".staging"])
+def test_12_no_id_reaches_outside(home: Home, storage_id: str) -> None:
+    """An empty id does not mean everything."""
+    with core.init() as context:
+        kept = store(context, 1)
+
+        with pytest.raises(UnsafePathError):
+            context.checkpoint.delete(storage_id)
+
+    assert (home.checkpoints / kept / "weights").exists()
+    assert home.trial_ids() == [1]
+
+
+def test_13_without_a_request_it_is_never_true(run_script: RunScript) -> None:
+    """A hundred thousand times."""
+    status, _, errors = run_script(
+        """
+        from core_sdk import core
+        with core.init() as context:
+            assert not any(context.preempt.should_preempt() for _ in range(100_000))
+        """
+    )
+
+    assert status == 0, errors
+
+
+def test_14_a_stopped_trial_is_paused_and_goes_on(home: Home, start_script: StartScript) -> None:
+    """It stays true until the end; the resumed attempt is not stopped again."""
+    script = start_script(
+        """
+        from core_sdk import core
+        with core.init() as context:
+            if context.info.trial._trial_run_id == 1:
+                print("running")
+                while not context.preempt.should_preempt():
+                    pass
+            print(context.preempt.should_preempt())
+        """
+    )
+    script.read_until("running")
+    assert core_sdk("trial", "pause", "1").returncode == 0
+    assert script.wait()[:2] == (0, "True\n")
+    paused = list(read_records(home.trial(1).journal_path(1)))[-1]
+
+    resumed = core_sdk("trial", "resume", "1")
+
+    assert isinstance(paused, Ended)
+    assert paused.outcome == "paused"
+    assert "False" in resumed.stdout
+
+
+def test_15_a_script_that_never_asks_dies_of_sigterm(start_script: StartScript) -> None:
+    """And one that asks does not."""
+    deaf = start_script(
+        "from core_sdk import core\nwith core.init():\n    print('on')\n    while True: pass\n", name="a.py"
+    )
+    listening = start_script(
+        """
+        from core_sdk import core
+        with core.init() as context:
+            context.preempt.should_preempt()
+            print("on")
+            while not context.preempt.should_preempt(): pass
+        """,
+        name="b.py",
+    )
+    for script in (deaf, listening):
+        script.read_until("on")
+        script.process.send_signal(signal.SIGTERM)
+
+    assert deaf.wait()[0] == -signal.SIGTERM
+    assert listening.wait()[0] == 0
+
+
+def test_16_a_stop_is_seen_promptly(home: Home) -> None:
+    """A signal at the next call; a pause within the polling interval, here with room for a busy machine."""
+    with core.init() as context:
+        assert not context.preempt.should_preempt()
+        home.trial(1).request_stop(1, "a test")
+        begin = time.monotonic()
+        wait_for(context.preempt.should_preempt)
+
+        assert time.monotonic() - begin < 2.0
+    with core.init() as context:
+        assert not context.preempt.should_preempt()
+        signal.raise_signal(signal.SIGTERM)
+
+        assert context.preempt.should_preempt()
+
+
+def test_17_a_full_disk_never_stops_training(full_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loss is warned of, counted, recorded and raised once."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(full_disk / "home"))
+    hog = full_disk / "hog"
+    with warnings.catch_warnings(record=True) as caught, pytest.raises(ReportsDroppedError) as raised:
+        warnings.simplefilter("always")
+        with core.init() as context:
+            hog.write_bytes(b"x" * 256 * 1024)
+            for step in range(5000):
+                context.train.report_training_metrics(step, {"loss": 0.5})
+            hog.unlink()
+            context.train.report_training_metrics(5000, {"loss": 0.5})
+
+    kept = reports(Home(full_disk / "home"))
+    (chunk,) = read_journal(Home(full_disk / "home").trial(1).journal_path(1))
+    assert [warning.category for warning in caught if "dropped" in str(warning.message)] == [RuntimeWarning]
+    assert len(kept) + raised.value.num_dropped == 5001
+    assert kept[-1].steps_completed == 5000
+    assert chunk.bad_lines == []
+
+
+def test_18_a_full_disk_fails_the_save_and_leaves_the_earlier_one(full_disk: Path) -> None:
+    """Nothing of the failed save is visible, and its space is given back."""
+    with core.init(checkpoint_storage=str(full_disk / "checkpoints")) as context:
+        kept = store(context, 1)
+        with pytest.raises(OSError), context.checkpoint.store_path({"steps_completed": 2}) as (path, _):
+            (path / "weights").write_bytes(b"x" * 1024 * 1024)
+
+        with context.checkpoint.restore_path(kept) as path:
+            assert (path / "weights").read_bytes() == b"w" * 10_000
+        store(context, 3)
+
+
+def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes back an hour between two reports."""
+    with core.init() as context:
+        context.train.report_training_metrics(1, {"loss": 1.0})
+        now = time.time
+        monkeypatch.setattr(time, "time", lambda: now() - 3600)
+        context.train.report_training_metrics(2, {"loss": 2.0})
+        monkeypatch.undo()
+
+    with Index.open(home) as index:
+        index.refresh()
+        rows = list(index.reports(1))
+    assert [row.steps_completed for row in rows] == [1, 2]
+    assert rows[0].time > rows[1].time
+    assert [metrics_from_json(report.metrics) for report in reports(home)] == [{"loss": 1.0}, {"loss": 2.0}]
+
+
+def test_20_an_unwritable_home_is_said_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By init()."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "file"))
+
+    with pytest.raises(HomeNotWritableError):
+        core.init()
+
+
+@pytest.mark.parametrize("damage", ["gone", "garbage"])
+def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
+    """From the journals."""
+    with core.init() as context:
+        context.train.report_training_metrics(1, {"loss": 0.5})
+    with Index.open(home) as index:
+        index.refresh()
+
+    if damage == "gone":
+        home.database.unlink()
+    else:
+        home.database.write_bytes(b"garbage" * 1000)
+
+    with Index.open(home) as index:
+        index.refresh()
+        assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
+
+
+def test_22_a_second_claim_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch, run_script: RunScript) -> None:
+    """In another process; the first goes on."""
+    script = """
+    import subprocess, sys
+    from core_sdk import core
+    with core.init() as context:
+        if len(sys.argv) == 1:
+            second = subprocess.run([sys.executable, __file__, "second"], capture_output=True, text=True)
+            print(second.stderr.splitlines()[-1])
+            context.train.report_training_metrics(1, {"loss": 0.5})
+    """
+    path = home.root.parent / "train.py"
+    run_script(script)  # writes the script; a run of its own, where the second start is a trial of its own
+
+    claimed = core_sdk("run", "--", sys.executable, str(path))
+
+    assert AttemptClaimedError.__name__ in claimed.stdout
+    assert [report.steps_completed for report in reports(home, trial_id=3)] == [1]

@@ -1,0 +1,274 @@
+"""An attempt begins with init() and ends with what became of the script."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import core_sdk
+from core_sdk import core
+from core_sdk.core import Context
+from core_sdk.errors import AttemptClaimedError, HomeNotWritableError, HomeTooNewError, JournalClosedError, RunInfoError
+from core_sdk.journal import read_records
+from core_sdk.records import Alert, AttemptStarted, ClusterInfo, EarlyExit, Ended, Record, TrialInfo
+from core_sdk.tracking import Home
+
+RunScript = Callable[..., tuple[int, str, str]]
+
+
+def records(home: Home, trial_id: int = 1, attempt: int = 1) -> list[Record]:
+    return list(read_records(home.trial(trial_id).journal_path(attempt)))
+
+
+def ending(home: Home) -> Ended:
+    last = records(home)[-1]
+    assert isinstance(last, Ended)
+    return last
+
+
+def test_a_first_start_is_a_new_trial(home: Home) -> None:
+    """The trial knows its experiment, its hyperparameters and its data; nothing says that a cluster is there."""
+    with core.init(name="digits", hparams={"lr": 0.1}, labels=["a"], description="d", data={"path": "x"}) as context:
+        info = context.info
+
+        assert core_sdk.get_cluster_info() is None
+        assert (info.trial.trial_id, info.trial.experiment_id) == (1, 1)
+        assert info.trial.hparams == {"lr": 0.1}
+        assert info.user_data == {"path": "x"}
+        assert info.latest_checkpoint is None
+    experiment = home.experiment(1).read()
+    assert (experiment.name, experiment.labels, experiment.description) == ("digits", ["a"], "d")
+
+
+def test_the_scripts_name_is_the_experiments(home: Home, run_script: RunScript) -> None:
+    """Two starts of one script are two trials of one experiment."""
+    script = "from core_sdk import core\nwith core.init(): pass\n"
+    run_script(script, name="mnist.py")
+    run_script(script, name="mnist.py")
+
+    assert home.trial_ids() == [1, 2]
+    assert home.experiment_ids() == [1]
+    assert home.experiment(1).read().name == "mnist.py"
+
+
+def test_the_command_is_recorded_without_secrets(home: Home, run_script: RunScript) -> None:
+    """What is needed to start the script again, by allow-list."""
+    script = "from core_sdk import core\nwith core.init(): pass\n"
+    run_script(script, "--lr", "0.1", OMP_NUM_THREADS="1", WANDB_API_KEY="planted", NCCL_DEBUG="INFO")
+
+    command = home.trial(1).read_command()
+    assert command is not None
+    assert command.argv[-3:] == [str(home.root.parent / "train.py"), "--lr", "0.1"]
+    assert command.cwd == str(home.root.parent)
+    assert command.environment["OMP_NUM_THREADS"] == "1"
+    assert command.environment["NCCL_DEBUG"] == "INFO"
+    assert "planted" not in "".join(path.read_text() for path in home.trial(1).path.glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("last_line", "status", "outcome", "error"),
+    [
+        ("pass", 0, "completed", None),
+        ("raise SystemExit(0)", 0, "completed", None),
+        ("raise SystemExit(3)", 3, "error", "SystemExit: 3"),
+        ("raise RuntimeError('boom')", 1, "error", "RuntimeError: boom"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "error", "KeyboardInterrupt"),
+        ("raise core_sdk.InvalidHP('too large')", 0, "invalid_hp", "too large"),
+    ],
+)
+@pytest.mark.parametrize("style", ["with", "forgotten"])
+def test_the_end_of_the_script_is_the_end_of_the_attempt(
+    home: Home, run_script: RunScript, style: str, last_line: str, status: int, outcome: str, error: str | None
+) -> None:
+    """However the script ends, and whether or not it closes its Context."""
+    if style == "forgotten" and ("SystemExit(3)" in last_line or "InvalidHP" in last_line):
+        pytest.skip("only the with block sees these two")
+    opening = "with core.init() as context:\n    " if style == "with" else "context = core.init()\ncontext.start()\n"
+
+    run_status, _, _ = run_script(f"import core_sdk\nfrom core_sdk import core\n{opening}{last_line}\n")
+
+    assert run_status == status
+    assert ending(home).outcome == outcome
+    assert (ending(home).error or "").strip().endswith(error or "")
+
+
+def test_invalid_hyperparameters_are_said_once_and_before_the_end(home: Home) -> None:
+    """The script ends well, and the record says why."""
+    with pytest.raises(SystemExit) as raised, core.init():
+        raise core_sdk.InvalidHP("too large")
+
+    assert raised.value.code == 0
+    assert [type(record) for record in records(home)[-2:]] == [EarlyExit, Ended]
+
+
+def test_a_killed_script_leaves_no_ending(home: Home, start_script: Callable[..., object]) -> None:
+    """Nobody claims that it ended well; the folder shows that nobody runs it."""
+    script = start_script(
+        "import os, signal\nfrom core_sdk import core\nwith core.init():\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    script.wait()  # type: ignore[attr-defined]
+
+    assert [type(record) for record in records(home)] == [AttemptStarted]
+    assert home.trial(1).running_attempt() is None
+
+
+def test_a_running_script_is_seen_to_run(home: Home) -> None:
+    """From entering the Context to leaving it."""
+    with core.init():
+        assert home.trial(1).running_attempt() == 1
+
+    assert home.trial(1).running_attempt() is None
+
+
+def test_closing_twice_is_harmless_and_reporting_afterwards_is_not(home: Home) -> None:
+    """The journal has one ending."""
+    context = core.init()
+    context.start()
+    context.close()
+    context.close()
+
+    with pytest.raises(JournalClosedError):
+        context.train.report_training_metrics(1, {"loss": 1.0})
+    assert len([record for record in records(home) if isinstance(record, Ended)]) == 1
+
+
+def test_starting_twice_is_refused() -> None:
+    """A Context is entered once."""
+    with core.init() as context, pytest.raises(RuntimeError):
+        context.start()
+
+
+def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
+    """As happens when a notebook's cell is run again."""
+    core.init().start()
+
+    assert ending(home).outcome == "completed"
+
+
+def test_a_forked_child_does_not_end_the_attempt(home: Home) -> None:
+    """Leaving the Context in a child, by whatever door, is the child's affair."""
+    with core.init() as context:
+        child = os.fork()
+        if child == 0:
+            try:
+                context.close()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+
+        assert not any(isinstance(record, Ended) for record in records(home))
+        context.train.report_training_metrics(1, {"loss": 1.0})
+        assert home.trial(1).running_attempt() == 1
+
+
+def test_two_processes_cannot_claim_one_attempt(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is told which attempt, and what to do."""
+    with core.init():
+        pass
+    info = ClusterInfo(_trial=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, _trial_run_id=2))
+    path = home.trial(1).run_info_path(2)
+    path.write_bytes(msgspec.json.encode(info))
+    monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
+
+    with core.init() as context:
+        assert context.info.trial.trial_id == 1
+        with pytest.raises(AttemptClaimedError, match="attempt 2 of trial 1"):
+            core.init()
+
+
+def test_many_first_starts_at_once_get_ids_of_their_own(home: Home, start_script: Callable[..., object]) -> None:
+    """And all find the same experiment."""
+    script = "from core_sdk import core\nwith core.init(name='one'): pass\n"
+    scripts = [start_script(script, name=f"{index}.py") for index in range(12)]
+
+    assert [script.wait()[0] for script in scripts] == [0] * 12  # type: ignore[attr-defined]
+    assert home.trial_ids() == list(range(1, 13))
+    assert len(home.experiment_ids()) == 1
+
+
+def test_a_home_that_cannot_be_written_is_named_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any training."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "file" / "home"))
+
+    with pytest.raises(HomeNotWritableError, match="CORE_SDK_HOME"):
+        core.init()
+
+
+def test_a_home_of_a_newer_version_is_refused(home: Home) -> None:
+    """Nothing of it is touched."""
+    home.root.mkdir()
+    (home.root / "home.json").write_text('{"format": 999, "sdk_version": "99"}')
+
+    with pytest.raises(HomeTooNewError, match="pip install --upgrade"):
+        core.init()
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"trial": 3}'])
+def test_a_run_info_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    """A script that was started for a trial never begins another one by mistake."""
+    path = tmp_path / "run.json"
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
+
+    with pytest.raises(RunInfoError, match=str(path)):
+        core.init()
+
+
+def test_the_scripts_own_error_is_the_one_that_is_seen(home: Home) -> None:
+    """Whatever goes wrong while closing."""
+    with pytest.raises(KeyError), core.init():
+        raise KeyError("mine")
+
+    assert "KeyError: 'mine'" in (ending(home).error or "")
+
+
+@pytest.mark.parametrize("level", ["info", "INFO", "error", None])
+def test_alerts_are_recorded(home: Home, level: core._context.AlertLevel | None) -> None:
+    """In any case of the level's name."""
+    with core.init() as context:
+        context.alert("title", "text", level)
+
+    alert = next(record for record in records(home) if isinstance(record, Alert))
+    assert (alert.title, alert.description, alert.level) == ("title", "text", (level or "info").lower())
+
+
+def test_an_unknown_alert_level_is_refused() -> None:
+    """It is not quietly turned into another."""
+    with core.init() as context, pytest.raises(ValueError, match="loud"):
+        context.alert("title", level="loud")  # type: ignore[arg-type]
+
+
+def test_arguments_are_checked_before_a_trial_is_made(home: Home) -> None:
+    """A mistake leaves nothing behind."""
+    with pytest.raises(ValueError):
+        core.init(preempt_mode="nonsense")  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        core.init(max_length={"furlongs": 3})
+    with pytest.raises(ValueError):
+        core.init(name="")
+    with pytest.raises(TypeError, match="hparams"):
+        core.init(hparams={"bad": object()})
+
+    assert not home.runs.exists() or home.trial_ids() == []
+
+
+def test_the_context_is_typed_for_its_users() -> None:
+    """`Context` names every part."""
+    assert set(Context.__annotations__) >= {
+        "checkpoint",
+        "distributed",
+        "preempt",
+        "profiler",
+        "searcher",
+        "train",
+        "info",
+    }

@@ -1,0 +1,164 @@
+"""A stop that is asked for is heard, and only by scripts that listen."""
+
+from __future__ import annotations
+
+import datetime
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from processes import Script, wait_for
+
+from core_sdk import core
+from core_sdk.journal import read_records
+from core_sdk.records import Ended, StopAcknowledged
+from core_sdk.tracking import Home
+
+LISTENS = """
+from core_sdk import core
+with core.init() as context:
+    context.preempt.should_preempt()
+    print("listening")
+    while not context.preempt.should_preempt():
+        pass
+    print("stopping")
+"""
+
+
+def outcome(home: Home) -> str:
+    last = list(read_records(home.trial(1).journal_path(1)))[-1]
+    assert isinstance(last, Ended)
+    return last.outcome
+
+
+def test_sigterm_stops_a_script_that_listens(home: Home, start_script: Callable[..., Script]) -> None:
+    """It ends in its own time, and counts as paused."""
+    script = start_script(LISTENS)
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+    status, output, _ = script.wait()
+
+    assert (status, output) == (0, "stopping\n")
+    assert outcome(home) == "paused"
+
+
+def test_sigterm_kills_a_script_that_never_asks(start_script: Callable[..., Script]) -> None:
+    """As it would without us."""
+    script = start_script("from core_sdk import core\nwith core.init():\n    print('here')\n    while True: pass\n")
+    script.read_until("here")
+    script.process.send_signal(signal.SIGTERM)
+
+    assert script.wait()[0] == -signal.SIGTERM
+
+
+def test_a_stop_request_in_the_folder_is_seen(home: Home) -> None:
+    """This is what `core-sdk trial pause` writes."""
+    with core.init() as context:
+        assert not context.preempt.should_preempt()
+        home.trial(1).request_stop(1, "a test")
+
+        wait_for(context.preempt.should_preempt)
+        assert context.preempt.should_preempt()
+
+    acknowledged = [r for r in read_records(home.trial(1).journal_path(1)) if isinstance(r, StopAcknowledged)]
+    assert [record.source for record in acknowledged] == ["a test"]
+    assert outcome(home) == "paused"
+
+
+@pytest.mark.parametrize(
+    "deadline",
+    [
+        lambda: 0.3,
+        lambda: datetime.timedelta(seconds=0.3),
+        lambda: datetime.datetime.now() + datetime.timedelta(seconds=0.3),
+        lambda: datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=0.3),
+    ],
+)
+def test_a_deadline_stops(home: Home, deadline: Callable[[], Any]) -> None:
+    """Given as seconds, a span or a moment."""
+    with core.init(deadline=deadline()) as context:
+        assert not context.preempt.should_preempt()
+        wait_for(context.preempt.should_preempt)
+
+
+def test_a_stop_that_is_not_acknowledged_is_no_pause(home: Home) -> None:
+    """With auto_ack=False the script decides when it counts."""
+    with core.init(deadline=0) as context:
+        wait_for(lambda: context.preempt.should_preempt(auto_ack=False))
+
+    assert outcome(home) == "completed"
+
+
+def test_a_stop_may_be_acknowledged_late(home: Home) -> None:
+    """After the checkpoint is safe, say."""
+    with core.init(deadline=0) as context:
+        wait_for(lambda: context.preempt.should_preempt(auto_ack=False))
+        context.preempt.acknowledge_preemption_signal()
+
+    assert outcome(home) == "paused"
+
+
+def test_a_failure_after_the_stop_is_a_failure(home: Home) -> None:
+    """A script that breaks while it saves was not paused."""
+    with pytest.raises(OSError), core.init(deadline=0) as context:
+        wait_for(context.preempt.should_preempt)
+        raise OSError("no space for the checkpoint")
+
+    assert outcome(home) == "error"
+
+
+def test_asking_before_the_start_is_a_mistake() -> None:
+    """As it is in the API that scripts come from."""
+    context = core.init()
+
+    with pytest.raises(RuntimeError):
+        context.preempt.should_preempt()
+
+
+def test_the_previous_handler_is_called_and_given_back() -> None:
+    """SIGTERM is ours only while we listen."""
+    calls: list[int] = []
+
+    def mine(number: int, frame: object) -> None:
+        calls.append(number)
+
+    before = signal.signal(signal.SIGTERM, mine)
+    try:
+        with core.init() as context:
+            context.preempt.should_preempt()
+            signal.raise_signal(signal.SIGTERM)
+            assert context.preempt.should_preempt()
+        assert calls == [signal.SIGTERM]
+        assert signal.getsignal(signal.SIGTERM) is mine
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_asking_from_another_thread_says_that_sigterm_is_not_caught(caplog: pytest.LogCaptureFixture) -> None:
+    """Only the main thread can hook a signal; other stops still work."""
+    with core.init() as context:
+        thread = threading.Thread(target=context.preempt.should_preempt)
+        thread.start()
+        thread.join()
+
+        assert "SIGTERM is not caught" in caplog.text
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_stop_reaches_a_script_deep_in_other_code(home: Home, start_script: Callable[..., Script]) -> None:
+    """A signal that arrives between two questions is not lost."""
+    script = start_script(
+        """
+        import signal
+        from core_sdk import core
+        with core.init() as context:
+            context.preempt.should_preempt()
+            signal.raise_signal(signal.SIGTERM)
+            sum(range(10**6))
+            print(context.preempt.should_preempt(), context.preempt.should_preempt())
+        """
+    )
+
+    assert script.wait()[:2] == (0, "True True\n")

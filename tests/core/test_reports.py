@@ -1,0 +1,312 @@
+"""A report is kept exactly or refused at the call."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from core_sdk import core
+from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalForkedError
+from core_sdk.journal import read_records
+from core_sdk.records import Report, metrics_from_json
+from core_sdk.tracking import Home
+
+NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
+
+
+@pytest.fixture
+def context() -> Iterator[core.Context]:
+    with core.init(name="reports") as context:
+        yield context
+
+
+def reports(home: Home) -> list[Report]:
+    return [record for record in read_records(home.runs / "1" / "1.journal") if isinstance(record, Report)]
+
+
+def last_metrics(home: Home) -> dict[str, Any]:
+    return dict(metrics_from_json(reports(home)[-1].metrics))
+
+
+def bits(value: float) -> bytes:
+    return struct.pack("<d", value)
+
+
+def test_the_three_calls_name_their_groups(context: core.Context, home: Home) -> None:
+    """Training and validation are groups like any other."""
+    context.train.report_training_metrics(1, {"loss": 0.5})
+    context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 0.6})
+    context.train.report_metrics("test", 1, {"loss": 0.7})
+
+    assert [(r.group, r.steps_completed, r.metrics) for r in reports(home)] == [
+        ("training", 1, {"loss": 0.5}),
+        ("validation", 1, {"loss": 0.6}),
+        ("test", 1, {"loss": 0.7}),
+    ]
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(value=st.floats(width=64) | st.integers(-(2**63), 2**63))
+def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, value: float | int) -> None:
+    """Every float64, NaN and -0.0 included, and every int up to 2**63."""
+    step = test_every_number_comes_back_bit_for_bit.__dict__.setdefault(id(context), [0])
+    step[0] += 1
+
+    context.train.report_training_metrics(step[0], {"value": value})
+
+    kept = last_metrics(home)["value"]
+    assert type(kept) is type(value)
+    if isinstance(value, float) and math.isnan(value):
+        assert math.isnan(kept)
+    else:
+        assert bits(kept) == bits(value) if isinstance(value, float) else kept == value
+
+
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(group=NAMES, name=NAMES)
+def test_every_name_comes_back(context: core.Context, home: Home, group: str, name: str) -> None:
+    """Any UTF-8 is kept, and no name becomes a path."""
+    step = test_every_name_comes_back.__dict__.setdefault(id(context), [0])
+    step[0] += 1
+
+    context.train.report_metrics(group, step[0], {name: 1.0})
+
+    assert reports(home)[-1].group == group
+    assert last_metrics(home) == {name: 1.0}
+    assert {entry.name for entry in (home.runs / "1").iterdir()} <= {
+        "1.journal", "1.alive", "trial.json", "command.json", "tensorboard",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["../../escape", "a/b", "\x00", "'; drop table point; --", "=1+1", "é", "e\u0301", "😀" * 256]
+)
+def test_hostile_names_are_only_names(context: core.Context, home: Home, name: str) -> None:
+    """Nothing is executed, merged or written elsewhere."""
+    context.train.report_metrics(name, 1, {name: 1.0})
+
+    assert (reports(home)[-1].group, last_metrics(home)) == (name, {name: 1.0})
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (np.float64(0.1), 0.1),
+        (np.float32(0.5), 0.5),
+        (np.int64(7), 7),
+        (np.bool_(True), 1),
+        (np.array(0.25), 0.25),
+        (torch.tensor(0.25), 0.25),
+        (torch.tensor(3), 3),
+        (torch.tensor(0.5, requires_grad=True), 0.5),
+        (torch.tensor(float("inf")), math.inf),
+        (True, 1),
+    ],
+)
+def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Home, value: Any, kept: float) -> None:
+    """What a training loop has in hand needs no conversion."""
+    context.train.report_training_metrics(1, {"value": value})
+
+    assert last_metrics(home) == {"value": kept}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "0.5",
+        [0.5],
+        {"a": 1.0},
+        {1.0},
+        1j,
+        Decimal("0.5"),
+        2**63 + 1,
+        b"1",
+        np.array([1.0]),
+        torch.ones(2),
+        object(),
+    ],
+)
+def test_any_other_value_is_refused_by_name(context: core.Context, home: Home, value: Any) -> None:
+    """The error names the key, and nothing of the report is kept."""
+    with pytest.raises(InvalidMetricError, match="'bad'"):
+        context.train.report_validation_metrics(1, {"good": 1.0, "bad": value})
+
+    assert reports(home) == []
+    context.train.report_validation_metrics(1, {"good": 1.0})
+
+
+@pytest.mark.parametrize("name", ["", "a" * 1025, "\ud800", "😀" * 257])
+def test_a_name_that_cannot_be_kept_is_refused(context: core.Context, home: Home, name: str) -> None:
+    """Empty, longer than 1 KB, or not Unicode."""
+    with pytest.raises(InvalidNameError):
+        context.train.report_metrics(name, 1, {"loss": 1.0})
+    with pytest.raises(InvalidNameError):
+        context.train.report_training_metrics(1, {name: 1.0})
+
+    assert reports(home) == []
+
+
+@pytest.mark.parametrize("steps", [-1, 2**63])
+def test_steps_out_of_range_are_refused(context: core.Context, steps: int) -> None:
+    """A step is a count."""
+    with pytest.raises(ValueError, match="steps_completed"):
+        context.train.report_training_metrics(steps, {"loss": 1.0})
+
+
+@pytest.mark.parametrize("steps", [1.5, "1", None])
+def test_steps_that_are_no_int_are_refused(context: core.Context, steps: Any) -> None:
+    """A float step is a mistake in the script."""
+    with pytest.raises(TypeError, match="steps_completed"):
+        context.train.report_training_metrics(steps, {"loss": 1.0})
+
+
+def test_a_numpy_step_is_a_step(context: core.Context, home: Home) -> None:
+    """Steps counted by numpy need no conversion."""
+    context.train.report_training_metrics(np.int64(5), {"loss": 1.0})  # type: ignore[arg-type]
+
+    assert reports(home)[-1].steps_completed == 5
+
+
+def test_the_dict_is_copied_at_the_call(context: core.Context, home: Home) -> None:
+    """What the script does to its dict afterwards changes nothing."""
+    metrics = {"loss": 1.0}
+    context.train.report_training_metrics(1, metrics)
+    metrics["loss"] = 2.0
+
+    assert last_metrics(home) == {"loss": 1.0}
+
+
+def test_batch_metrics_travel_along(context: core.Context, home: Home) -> None:
+    """One dict per batch, checked like the rest."""
+    context.train.report_training_metrics(2, {"loss": 1.5}, batch_metrics=[{"loss": 1.0}, {"loss": math.nan}])
+
+    assert reports(home)[-1].batch_metrics == [{"loss": 1.0}, {"loss": "NaN"}]
+    with pytest.raises(InvalidMetricError, match="'loss'"):
+        context.train.report_training_metrics(3, {"loss": 1.5}, batch_metrics=[{"loss": "x"}])
+
+
+def test_a_metric_reported_twice_is_refused_by_name(context: core.Context, home: Home) -> None:
+    """Other names at the same step are welcome, and so is the same name in another group."""
+    context.train.report_training_metrics(1, {"loss": 1.0})
+    context.train.report_training_metrics(1, {"accuracy": 1.0})
+    context.train.report_validation_metrics(1, {"loss": 1.0})
+
+    with pytest.raises(DuplicateMetricError, match=r"'accuracy' of group 'training'.*steps_completed=1"):
+        context.train.report_training_metrics(1, {"accuracy": 1.0, "other": 2.0})
+
+    assert len(reports(home)) == 3
+
+
+def test_twice_is_noticed_after_going_back_in_steps(context: core.Context) -> None:
+    """The order of steps is the script's own affair; the rule holds all the same."""
+    for step in (10, 20, 30, 15, 25):
+        context.train.report_training_metrics(step, {"loss": 1.0})
+    context.train.report_training_metrics(15, {"accuracy": 1.0})
+
+    for step in (10, 15, 20, 25, 30):
+        with pytest.raises(DuplicateMetricError):
+            context.train.report_training_metrics(step, {"loss": 1.0})
+    with pytest.raises(DuplicateMetricError):
+        context.train.report_training_metrics(15, {"accuracy": 1.0})
+
+
+def test_threads_may_report(context: core.Context, home: Home) -> None:
+    """Each metric is kept once, and of two threads that report the same one, one is refused."""
+    refused = []
+
+    def report() -> None:
+        for step in range(300):
+            try:
+                context.train.report_training_metrics(step, {"loss": 1.0})
+            except DuplicateMetricError as error:
+                refused.append(error)
+
+    threads = [threading.Thread(target=report) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(r.steps_completed for r in reports(home)) == list(range(300))
+    assert len(refused) == 3 * 300
+
+
+def test_a_data_loader_worker_is_refused_and_harms_nothing(context: core.Context, home: Home) -> None:
+    """A forked child gets an error that says why; the parent reports on."""
+    child = os.fork()
+    if child == 0:
+        try:
+            context.train.report_training_metrics(1, {"loss": 1.0})
+        except JournalForkedError:
+            os._exit(42)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    context.train.report_training_metrics(1, {"loss": 2.0})
+
+    assert os.waitstatus_to_exitcode(status) == 42
+    assert [r.metrics for r in reports(home)] == [{"loss": 2.0}]
+
+
+@pytest.mark.parametrize("progress", [-0.1, 1.1, math.nan])
+def test_progress_is_a_fraction(context: core.Context, progress: float) -> None:
+    """Anything but 0 to 1 is refused."""
+    with pytest.raises(ValueError, match="progress"):
+        context.train.report_progress(progress)
+
+
+def test_metadata_comes_back_in_later_attempts_too(context: core.Context) -> None:
+    """It is replaced as a whole, and floats that JSON lacks survive."""
+    context.train.set_metadata({"first": 1})
+
+    stored = context.train.set_metadata({"best": math.inf, "shape": (1, 2)})
+
+    assert stored == {"best": math.inf, "shape": [1, 2]}
+    assert context.train.get_metadata() == stored
+
+
+def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> None:
+    """The one validated metric, smaller being better; NaN is never best."""
+    assert context.train.get_experiment_best_validation() is None
+    context.train.report_validation_metrics(1, {"loss": 0.5, "epochs": 1})
+    context.train.report_validation_metrics(2, {"loss": math.nan, "epochs": 2})
+    with core.init(name="reports") as sibling:
+        sibling.train.report_validation_metrics(1, {"loss": 0.25, "epochs": 1})
+    with core.init(name="another experiment") as other:
+        other.train.report_validation_metrics(1, {"loss": 0.1, "epochs": 1})
+
+    assert context.train.get_experiment_best_validation() == 0.25
+
+
+def test_a_million_reports_leave_memory_flat(run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """Nothing is queued and nothing is remembered per step."""
+    status, output, errors = run_script(
+        """
+        import psutil
+        from core_sdk import core
+        memory = psutil.Process().memory_info
+        with core.init() as context:
+            report = context.train.report_training_metrics
+            for step in range(100_000):
+                report(step, {"loss": 0.5, "accuracy": 0.5, "rate": 0.5})
+            before = memory().rss
+            for step in range(100_000, 1_000_000):
+                report(step, {"loss": 0.5, "accuracy": 0.5, "rate": 0.5})
+            print((memory().rss - before) // 1024)
+        """
+    )
+
+    assert status == 0, errors
+    assert int(output) < 8 * 1024

@@ -1,0 +1,37 @@
+"""Scripts in processes of their own, and waiting for what they do."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable
+
+TIMEOUT_S = 60
+
+
+class Script:
+    """A Python script in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def wait(self) -> tuple[int, str, str]:
+        """Exit status, stdout and stderr."""
+        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        return self.process.returncode, output, errors
+
+    def read_until(self, line: str) -> None:
+        """Blocks until the script prints this line."""
+        assert self.process.stdout is not None
+        for printed in self.process.stdout:
+            if printed.rstrip("\n") == line:
+                return
+        raise AssertionError(f"the script ended without printing {line!r}: {self.wait()}")
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
+    """Blocks until the condition holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.01)
