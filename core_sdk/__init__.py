@@ -15,7 +15,7 @@ from core_sdk.errors import InvalidHP
 if TYPE_CHECKING:
     from core_sdk import client, core, experimental
     from core_sdk.environment import get_cluster_info
-    from core_sdk.import_from_path import import_from_path
+    from core_sdk.importing import import_from_path
     from core_sdk.records import ClusterInfo, TrialInfo
 
 LOG_FORMAT = "%(levelname)s: [%(process)s] %(name)s: %(message)s"
@@ -41,7 +41,7 @@ _NAMES = {
     "ClusterInfo": "core_sdk.records",
     "TrialInfo": "core_sdk.records",
     "get_cluster_info": "core_sdk.environment",
-    "import_from_path": "core_sdk.import_from_path",
+    "import_from_path": "core_sdk.importing",
 }
 
 

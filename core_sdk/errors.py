@@ -8,6 +8,8 @@
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
     │   ├── TrialRunningError
+    │   ├── TrialNotRunningError
+    │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
     │   └── RunInfoError
     ├── JournalError                  the record file of one attempt
@@ -17,7 +19,10 @@
     ├── CheckpointError               files, metadata and manifest under one id
     │   ├── CheckpointNotFoundError
     │   ├── CheckpointDamagedError
-    │   └── NotEnoughSpaceError
+    │   ├── CheckpointTooNewError
+    │   ├── CheckpointNotStoredError
+    │   ├── NotEnoughSpaceError
+    │   └── StorageNotWritableError
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   └── ExperimentNotFoundError
@@ -60,7 +65,7 @@ class HomeTooNewError(HomeError):
     def __init__(self, home: Path, format_found: int, format_known: int) -> None:
         self.home = home
         super().__init__(
-            f"the home {home} has format {format_found}, made by a newer Core SDK; this one knows formats up to "
+            f"the home {home} has format {format_found}, of a newer Core SDK; this one knows formats up to "
             f"{format_known}. Upgrade with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
         )
 
@@ -68,13 +73,11 @@ class HomeTooNewError(HomeError):
 class RecordDamagedError(HomeError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
-        super().__init__(
-            f"{path} cannot be read: {reason}. Restore it from a copy, or delete the trial or experiment that it describes."
-        )
+        super().__init__(f"{path} cannot be read: {reason}. Restore it from a copy, or delete what it describes.")
 
 
 class AttemptError(CoreSDKError):
-    """An attempt, one execution of a trial's script, cannot start."""
+    """An attempt, one execution of a trial's script, cannot start or stop as asked."""
 
 
 class AttemptClaimedError(AttemptError):
@@ -94,6 +97,24 @@ class TrialRunningError(AttemptError):
         super().__init__(
             f"cannot {action} trial {trial_id}: its attempt {attempt} is running. "
             f"Pause it first with `core-sdk trial pause {trial_id}`."
+        )
+
+
+class TrialNotRunningError(AttemptError):
+    def __init__(self, trial_id: int, action: str) -> None:
+        self.trial_id = trial_id
+        super().__init__(
+            f"cannot {action} trial {trial_id}: it is not running. "
+            f"`core-sdk trial describe {trial_id}` shows how it ended."
+        )
+
+
+class PausedError(AttemptError, ValueError):
+    """Somebody waits for the end of what is paused."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} is paused and will not end by itself. Continue it with `core-sdk trial resume`, then wait again."
         )
 
 
@@ -164,13 +185,41 @@ class CheckpointDamagedError(CheckpointError):
         )
 
 
+class CheckpointTooNewError(CheckpointError):
+    def __init__(self, storage_id: str, format_found: int, format_known: int) -> None:
+        self.storage_id = storage_id
+        super().__init__(
+            f"checkpoint {storage_id} has format {format_found}, of a newer Core SDK; this one knows formats up to "
+            f"{format_known}. Upgrade with `pip install --upgrade core-sdk`."
+        )
+
+
+class CheckpointNotStoredError(CheckpointError):
+    """The disk refused a file of the checkpoint; nothing of it is kept."""
+
+    def __init__(self, storage_id: str, where: str, reason: str) -> None:
+        self.storage_id = storage_id
+        super().__init__(
+            f"checkpoint {storage_id} was not stored in {where}: {reason}. Earlier checkpoints are untouched; "
+            "correct the cause, or choose another checkpoint_storage."
+        )
+
+
 class NotEnoughSpaceError(CheckpointError):
     def __init__(self, directory: Path, needed_bytes: int, free_bytes: int) -> None:
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         super().__init__(
             f"{directory} has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. "
-            "Free space or choose another checkpoint_storage; nothing was written."
+            "Free space or choose another directory; nothing is kept of the checkpoint there."
+        )
+
+
+class StorageNotWritableError(CheckpointError):
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(
+            f"checkpoints cannot be stored in {where}: {reason}. "
+            "Choose another checkpoint_storage, or correct the directory's permissions."
         )
 
 
@@ -218,8 +267,9 @@ class DuplicateMetricError(InvalidMetricError):
         self.steps_completed = steps_completed
         ValueError.__init__(
             self,
-            f"{', '.join(map(repr, names))} of group {group!r} was reported before at steps_completed={steps_completed}. "
-            "Report each metric once per step; count steps over the whole training, not per epoch.",
+            f"{', '.join(map(repr, names))} of group {group!r} was reported before at "
+            f"steps_completed={steps_completed}. Report each metric once per step; "
+            "count steps over the whole training, not per epoch.",
         )
         self.group = group
         self.name = names[0]

@@ -11,7 +11,7 @@ Why lines of JSON: they can be read, copied, cut and mended with every tool ther
 queue: a queue is exactly what a `kill -9` loses.
 """
 
-from core_sdk.journal._alive import AliveLock, is_alive
+from core_sdk.alive import AliveLock, is_alive
 from core_sdk.journal._line import encode_line
 from core_sdk.journal._reader import BadLine, Chunk, read_journal, read_records
 from core_sdk.journal._writer import JournalWriter

@@ -29,6 +29,8 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     metadata: dict[str, Any] = {}
     ranks: tuple[int, ...] = (0,)
     """The ranks that wrote files."""
+    removed: list[str] = []
+    """Names that were here and have been deleted since; after a crash some may still lie there."""
 
     @property
     def resources(self) -> dict[str, int]:

@@ -209,6 +209,7 @@ class TrialFolder:
         self.trial_id = trial_id
         self.path = home.runs / str(trial_id)
         self.tensorboard_path = self.path / "tensorboard"
+        self.tensorboard_source_path = self.path / "tensorboard.local"
         self.changes_path = self.path / "changes.journal"
 
     def exists(self) -> bool:

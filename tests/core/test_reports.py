@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import struct
@@ -22,6 +23,7 @@ from core_sdk.journal import read_records
 from core_sdk.records import Report, metrics_from_json
 from core_sdk.tracking import Home
 
+STEPS = itertools.count(1)
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=60)
 
 
@@ -60,10 +62,9 @@ def test_the_three_calls_name_their_groups(context: core.Context, home: Home) ->
 @given(value=st.floats(width=64) | st.integers(-(2**63), 2**63))
 def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, value: float | int) -> None:
     """Every float64, NaN and -0.0 included, and every int up to 2**63."""
-    step = test_every_number_comes_back_bit_for_bit.__dict__.setdefault(id(context), [0])
-    step[0] += 1
+    step = next(STEPS)
 
-    context.train.report_training_metrics(step[0], {"value": value})
+    context.train.report_training_metrics(step, {"value": value})
 
     kept = last_metrics(home)["value"]
     assert type(kept) is type(value)
@@ -77,10 +78,9 @@ def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, 
 @given(group=NAMES, name=NAMES)
 def test_every_name_comes_back(context: core.Context, home: Home, group: str, name: str) -> None:
     """Any UTF-8 is kept, and no name becomes a path."""
-    step = test_every_name_comes_back.__dict__.setdefault(id(context), [0])
-    step[0] += 1
+    step = next(STEPS)
 
-    context.train.report_metrics(group, step[0], {name: 1.0})
+    context.train.report_metrics(group, step, {name: 1.0})
 
     assert reports(home)[-1].group == group
     assert last_metrics(home) == {name: 1.0}

@@ -1,0 +1,61 @@
+# `make demo` shows the main job; `make test` runs the suite; `make check` is what continuous integration runs.
+# Each works on a fresh clone: whatever is missing in .venv is installed first.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all check format-check lint types floors examples format bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+help:
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+demo: $(INSTALLED)  ## train, pause, resume: the main job, and how to look at its results
+	@$(BIN)/python examples/demo.py
+
+test: $(INSTALLED)  ## the tests, but for those marked slow
+	$(BIN)/pytest
+
+test-all: $(INSTALLED)  ## the slow tests too
+	$(BIN)/pytest -m "slow or not slow"
+
+check: format-check lint types floors  ## all that continuous integration runs
+	@$(MAKE) test
+	@$(MAKE) demo
+
+format-check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+floors: $(INSTALLED)
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)  ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(INSTALLED)  ## measure, each figure beside its baseline
+	@for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done
+
+clean:  ## remove the environment, the demo and all caches
+	rm -rf $(VENV) .demo dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+
+# The first candidate that runs and is new enough; version managers leave commands behind that only print an error.
+$(BIN)/python:
+	@for candidate in python3.11 python3.12 python3.13 python3; do \
+	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
+	    echo "$$candidate -m venv $(VENV)"; exec $$candidate -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo "make: Python 3.11 or newer is needed, as python3.11 or python3" >&2; exit 1
+
+$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV); the first time takes a minute or two"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@

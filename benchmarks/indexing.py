@@ -1,0 +1,122 @@
+"""How fast journals are indexed, how large the index is, and how fast a chart is read from it.
+
+    python benchmarks/indexing.py --points 10000000
+
+Reports have three metrics. A chart is 2,000 buckets of one series with true minima and maxima; its baseline is a bare
+SQLite group-by over the same rows in the same file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import TypeVar
+
+from core_sdk.journal import encode_line
+from core_sdk.records import FORMAT, AttemptStarted, Ended, Report, TrialRecord
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+
+_T = TypeVar("_T")
+
+_NUM_METRICS = 3
+_REPORTS_PER_TRIAL = 1_000_000
+_NUM_BUCKETS = 2000
+_EPOCH = 1_750_000_000.0
+
+_BARE_GROUP_BY = "SELECT min(value), max(value) FROM point WHERE series_id = ? GROUP BY steps / ?"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=1_000_000)
+    parser.add_argument("--trials", type=int, default=2_000, help="finished trials, for the time of an idle refresh")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        measure_points(Home.create(Path(directory, "points")), arguments.points)
+        measure_idle_refresh(Home.create(Path(directory, "trials")), arguments.trials)
+
+
+def measure_points(home: Home, num_points: int) -> None:
+    write_trials(home, num_points)
+    with Index.open(home) as index:
+        elapsed_s, result = timed(index.refresh)
+        show("indexing", f"{result.num_points / elapsed_s:,.0f} points/s", "at least 200,000")
+        size_bytes = home.database.stat().st_size
+        show("index on disk", f"{size_bytes / result.num_points:.1f} bytes a point", "at most 40")
+
+        chart_s = typical_s(lambda: index.buckets(1, "training", "loss", _NUM_BUCKETS))
+        bare_s = bare_group_by_s(home)
+        show("chart", f"{chart_s * 1000:.0f} ms, {chart_s / bare_s:.2f} x a bare group-by", "at most 1.5 x")
+        elapsed_s, num_reports = timed(lambda: sum(1 for _ in index.reports(1, "training")))
+        show("reading reports", f"{num_reports / elapsed_s:,.0f} reports/s")
+        show("summary of a trial", f"{timed(lambda: index.summary(1))[0] * 1000:.0f} ms")
+        show("refresh, nothing new", f"{typical_s(index.refresh) * 1000:.1f} ms")
+
+
+def measure_idle_refresh(home: Home, num_trials: int) -> None:
+    for _ in range(num_trials):
+        write_trial(home, num_reports=1)
+    with Index.open(home) as index:
+        show(f"{num_trials:,} small trials, new", f"{timed(index.refresh)[0] * 1000:,.0f} ms")
+        show(f"{num_trials:,} small trials, again", f"{timed(index.refresh)[0] * 1000:,.0f} ms", "while young")
+        time.sleep(2)  # a folder younger than that is looked into at every refresh
+        index.refresh()
+        show(f"{num_trials:,} finished trials", f"{typical_s(index.refresh) * 1000:,.0f} ms")
+        show(f"{num_trials:,} trials, listed", f"{typical_s(index.trials) * 1000:,.0f} ms")
+
+
+def write_trials(home: Home, num_points: int) -> None:
+    num_reports = -(-num_points // _NUM_METRICS)
+    while num_reports > 0:
+        write_trial(home, min(num_reports, _REPORTS_PER_TRIAL))
+        num_reports -= _REPORTS_PER_TRIAL
+
+
+def write_trial(home: Home, num_reports: int) -> None:
+    experiment = home.find_or_create_experiment("benchmark")
+    folder = home.create_trial()
+    folder.write_record(
+        TrialRecord(trial_id=folder.trial_id, experiment_id=experiment.experiment_id, created=_EPOCH, seed=0)
+    )
+    with folder.journal_path(1).open("wb") as journal:
+        started = AttemptStarted(
+            time=_EPOCH, format=FORMAT, trial_id=folder.trial_id, attempt=1, host="", pid=1, sdk_version=""
+        )
+        journal.write(encode_line(started))
+        for step in range(num_reports):
+            values = {"loss": 1.0 / (step + 1.5), "accuracy": step / (step + 7.5), "learning_rate": 0.1 * 0.999**step}
+            journal.write(encode_line(Report(_EPOCH + step * 0.0137, "training", step, dict(values))))
+        journal.write(encode_line(Ended(time=_EPOCH + num_reports, outcome="completed")))
+
+
+def bare_group_by_s(home: Home) -> float:
+    with sqlite3.connect(home.database) as connection:
+        series_id, last = connection.execute(
+            "SELECT series_id, max(steps) FROM point GROUP BY series_id ORDER BY series_id"
+        ).fetchone()
+        width = -(-(last + 1) // _NUM_BUCKETS)
+        return typical_s(lambda: connection.execute(_BARE_GROUP_BY, (series_id, width)).fetchall())
+
+
+def timed(action: Callable[[], _T]) -> tuple[float, _T]:
+    start = time.perf_counter()
+    result = action()
+    return time.perf_counter() - start, result
+
+
+def typical_s(action: Callable[[], object], repeats: int = 5) -> float:
+    return median(timed(action)[0] for _ in range(repeats))
+
+
+def show(what: str, figure: str, target: str = "") -> None:
+    print(f"{what:<32} {figure:<40} {target}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""Attempts that the command line starts: a trial's first, its next, or the first of a trial that continues another."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.cli._command import CommandError, resolve, script_name
+from core_sdk.cli._foreground import run_in_foreground
+from core_sdk.cli._messages import say
+from core_sdk.environment import recorded_variables
+from core_sdk.errors import NothingToResumeError
+from core_sdk.files import write_atomically
+from core_sdk.records import CheckpointStored, ClusterInfo, CommandRecord, TrialInfo, TrialRecord, check_name
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.claim import claimed_next_attempt
+from core_sdk.tracking.continuation import Continuation, newest_good_checkpoint
+from core_sdk.tracking.deletion import delete_trial
+
+
+def start_trial(home_path: Path, argv: Sequence[str], *, name: str | None, labels: Sequence[str]) -> int:
+    """Runs the command as a new trial's first attempt; gives the exit status for our own process.
+
+    Raises `CommandError`, and leaves no trial then.
+    """
+    argv = resolve(argv)
+    experiment_name = check_name("the experiment's name", script_name(argv) if name is None else name)
+    new_labels = [check_name("the label", label) for label in labels]
+    command = CommandRecord(argv=argv, cwd=str(Path.cwd()), environment=recorded_variables())
+    home = Home.create(home_path)
+    folder = home.create_trial()
+    experiment = home.find_or_create_experiment(experiment_name)
+    if new_labels:
+        with experiment.edit() as record:
+            record.labels = list(dict.fromkeys([*record.labels, *new_labels]))
+    trial = TrialRecord(
+        trial_id=folder.trial_id,
+        experiment_id=experiment.experiment_id,
+        created=time.time(),
+        seed=random.SystemRandom().randrange(2**31),
+        is_named=name is not None,
+    )
+    return _run_first_attempt(folder, trial, command)
+
+
+def resume_trial(home_path: Path, trial_id: int) -> int:
+    """Runs the trial's command again, as its next attempt, from its newest good checkpoint.
+
+    Raises `TrialNotFoundError`, `TrialRunningError` or `NothingToResumeError`.
+    """
+    folder = Home.open(home_path).trial(trial_id)
+    with claimed_next_attempt(folder, "resume") as attempt:
+        trial = folder.read_record()
+        command = _recorded_command(folder)
+        continuation = newest_good_checkpoint(folder)
+        _tell_skipped(continuation)
+        if continuation.checkpoint is None and continuation.skipped:
+            raise NothingToResumeError(
+                trial_id,
+                "none of its checkpoints can be read, and to begin anew would hide all that it has reported. Mend the "
+                "storage, or delete them with `core-sdk checkpoint delete`: it then begins anew",
+            )
+        _tell_start(trial_id, continuation)
+        _write_run_info(
+            folder, attempt, _run_info(trial, attempt, continuation.checkpoint, continuation.steps_completed)
+        )
+        return run_in_foreground(folder, attempt, command)
+
+
+def continue_trial(home_path: Path, trial_id: int) -> int:
+    """Runs the trial's command as a new trial, which begins with the newest good checkpoint of the old one.
+
+    Raises `TrialNotFoundError` or `NothingToResumeError`.
+    """
+    home = Home.open(home_path)
+    source = home.trial(trial_id)
+    command = _recorded_command(source)
+    continuation = newest_good_checkpoint(source)
+    _tell_skipped(continuation)
+    checkpoint = continuation.checkpoint
+    if checkpoint is None:
+        problem = "none of its checkpoints can be read" if continuation.skipped else "it has no checkpoint"
+        raise NothingToResumeError(trial_id, f"{problem}, so that a new trial has nothing to begin with")
+    _tell_start(trial_id, continuation)
+    folder = home.create_trial()
+    trial = msgspec.structs.replace(
+        source.read_record(),
+        trial_id=folder.trial_id,
+        created=time.time(),
+        continued_from=checkpoint.storage_id,
+        is_defined=False,
+        is_named=True,
+    )
+    return _run_first_attempt(folder, trial, command, checkpoint)
+
+
+def _run_first_attempt(
+    folder: TrialFolder, trial: TrialRecord, command: CommandRecord, checkpoint: CheckpointStored | None = None
+) -> int:
+    try:
+        with claimed_next_attempt(folder, "start") as attempt:
+            folder.write_command(command)
+            _write_run_info(folder, attempt, _run_info(trial, attempt, checkpoint, steps_completed=0))
+            # Last, since it makes the trial visible.
+            folder.write_record(trial)
+            return run_in_foreground(folder, attempt, command)
+    except CommandError:
+        delete_trial(folder)
+        raise
+
+
+def _recorded_command(folder: TrialFolder) -> CommandRecord:
+    """The command, if it can still be started."""
+    command = folder.read_command()
+    if command is None:
+        raise NothingToResumeError(folder.trial_id, "the command that started it was not recorded")
+    if not Path(command.cwd).is_dir():
+        raise NothingToResumeError(folder.trial_id, f"its working directory {command.cwd} is gone")
+    try:
+        resolve(command.argv)
+    except CommandError as error:
+        raise NothingToResumeError(folder.trial_id, str(error).rstrip(".")) from error
+    return command
+
+
+def _run_info(
+    trial: TrialRecord, attempt: int, checkpoint: CheckpointStored | None, steps_completed: int
+) -> ClusterInfo:
+    return ClusterInfo(
+        task_id=f"trial-{trial.trial_id}",
+        allocation_id=f"trial-{trial.trial_id}.{attempt}",
+        _latest_checkpoint=checkpoint.storage_id if checkpoint else None,
+        _trial=TrialInfo(
+            trial_id=trial.trial_id,
+            experiment_id=trial.experiment_id,
+            trial_seed=trial.seed,
+            hparams=trial.hparams,
+            _steps_completed=steps_completed,
+            _trial_run_id=attempt,
+        ),
+        _user_data=trial.data,
+    )
+
+
+def _write_run_info(folder: TrialFolder, attempt: int, info: ClusterInfo) -> None:
+    # This file is what claims the attempt's number, for good.
+    write_atomically(folder.run_info_path(attempt), msgspec.json.encode(info), overwrite=False)
+
+
+def _tell_skipped(continuation: Continuation) -> None:
+    for skipped in continuation.skipped:
+        say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
+
+
+def _tell_start(trial_id: int, continuation: Continuation) -> None:
+    checkpoint = continuation.checkpoint
+    if checkpoint is None:
+        say(f"trial {trial_id} has no checkpoint: it begins anew")
+    else:
+        say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed})")

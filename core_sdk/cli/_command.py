@@ -1,0 +1,98 @@
+"""The command that `core-sdk run` starts and `trial resume` starts again, as plain values."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+from core_sdk.cli._exit_codes import ExitCode
+
+_PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
+_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+_LAUNCHERS = ("launch.", "torch.distributed.")
+
+
+class CommandError(Exception):
+    """The command cannot be started."""
+
+    exit_code: ExitCode
+
+
+class CommandNotFoundError(CommandError):
+    exit_code = ExitCode.COMMAND_NOT_FOUND
+
+    def __init__(self, program: str) -> None:
+        super().__init__(f"there is no program {program!r}. Give it as its path, or correct PATH.")
+
+
+class CommandNotExecutableError(CommandError):
+    exit_code = ExitCode.NOT_EXECUTABLE
+
+    def __init__(self, program: str, reason: str) -> None:
+        super().__init__(
+            f"{program!r} cannot be executed: {reason}. For a Python script put the interpreter before it: "
+            "core-sdk run -- python SCRIPT"
+        )
+
+
+class CommandNotRecordableError(CommandError):
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, argument: str) -> None:
+        super().__init__(f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume")
+
+
+def resolve(argv: Sequence[str]) -> list[str]:
+    """The command with its program's absolute path; a virtual environment's link to Python stays that link.
+
+    Raises `CommandError`.
+    """
+    for argument in argv:
+        _check_recordable(argument)
+    program = shutil.which(argv[0])
+    if program is not None:
+        return [str(Path(program).absolute()), *argv[1:]]
+    if os.sep in argv[0] and Path(argv[0]).exists():
+        is_directory = Path(argv[0]).is_dir()
+        raise CommandNotExecutableError(argv[0], "it is a directory" if is_directory else "permission denied")
+    raise CommandNotFoundError(argv[0])
+
+
+def script_name(argv: Sequence[str]) -> str:
+    """The name by which a person knows what the command trains: the script, or the module after `-m`.
+
+    Of a launcher's command it is the Python script that it starts, as `main_script()` will say inside it.
+    """
+    if _PYTHON.fullmatch(Path(argv[0]).name):
+        return _python_script_name(argv[1:])
+    return _launched_script(argv[1:]) or Path(argv[0]).name
+
+
+def _check_recordable(argument: str) -> None:
+    try:
+        argument.encode()
+    except UnicodeEncodeError as error:
+        raise CommandNotRecordableError(argument) from error
+
+
+def _python_script_name(arguments: Sequence[str]) -> str:
+    index = 0
+    while index < len(arguments):
+        argument = arguments[index]
+        if argument == "-m" and index + 1 < len(arguments):
+            module = arguments[index + 1]
+            launched = _launched_script(arguments[index + 2 :]) if module.startswith(_LAUNCHERS) else None
+            return launched or module
+        if argument in ("-", "-c"):
+            break
+        if not argument.startswith("-"):
+            return Path(argument).name
+        index += 2 if argument in _OPTIONS_WITH_VALUE else 1
+    return "interactive"
+
+
+def _launched_script(arguments: Sequence[str]) -> str | None:
+    return next((Path(argument).name for argument in arguments if argument.endswith(".py")), None)

@@ -1,0 +1,31 @@
+"""CSV for programs and spreadsheets."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from core_sdk.cli import _json
+from core_sdk.records import nonfinite_to_json
+
+# A spreadsheet takes a cell that begins like this for a formula, and runs it.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([cell(value) for value in row] for row in rows)
+
+
+def cell(value: Any) -> Any:
+    """Text that a spreadsheet would take for a formula gets a leading `'`; lists and mappings become JSON."""
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
+    if isinstance(value, float):
+        return nonfinite_to_json(value)
+    if isinstance(value, (dict, list, tuple)):
+        return _json.encode(value)
+    return "" if value is None else value

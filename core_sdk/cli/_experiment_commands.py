@@ -1,0 +1,115 @@
+"""`core-sdk experiment …`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core_sdk.cli._group import command_group
+from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from core_sdk.cli._tables import Column
+    from core_sdk.tracking.rows import ExperimentRow
+
+app = command_group("Experiments: trials under one name.")
+
+Experiment = Annotated[
+    str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
+]
+
+
+def parse_experiment(text: str) -> int | str:
+    """A number is an id, also where a name looks like one."""
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+@app.command("list")
+def list_experiments(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List experiments."""
+    from core_sdk.client import Tracker
+    from core_sdk.tracking.rows import ExperimentRow
+
+    form = choose_format(as_json, as_csv)
+    with Tracker().index() as index:
+        rows = index.experiments()
+    print_rows(rows, ExperimentRow, _columns, form, "No experiments yet: the first trial begins one.")
+
+
+@app.command()
+def describe(experiment: Experiment, as_json: AsJson = False) -> None:
+    """Show what is known of an experiment."""
+    from core_sdk.client import Tracker
+
+    with Tracker().index() as index:
+        row = index.experiment(parse_experiment(experiment))
+    print_one(row, lambda: _properties(row), as_json)
+
+
+@app.command()
+def label(
+    experiment: Experiment,
+    labels: Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)],
+    remove: Annotated[bool, typer.Option("--remove", help="Take the labels away.")] = False,
+) -> None:
+    """Give an experiment labels, or take them away."""
+    from core_sdk.cli._text import printable
+    from core_sdk.client import Tracker
+
+    found = Tracker().get_experiment(parse_experiment(experiment))
+    for text in labels:
+        if remove:
+            found.remove_label(text)
+        else:
+            found.add_label(text)
+    typer.echo(f"labels of experiment {found.id}: {printable(', '.join(sorted(found.labels))) or 'none'}")
+
+
+@app.command()
+def delete(
+    experiment: Experiment,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete an experiment with its trials, their records and their checkpoints."""
+    from core_sdk.cli._text import printable
+    from core_sdk.client import Tracker
+    from core_sdk.tracking.deletion import delete_experiment
+
+    tracker = Tracker()
+    with tracker.index() as index:
+        row = index.experiment(parse_experiment(experiment))
+    trials = f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
+    confirm(f"Delete experiment {printable(row.name)!r} with {trials}, all their records and checkpoints?", yes)
+    delete_experiment(tracker.home, row.experiment_id)
+    typer.echo(f"deleted experiment {row.experiment_id}")
+
+
+def _columns() -> Sequence[Column[ExperimentRow]]:
+    from core_sdk.cli._tables import Column
+    from core_sdk.cli._text import format_time
+
+    return [
+        Column("ID", lambda row: str(row.experiment_id), is_number=True),
+        Column("Name", lambda row: row.name),
+        Column("State", lambda row: row.state),
+        Column("Trials", lambda row: str(row.num_trials), is_number=True),
+        Column("Labels", lambda row: ", ".join(row.labels)),
+        Column("Created", lambda row: format_time(row.created)),
+    ]
+
+
+def _properties(row: ExperimentRow) -> Mapping[str, str]:
+    from core_sdk.cli._text import format_time
+
+    return {
+        "Experiment": str(row.experiment_id),
+        "Name": row.name,
+        "State": row.state,
+        "Trials": str(row.num_trials),
+        "Labels": ", ".join(row.labels),
+        "Description": row.description,
+        "Created": format_time(row.created),
+    }

@@ -1,0 +1,25 @@
+"""Failures as a person sees them: one message on stderr, no traceback, and an exit status that says which kind."""
+
+from __future__ import annotations
+
+from core_sdk.cli._command import CommandError
+from core_sdk.cli._exit_codes import ExitCode
+from core_sdk.cli._messages import say
+from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, InvalidNameError, NotFoundError, UnsafePathError
+
+FAILURES = (CoreSDKError, CommandError, InvalidNameError, UnsafePathError)
+"""What commands raise for what the world or the caller did wrong. Anything else is our mistake."""
+
+
+def exit_status_of(error: BaseException) -> int:
+    """Says what went wrong, and gives the exit status for it."""
+    say(str(error))
+    match error:
+        case CommandError():
+            return error.exit_code
+        case NotFoundError() | CheckpointNotFoundError():
+            return ExitCode.NOT_FOUND
+        case CoreSDKError():
+            return ExitCode.FAILURE
+        case _:
+            return ExitCode.USAGE

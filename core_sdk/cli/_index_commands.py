@@ -1,0 +1,26 @@
+"""`core-sdk index …`."""
+
+from __future__ import annotations
+
+import typer
+
+from core_sdk.cli._group import command_group
+
+app = command_group("The index: a database that only answers faster than the journals.")
+
+
+@app.callback()
+def _group() -> None: ...
+
+
+@app.command()
+def rebuild() -> None:
+    """Make the index anew from the journals."""
+    from core_sdk.environment import Environment
+    from core_sdk.tracking import Home
+    from core_sdk.tracking.index import Index
+
+    result = Index.rebuild(Home.open(Environment.read().home))
+    typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
+    if result.num_bad_lines:
+        typer.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)

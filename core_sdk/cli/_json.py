@@ -1,0 +1,44 @@
+"""Strict JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from core_sdk.records import nonfinite_to_json
+
+
+def encode(value: Any) -> str:
+    """NaN and the infinities, which JSON lacks, become the strings "NaN", "Infinity" and "-Infinity".
+
+    The text is ASCII, so that no terminal and no encoding can spoil it.
+    """
+    return json.dumps(_plain(value), allow_nan=False)
+
+
+def print_object(value: Any) -> None:
+    print(json.dumps(_plain(value), allow_nan=False, indent=2))
+
+
+def print_list(values: Iterable[Any]) -> None:
+    """One element a line, each printed when it is there."""
+    print("[", end="")
+    separator = "\n"
+    for value in values:
+        print(separator + encode(value), end="")
+        separator = ",\n"
+    print("\n]" if separator != "\n" else "]")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return nonfinite_to_json(value)
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return value

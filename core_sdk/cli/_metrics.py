@@ -1,0 +1,104 @@
+"""The reports of a trial, as `trial metrics` prints them."""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from core_sdk.cli import _csv, _json
+from core_sdk.cli._plot import num_buckets, plot
+from core_sdk.cli._tables import Column, print_table
+from core_sdk.cli._text import format_number, format_time, printable
+from core_sdk.tracking.rows import ReportRow
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.index import Index
+
+_MAX_METRIC_COLUMNS = 5
+_NOTHING = "No reports yet."
+
+
+def print_json(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
+    _json.print_list(_json_object(report, with_superseded) for report in reports)
+
+
+def print_csv(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
+    """One metric of one report a row."""
+    columns = ["trial_id", "attempt", "group", "steps_completed", "time", "name", "value"]
+    _csv.print_csv(
+        [*columns, "is_superseded"] if with_superseded else columns,
+        (row if with_superseded else row[:-1] for report in reports for row in _csv_rows(report)),
+    )
+
+
+def print_tables(reports: Iterable[ReportRow], *, num_last: int) -> None:
+    """One table for each group, with its last reports."""
+    latest: defaultdict[str, deque[ReportRow]] = defaultdict(lambda: deque(maxlen=num_last))
+    counts: defaultdict[str, int] = defaultdict(int)
+    for report in reports:
+        latest[report.group].append(report)
+        counts[report.group] += 1
+    for group, shown in latest.items():
+        title = group if counts[group] == len(shown) else f"{group} (the last {len(shown)} of {counts[group]} reports)"
+        print_table([*_fixed_columns(), *_metric_columns(shown)], shown, title=title)
+    if not latest:
+        print(_NOTHING)
+
+
+def print_plots(index: Index, trial_id: int, group: str | None) -> None:
+    width = shutil.get_terminal_size().columns
+    series = [one for one in index.series(trial_id) if group in (None, one.group)]
+    for one in series:
+        lines = plot(index.buckets(trial_id, one.group, one.name, num_buckets(width)), width=width)
+        print(printable(f"{one.group} {one.name}"))
+        print("\n".join(lines or ["  (no finite values)"]))
+        print()
+    if not series:
+        print(_NOTHING)
+
+
+def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
+    shown = {
+        "trial_id": report.trial_id,
+        "attempt": report.attempt,
+        "group": report.group,
+        "steps_completed": report.steps_completed,
+        "time": report.time,
+        "metrics": report.metrics,
+    }
+    return shown | {"is_superseded": report.is_superseded} if with_superseded else shown
+
+
+def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
+    start = [report.trial_id, report.attempt, report.group, report.steps_completed, report.time]
+    for name, value in report.metrics.items():
+        yield [*start, name, value, report.is_superseded]
+
+
+def _fixed_columns() -> list[Column[ReportRow]]:
+    return [
+        Column("Steps", lambda report: "" if report.steps_completed is None else str(report.steps_completed), True),
+        Column("Attempt", lambda report: f"{report.attempt}{' (superseded)' if report.is_superseded else ''}", True),
+        Column("Time", lambda report: format_time(report.time)),
+    ]
+
+
+def _metric_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
+    names = list(dict.fromkeys(name for report in reports for name in report.metrics))
+    if len(names) > _MAX_METRIC_COLUMNS:
+        return [Column("Metrics", _all_metrics)]
+    return [_metric_column(name) for name in names]
+
+
+def _metric_column(name: str) -> Column[ReportRow]:
+    return Column(name, lambda report: _value(report, name), is_number=True)
+
+
+def _value(report: ReportRow, name: str) -> str:
+    return format_number(report.metrics[name]) if name in report.metrics else ""
+
+
+def _all_metrics(report: ReportRow) -> str:
+    return "  ".join(f"{name}={format_number(value)}" for name, value in report.metrics.items())

@@ -1,0 +1,79 @@
+"""How results are printed: tables for people, JSON and CSV for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from core_sdk.cli._tables import Column
+
+_Row = TypeVar("_Row")
+
+AsJson = Annotated[
+    bool,
+    typer.Option("--json", help='Print JSON; numbers that JSON lacks are "NaN", "Infinity" and "-Infinity".'),
+]
+AsCsv = Annotated[
+    bool, typer.Option("--csv", help="Print CSV; text that a spreadsheet would take for a formula gets a leading '.")
+]
+
+
+class Format(enum.Enum):
+    TABLE = enum.auto()
+    JSON = enum.auto()
+    CSV = enum.auto()
+
+
+def choose_format(as_json: bool, as_csv: bool) -> Format:
+    if as_json and as_csv:
+        raise typer.BadParameter("give --json or --csv, not both")
+    if as_json:
+        return Format.JSON
+    return Format.CSV if as_csv else Format.TABLE
+
+
+def print_rows(
+    rows: Sequence[_Row],
+    row_type: type[_Row],
+    columns: Callable[[], Sequence[Column[_Row]]],
+    form: Format,
+    nothing: str,
+) -> None:
+    """All rows, dataclass instances of `row_type`; a table shows `columns` only, and says `nothing` if it is empty."""
+    if form is Format.JSON:
+        from core_sdk.cli._json import print_list
+
+        print_list(rows)
+    elif form is Format.CSV:
+        from core_sdk.cli._csv import print_csv
+
+        names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
+        print_csv(names, ([getattr(row, name) for name in names] for row in rows))
+    elif rows:
+        from core_sdk.cli._tables import print_table
+
+        print_table(columns(), rows)
+    else:
+        typer.echo(nothing)
+
+
+def print_one(value: Any, properties: Callable[[], Mapping[str, str]], as_json: bool) -> None:
+    if as_json:
+        from core_sdk.cli._json import print_object
+
+        print_object(value)
+    else:
+        from core_sdk.cli._tables import print_properties
+
+        print_properties(properties())
+
+
+def confirm(question: str, is_confirmed: bool) -> None:
+    """Ends the command unless the person agrees."""
+    if not is_confirmed:
+        typer.confirm(question, abort=True, err=True)

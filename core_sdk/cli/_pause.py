@@ -1,0 +1,25 @@
+"""`trial pause`: asking a trial to stop, and waiting until it has."""
+
+from __future__ import annotations
+
+import time
+
+from core_sdk.cli._messages import say
+from core_sdk.errors import TrialNotRunningError
+from core_sdk.tracking import TrialFolder
+
+_POLL_INTERVAL_S = 0.1
+
+
+def pause_trial(folder: TrialFolder, *, wait: bool) -> None:
+    """Raises `TrialNotRunningError`."""
+    attempt = folder.running_attempt()
+    if attempt is None:
+        raise TrialNotRunningError(folder.trial_id, "pause")
+    folder.request_stop(attempt, "core-sdk trial pause")
+    say(f"asked trial {folder.trial_id} to stop: it does when it next calls should_preempt()")
+    if not wait:
+        return
+    while folder.is_running(attempt):
+        time.sleep(_POLL_INTERVAL_S)
+    say(f"trial {folder.trial_id} has stopped: `core-sdk trial resume {folder.trial_id}` goes on with it")

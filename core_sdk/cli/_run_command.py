@@ -1,0 +1,43 @@
+"""`core-sdk run`."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+
+def register(app: typer.Typer) -> None:
+    app.command("run", cls=_CommandAfterDashes)(run)
+
+
+class _CommandAfterDashes(TyperCommand):
+    """Insists on `--`, without which nobody could tell our options from those of the script."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" not in args and not {"-h", "--help"}.intersection(args):
+            ctx.fail(f"put `--` before the command: core-sdk run -- {shlex.join(args) or 'python train.py'}")
+        return super().parse_args(ctx, args)
+
+
+def run(
+    command: Annotated[list[str], typer.Argument(help="The command to start, after `--`.", show_default=False)],
+    name: Annotated[
+        str | None,
+        typer.Option(help="The experiment's name.", show_default="the script's name, or what it gives init()"),
+    ] = None,
+    label: Annotated[list[str] | None, typer.Option(help="A label for the experiment; may be repeated.")] = None,
+) -> None:
+    """Start a training script as a new trial, and keep its output.
+
+    core-sdk run --name digits -- python train.py --lr 0.1
+
+    The output is shown and kept for `core-sdk trial logs`. SIGTERM and SIGHUP are handed on to the script, Ctrl-C
+    reaches it through the terminal. If core-sdk itself is killed, the script goes on and its output is still kept.
+    """
+    from core_sdk.cli._attempts import start_trial
+    from core_sdk.environment import Environment
+
+    raise typer.Exit(start_trial(Environment.read().home, command, name=name, labels=label or []))

@@ -1,0 +1,48 @@
+"""Values as text that a terminal can be trusted with."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from typing import Any
+
+from core_sdk.records import nonfinite_to_json
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def printable(text: str) -> str:
+    """`text` with everything escaped that would move the cursor, change colours or turn the writing round."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else _escape(char) for char in text)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def format_time(seconds: float | None) -> str:
+    """In the machine's time zone; empty for None."""
+    if seconds is None:
+        return ""
+    try:
+        return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+    except (ValueError, OverflowError, OSError):
+        return repr(seconds)  # a clock that was far off
+
+
+def format_number(value: Any) -> str:
+    """Six significant digits; integers whole."""
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_json(value))
+    return str(value)
+
+
+def format_size(size_bytes: int) -> str:
+    size = float(size_bytes)
+    for unit in _UNITS[:-1]:
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"

@@ -1,0 +1,181 @@
+"""`core-sdk trial …`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core_sdk.cli._group import command_group
+from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core_sdk.cli._tables import Column
+    from core_sdk.tracking.rows import TrialRow
+
+app = command_group("Trials: one training with one set of hyperparameters.")
+
+TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
+
+
+@app.command("list")
+def list_trials(
+    experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List trials."""
+    from core_sdk.cli._experiment_commands import parse_experiment
+    from core_sdk.client import Tracker
+    from core_sdk.tracking.rows import TrialRow
+
+    form = choose_format(as_json, as_csv)
+    with Tracker().index() as index:
+        experiment_id = None if experiment is None else index.experiment(parse_experiment(experiment)).experiment_id
+        rows = index.trials(experiment_id=experiment_id)
+    nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
+    print_rows(rows, TrialRow, _columns, form, nothing)
+
+
+@app.command()
+def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
+    """Show what is known of a trial."""
+    from core_sdk.cli._trial_description import TrialDescription, properties
+    from core_sdk.client import Tracker
+
+    tracker = Tracker()
+    with tracker.index() as index:
+        row = index.trial(trial_id)
+        description = TrialDescription.of(row, index.summary(trial_id), tracker.home.trial(trial_id).read_command())
+    print_one(description, lambda: properties(description), as_json)
+
+
+@app.command()
+def metrics(
+    trial_id: TrialId,
+    group: Annotated[
+        str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
+    ] = None,
+    superseded: Annotated[
+        bool, typer.Option("--superseded", help="Also reports that a later attempt has superseded.")
+    ] = False,
+    last: Annotated[int, typer.Option(min=1, help="How many reports of each group the tables show.")] = 20,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw curves.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """Show what a trial reported."""
+    from core_sdk.cli import _metrics
+    from core_sdk.cli._output import Format
+    from core_sdk.client import Tracker
+
+    form = choose_format(as_json, as_csv)
+    with Tracker().index() as index:
+        index.trial(trial_id)  # an unknown one fails before anything is printed
+        if plot:
+            _metrics.print_plots(index, trial_id, group)
+            return
+        reports = index.reports(trial_id, group=group, superseded=superseded)
+        match form:
+            case Format.JSON:
+                _metrics.print_json(reports, with_superseded=superseded)
+            case Format.CSV:
+                _metrics.print_csv(reports, with_superseded=superseded)
+            case Format.TABLE:
+                _metrics.print_tables(reports, num_last=last)
+
+
+@app.command()
+def logs(
+    trial_id: TrialId,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the attempt ends.")
+    ] = False,
+    attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
+    tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
+) -> None:
+    """Print the output of a trial that `core-sdk run` or `trial resume` started."""
+    from core_sdk.cli._logs import print_logs
+    from core_sdk.client import Tracker
+
+    print_logs(Tracker().home.trial(trial_id), attempt=attempt, tail=tail, follow=follow)
+
+
+@app.command()
+def pause(
+    trial_id: TrialId,
+    wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
+) -> None:
+    """Ask a running trial to save a checkpoint and stop."""
+    from core_sdk.cli._pause import pause_trial
+    from core_sdk.client import Tracker
+
+    pause_trial(Tracker().home.trial(trial_id), wait=wait)
+
+
+@app.command()
+def resume(trial_id: TrialId) -> None:
+    """Go on with a trial from its newest good checkpoint, here and now.
+
+    The same command runs in the same directory, with the environment variables that were recorded.
+    """
+    from core_sdk.cli._attempts import resume_trial
+    from core_sdk.environment import Environment
+
+    raise typer.Exit(resume_trial(Environment.read().home, trial_id))
+
+
+@app.command("continue")
+def continue_(trial_id: TrialId) -> None:
+    """Start a new trial that begins with the newest good checkpoint of another.
+
+    It has the same command and hyperparameters, counts its steps from 0, and leaves the other trial as it is.
+    """
+    from core_sdk.cli._attempts import continue_trial
+    from core_sdk.environment import Environment
+
+    raise typer.Exit(continue_trial(Environment.read().home, trial_id))
+
+
+@app.command()
+def delete(
+    trial_id: TrialId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete a trial, its records and its checkpoints."""
+    from core_sdk.client import Tracker
+    from core_sdk.tracking.deletion import delete_trial
+
+    folder = Tracker().home.trial(trial_id)
+    confirm(f"Delete trial {trial_id} with all its records and checkpoints?", yes)
+    delete_trial(folder)
+    typer.echo(f"deleted trial {trial_id}")
+
+
+@app.command()
+def tensorboard(
+    trial_id: TrialId,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
+) -> None:
+    """Show a trial's curves in TensorBoard, until Ctrl-C."""
+    from core_sdk.cli._tensorboard import serve_tensorboard
+    from core_sdk.client import Tracker
+
+    raise typer.Exit(serve_tensorboard(Tracker().home.trial(trial_id), port))
+
+
+def _columns() -> Sequence[Column[TrialRow]]:
+    from core_sdk.cli._tables import Column
+    from core_sdk.cli._text import format_time
+
+    return [
+        Column("ID", lambda row: str(row.trial_id), is_number=True),
+        Column("Experiment", lambda row: row.experiment_name),
+        Column("State", lambda row: row.state),
+        Column("Steps", lambda row: str(row.steps_completed), is_number=True),
+        Column("Attempts", lambda row: str(row.num_attempts), is_number=True),
+        Column("Started", lambda row: format_time(row.created)),
+        Column("Reason", lambda row: row.reason),
+    ]

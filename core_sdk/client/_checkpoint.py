@@ -1,0 +1,157 @@
+"""A checkpoint, seen from outside the training."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core_sdk.client._metrics import to_datetime
+from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
+from core_sdk.records import CheckpointDeleted, Metric
+from core_sdk.storage import storage_from_url
+from core_sdk.tracking.rows import CheckpointRow
+
+if TYPE_CHECKING:
+    from core_sdk.client._experiment import Experiment
+    from core_sdk.client._tracker import Tracker
+    from core_sdk.client._trial import Trial
+    from core_sdk.tracking.index import Index
+
+
+@dataclass(frozen=True)
+class CheckpointTraining:
+    """The training that stored a checkpoint."""
+
+    experiment_id: int
+    trial_id: int
+    hparams: dict[str, Any]
+    validation_metrics: dict[str, Metric]
+    """What the same attempt reported of the group "validation" at the checkpoint's step; empty if nothing."""
+
+
+class Checkpoint:
+    """A checkpoint as it was when it was looked up; `reload` looks again."""
+
+    def __init__(self, tracker: Tracker, row: CheckpointRow) -> None:
+        self._tracker = tracker
+        self._take(row)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.value})"
+
+    def _take(self, row: CheckpointRow) -> None:
+        self._row = row
+        self.uuid = row.storage_id
+        self.trial_id = row.trial_id
+        self.experiment_id = row.experiment_id
+        self.trial_run_id = row.attempt
+        self.steps_completed = row.steps_completed
+        self.state = CheckpointState(row.state)
+        self.report_time = to_datetime(row.time)
+        self.metadata = row.metadata
+        self.resources = row.resources
+        self.size_bytes = row.size_bytes
+        self.storage = row.storage
+
+    @property
+    def training(self) -> CheckpointTraining:
+        with self._tracker.index() as index:
+            return CheckpointTraining(
+                experiment_id=self.experiment_id,
+                trial_id=self.trial_id,
+                hparams=index.trial(self.trial_id).hparams,
+                validation_metrics=_validation_metrics(index, [self._row]).get(self.uuid, {}),
+            )
+
+    def get_trial(self) -> Trial:
+        return self._tracker.get_trial(self.trial_id)
+
+    def get_experiment(self) -> Experiment:
+        return self._tracker.get_experiment(self.experiment_id)
+
+    def download(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Copies the files into `path`, by default `checkpoints/<uuid>`, and gives that path.
+
+        Every file is verified. Files that are there already, whole, are not copied again. Raises
+        `CheckpointNotFoundError`, `CheckpointDamagedError` or `NotEnoughSpaceError`.
+        """
+        directory = Path("checkpoints", self.uuid) if path is None else Path(path)
+        storage_from_url(self.storage).download(self.uuid, directory)
+        return str(directory)
+
+    def verify(self) -> None:
+        """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file."""
+        storage_from_url(self.storage).verify(self.uuid)
+
+    def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
+        """Writes `metadata` as JSON."""
+        Path(path).write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
+
+    def delete(self) -> None:
+        """Deletes the files and marks the checkpoint as deleted. Raises `CheckpointNotFoundError` the second time."""
+        folder = self._tracker.home.trial(self.trial_id)
+        storage_from_url(self.storage).delete(self.uuid)
+        folder.append_change(CheckpointDeleted(time=time.time(), storage_id=self.uuid))
+        self.reload()
+
+    def reload(self) -> None:
+        with self._tracker.index() as index:
+            self._take(index.checkpoint(self.uuid))
+
+
+def list_checkpoints(
+    tracker: Tracker,
+    sort_by: CheckpointSortBy | str | None,
+    order_by: OrderBy | None,
+    max_results: int | None,
+    *,
+    trial_id: int | None = None,
+    experiment_id: int | None = None,
+) -> list[Checkpoint]:
+    """The contract is `Trial.list_checkpoints`'s."""
+    if (sort_by is None) != (order_by is None):
+        given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
+        raise ValueError(f"{given} was given without {missing}: give both, or neither")
+    with tracker.index() as index:
+        rows = [
+            row
+            for row in index.checkpoints(trial_id=trial_id, experiment_id=experiment_id)
+            if row.state == CheckpointState.COMPLETED.value
+        ]
+        key = _sort_key(index, rows, sort_by)
+    return [Checkpoint(tracker, row) for row in in_order(rows, key, order_by or OrderBy.ASC, max_results)]
+
+
+def _sort_key(
+    index: Index, rows: Sequence[CheckpointRow], sort_by: CheckpointSortBy | str | None
+) -> Callable[[CheckpointRow], Any]:
+    if sort_by is None:
+        return lambda row: 0  # as the index gives them: the newest first
+    if isinstance(sort_by, str):
+        metrics = _validation_metrics(index, rows)
+        return lambda row: metrics.get(row.storage_id, {}).get(sort_by)
+    return _SORT_KEYS[sort_by]
+
+
+_SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
+    CheckpointSortBy.UUID: lambda row: row.storage_id,
+    CheckpointSortBy.TRIAL_ID: lambda row: row.trial_id,
+    CheckpointSortBy.BATCH_NUMBER: lambda row: row.steps_completed,
+    CheckpointSortBy.END_TIME: lambda row: row.time,
+}
+
+
+def _validation_metrics(index: Index, rows: Sequence[CheckpointRow]) -> dict[str, dict[str, Metric]]:
+    """By storage id: what the attempt that stored the checkpoint validated at its step."""
+    reported: dict[tuple[int, int, int | None], dict[str, Metric]] = {}
+    for trial_id in {row.trial_id for row in rows}:
+        # Also the superseded: they are what was measured of these very weights.
+        for report in index.reports(trial_id, group="validation", superseded=True):
+            reported.setdefault((trial_id, report.attempt, report.steps_completed), {}).update(report.metrics)
+    places = {row.storage_id: (row.trial_id, row.attempt, row.steps_completed) for row in rows}
+    return {storage_id: reported[place] for storage_id, place in places.items() if place in reported}

@@ -1,0 +1,76 @@
+"""The output of a trial: the log files of its attempts, read as one text."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from core_sdk.tracking import TrialFolder
+
+_POLL_INTERVAL_S = 0.2
+
+
+def log_lines(
+    folder: TrialFolder, *, follow: bool, head: int | None, tail: int | None, search_text: str | None
+) -> Iterator[str]:
+    """The contract is `Trial.iter_logs`'s."""
+    if head is not None and tail is not None:
+        raise ValueError("head and tail exclude each other: give one of them")
+    for name, count in (("head", head), ("tail", tail)):
+        if count is not None and count < 0:
+            raise ValueError(f"{name} is {count}; it must be at least 0")
+    reader = _LogReader(folder)
+    lines = _containing(search_text, reader.lines(is_complete=not follow))
+    if tail is not None:
+        lines = iter(deque(lines, maxlen=tail))
+    if follow:
+        lines = chain(lines, _containing(search_text, reader.follow()))
+    return islice(lines, head)
+
+
+def _containing(text: str | None, lines: Iterator[str]) -> Iterator[str]:
+    if text is None:
+        return lines
+    wanted = text.casefold()
+    return (line for line in lines if wanted in line.casefold())
+
+
+class _LogReader:
+    """Goes on where it stopped, from one attempt's file to the next."""
+
+    def __init__(self, folder: TrialFolder) -> None:
+        self._folder = folder
+        self._attempt = 0
+        self._offset = 0
+
+    def lines(self, *, is_complete: bool) -> Iterator[str]:
+        """What is there now, beyond what was read; a last line without its newline only if the text `is_complete`."""
+        attempts = [attempt for attempt in self._folder.attempts() if attempt >= self._attempt]
+        for attempt in attempts:
+            if attempt != self._attempt:
+                self._attempt, self._offset = attempt, 0
+            yield from self._lines_of_file(is_complete=is_complete or attempt != attempts[-1])
+
+    def follow(self) -> Iterator[str]:
+        while True:
+            # Asked before reading: what the trial wrote before its end is then read after it.
+            is_running = self._folder.running_attempt() is not None
+            yield from self.lines(is_complete=not is_running)
+            if not is_running:
+                return
+            time.sleep(_POLL_INTERVAL_S)
+
+    def _lines_of_file(self, *, is_complete: bool) -> Iterator[str]:
+        try:
+            file = self._folder.log_path(self._attempt).open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n") and not is_complete:
+                    return
+                self._offset += len(line)
+                yield line.removesuffix(b"\n").decode(errors="replace") + "\n"

@@ -1,0 +1,78 @@
+"""Reports as a reader gets them: one by one, or as the columns of a frame."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from core_sdk.records import Metric
+from core_sdk.tracking.rows import ReportRow
+
+FRAME_COLUMNS = ("trial_id", "attempt", "group", "steps_completed", "time")
+_CLASHING_NAME = re.compile(rf"(metrics\.)*({'|'.join(FRAME_COLUMNS)})")
+
+
+@dataclass(frozen=True)
+class TrialMetrics:
+    """One report."""
+
+    trial_id: int
+    trial_run_id: int
+    """The attempt that reported."""
+    steps_completed: int | None
+    """None for the profiler's groups, which belong to a time only."""
+    end_time: datetime
+    """When it was reported, by the training machine's clock, in UTC."""
+    metrics: dict[str, Metric]
+    group: str
+    batch_metrics: list[dict[str, Metric]] | None = None
+    is_superseded: bool = False
+    """A later attempt started from a checkpoint before this report."""
+
+    @property
+    def total_batches(self) -> int | None:
+        """Another name of `steps_completed`."""
+        return self.steps_completed
+
+
+def trial_metrics(row: ReportRow) -> TrialMetrics:
+    return TrialMetrics(
+        trial_id=row.trial_id,
+        trial_run_id=row.attempt,
+        steps_completed=row.steps_completed,
+        end_time=to_datetime(row.time),
+        metrics=row.metrics,
+        group=row.group,
+        batch_metrics=row.batch_metrics,
+        is_superseded=row.is_superseded,
+    )
+
+
+def frame(reports: Iterable[TrialMetrics]) -> dict[str, list[Any]]:
+    """Columns of equal length, one row per report: `FRAME_COLUMNS`, then one column per metric.
+
+    A metric that a report does not have is None there. A metric named like one of `FRAME_COLUMNS` is put under
+    "metrics.<name>".
+    """
+    reports = list(reports)
+    columns: dict[str, list[Any]] = {
+        "trial_id": [report.trial_id for report in reports],
+        "attempt": [report.trial_run_id for report in reports],
+        "group": [report.group for report in reports],
+        "steps_completed": [report.steps_completed for report in reports],
+        "time": [report.end_time for report in reports],
+    }
+    names = dict.fromkeys(name for report in reports for name in report.metrics)
+    return columns | {_column(name): [report.metrics.get(name) for report in reports] for name in names}
+
+
+def to_datetime(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _column(name: str) -> str:
+    # A name that is prefixed already gets one more prefix: no two metrics can meet in one column.
+    return f"metrics.{name}" if _CLASHING_NAME.fullmatch(name) else name

@@ -1,0 +1,116 @@
+"""The door to a home for those who read it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core_sdk.client._checkpoint import Checkpoint
+from core_sdk.client._experiment import Experiment
+from core_sdk.client._metrics import TrialMetrics
+from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy, in_order
+from core_sdk.client._trial import Trial
+from core_sdk.environment import Environment
+from core_sdk.tracking import Home
+from core_sdk.tracking.rows import ExperimentRow
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.index import Index
+
+
+class Tracker:
+    """What a home holds; by default the home of this process's environment. Nothing is open between calls.
+
+    Raises `HomeTooNewError`. A home that does not exist is empty.
+    """
+
+    def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
+        self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
+
+    @contextlib.contextmanager
+    def index(self) -> Iterator[Index]:
+        """The index, brought up to date, for questions that the client does not answer."""
+        from core_sdk.tracking.index import Index  # SQLAlchemy, which an import of the client need not pay for
+
+        with Index.open(self.home) as index:
+            index.refresh()
+            yield index
+
+    def list_experiments(
+        self,
+        sort_by: ExperimentSortBy | None = None,
+        order_by: OrderBy | None = None,
+        experiment_ids: Iterable[int] | None = None,
+        labels: Iterable[str] | None = None,
+        *,
+        states: Iterable[ExperimentState] | None = None,
+        name: str | None = None,
+    ) -> list[Experiment]:
+        """Experiments with one of `experiment_ids`, all of `labels`, one of `states`, and `name` as part of the name.
+
+        Letter case does not matter in `name`. The order is by id and ascending where nothing else is said.
+        """
+        wanted = _experiment_filter(experiment_ids, labels, states, name)
+        with self.index() as index:
+            rows = [row for row in index.experiments() if wanted(row)]
+        key = _EXPERIMENT_KEYS[sort_by or ExperimentSortBy.ID]
+        return [Experiment(self, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
+
+    def get_experiment(self, experiment: int | str) -> Experiment:
+        """By id, or by the whole name. Raises `ExperimentNotFoundError`."""
+        with self.index() as index:
+            return Experiment(self, index.experiment(experiment))
+
+    def get_trial(self, trial_id: int) -> Trial:
+        """Raises `TrialNotFoundError`."""
+        with self.index() as index:
+            return Trial(self, index.trial(trial_id))
+
+    def get_checkpoint(self, uuid: str) -> Checkpoint:
+        """Also one that was deleted. Raises `CheckpointNotFoundError`."""
+        with self.index() as index:
+            return Checkpoint(self, index.checkpoint(uuid))
+
+    def iter_trials_metrics(self, trial_ids: Iterable[int], group: str) -> Iterator[TrialMetrics]:
+        """The reports of one trial after the other, as `Trial.iter_metrics` gives them.
+
+        Raises `TrialNotFoundError` at the call.
+        """
+        with self.index() as index:
+            trials = [Trial(self, index.trial(trial_id)) for trial_id in trial_ids]
+        return (metrics for trial in trials for metrics in trial.iter_metrics(group))
+
+
+def _experiment_filter(
+    experiment_ids: Iterable[int] | None,
+    labels: Iterable[str] | None,
+    states: Iterable[ExperimentState] | None,
+    name: str | None,
+) -> Callable[[ExperimentRow], bool]:
+    ids = None if experiment_ids is None else set(experiment_ids)
+    all_labels = set(labels or ())
+    state_names = None if states is None else {state.value for state in states}
+    part = (name or "").casefold()
+
+    def wanted(row: ExperimentRow) -> bool:
+        return (
+            (ids is None or row.experiment_id in ids)
+            and all_labels.issubset(row.labels)
+            and (state_names is None or row.state in state_names)
+            and part in row.name.casefold()
+        )
+
+    return wanted
+
+
+_EXPERIMENT_KEYS: Mapping[ExperimentSortBy, Callable[[ExperimentRow], Any]] = {
+    ExperimentSortBy.ID: lambda row: row.experiment_id,
+    ExperimentSortBy.NAME: lambda row: row.name,
+    ExperimentSortBy.DESCRIPTION: lambda row: row.description,
+    ExperimentSortBy.START_TIME: lambda row: row.created,
+    ExperimentSortBy.STATE: lambda row: row.state,
+    ExperimentSortBy.NUM_TRIALS: lambda row: row.num_trials,
+}

@@ -1,0 +1,100 @@
+"""The thread that samples, averages and records."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from core_sdk.core._profiler._sources import Source
+from core_sdk.errors import JournalError
+from core_sdk.journal import JournalWriter
+from core_sdk.records import Profile, nonfinite_to_json
+
+logger = logging.getLogger("core_sdk.profiler")
+
+_STOP_TIMEOUT_S = 5.0
+
+
+class Collector:
+    """Samples every `interval_s`, from construction to `stop`; records means of `samples_per_report` samples."""
+
+    def __init__(
+        self,
+        journal: JournalWriter,
+        open_sources: Callable[[], Iterable[Source]],
+        *,
+        interval_s: float,
+        samples_per_report: int,
+    ) -> None:
+        self._journal = journal
+        self._open_sources = open_sources
+        self._interval_s = interval_s
+        self._samples_per_report = samples_per_report
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._collect, name="core-sdk-profiler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Records the mean of the samples so far, and returns when that is done."""
+        self._stopping.set()
+        self._thread.join(_STOP_TIMEOUT_S)
+        if self._thread.is_alive():
+            logger.warning("the profiler is left behind: a source has not answered for %.0f s", _STOP_TIMEOUT_S)
+
+    def _collect(self) -> None:
+        sources = [source for source in self._open_sources() if _starts(source)]
+        means = Means()
+        try:
+            while sources and not self._stopping.wait(self._interval_s):
+                sources = [source for source in sources if _adds(source, means)]
+                means.num_samples += 1
+                if means.num_samples == self._samples_per_report:
+                    self._record(means)
+                    means = Means()
+            self._record(means)
+        except JournalError as error:
+            logger.warning("the profiler stops: %s", error)
+
+    def _record(self, means: Means) -> None:
+        for group, metrics in means.by_group().items():
+            spelled = {name: nonfinite_to_json(mean) for name, mean in metrics.items()}
+            self._journal.append(Profile(time=time.time(), group=group, metrics=spelled))
+
+
+class Means:
+    """Means of figures that may come and go: each over the samples that had it."""
+
+    def __init__(self) -> None:
+        self.num_samples = 0
+        self._totals: dict[tuple[str, str], tuple[float, int]] = defaultdict(lambda: (0.0, 0))
+
+    def add(self, group: str, figures: Mapping[str, float]) -> None:
+        for name, figure in figures.items():
+            total, count = self._totals[group, name]
+            self._totals[group, name] = (total + figure, count + 1)
+
+    def by_group(self) -> dict[str, dict[str, float]]:
+        means: dict[str, dict[str, float]] = defaultdict(dict)
+        for (group, name), (total, count) in self._totals.items():
+            means[group][name] = total / count
+        return means
+
+
+def _starts(source: Source) -> bool:
+    return _works(source, source.start)
+
+
+def _adds(source: Source, means: Means) -> bool:
+    return _works(source, lambda: means.add(source.group, source.sample()))
+
+
+def _works(source: Source, action: Callable[[], None]) -> bool:
+    try:
+        action()
+    except Exception as error:  # noqa: BLE001 - drivers and kernels fail in their own ways, and it costs one source
+        logger.warning("the profiler goes on without %s: %s: %s", source.name, type(error).__name__, error)
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""`ctx.profiler`: switches the sampling on and off."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from core_sdk.core._profiler._collector import Collector
+from core_sdk.core._profiler._sources import Source
+from core_sdk.errors import JournalForkedError
+from core_sdk.journal import JournalWriter
+
+_MIN_INTERVAL_S = 0.1
+
+
+class HasLocalRank(Protocol):
+    """As much as the profiler needs of a `DistributedContext`."""
+
+    local_rank: int
+
+
+class ProfilerContext:
+    """Samples the node that this process runs on, on local rank 0 only."""
+
+    def __init__(
+        self,
+        journal: JournalWriter,
+        distributed: HasLocalRank,
+        open_sources: Callable[[], Iterable[Source]] | None = None,
+    ) -> None:
+        """`open_sources` is called by the sampling thread; the default is all there is on this machine."""
+        self._journal = journal
+        self._distributed = distributed
+        self._open_sources = open_sources
+        self._process = os.getpid()
+        self._collector: Collector | None = None
+
+    def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
+        """Samples every `sampling_interval` seconds, and records means over `samples_per_report` samples.
+
+        Does nothing when it is on, and on other local ranks than 0. Raises `ValueError` for an interval below 0.1 or
+        a number of samples that is not an int of at least 1.
+        """
+        if not _MIN_INTERVAL_S <= sampling_interval <= threading.TIMEOUT_MAX:
+            raise ValueError(
+                f"sampling_interval is {sampling_interval!r}; it must be at least {_MIN_INTERVAL_S} seconds"
+            )
+        if not isinstance(samples_per_report, int) or samples_per_report < 1:
+            raise ValueError(f"samples_per_report is {samples_per_report!r}; it must be an int of at least 1")
+        if os.getpid() != self._process:
+            raise JournalForkedError(self._journal.path)
+        if self._collector is None and self._distributed.local_rank == 0:
+            self._collector = Collector(
+                self._journal,
+                self._open_sources or self._machine_sources(),
+                interval_s=sampling_interval,
+                samples_per_report=samples_per_report,
+            )
+
+    def off(self) -> None:
+        """Records the samples so far and stops; does nothing when it is off, and in a forked child."""
+        if self._collector is not None and os.getpid() == self._process:
+            collector, self._collector = self._collector, None
+            collector.stop()
+
+    def _machine_sources(self) -> Callable[[], Iterable[Source]]:
+        from core_sdk.core._profiler._machine import (
+            machine_sources,
+        )  # loads psutil, which not every script profiles with
+
+        return functools.partial(machine_sources, self._journal.path)

@@ -1,0 +1,52 @@
+"""What NVML knows of this node's NVIDIA GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pynvml
+
+
+def gpus() -> list[Gpu]:
+    """All GPUs of the node, whoever uses them; empty where there is no driver."""
+    try:
+        # Never shut down: the count of users is the process's, and torch takes part in it.
+        pynvml.nvmlInit()
+        return [Gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError:
+        return []
+
+
+class Gpu:
+    """One GPU; its figures carry its UUID."""
+
+    group = "gpu"
+
+    def __init__(self, index: int) -> None:
+        self.name = f"gpu {index}"
+        self._index = index
+
+    def start(self) -> None:
+        self._handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
+        uuid = pynvml.nvmlDeviceGetUUID(self._handle)
+        self._uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
+        # Not every GPU has every figure: one that is split into instances has no utilization.
+        figures = {"gpu_util": self._utilization, "gpu_free_memory": self._free_memory}
+        self._figures = {name: read for name, read in figures.items() if _is_supported(read)}
+
+    def sample(self) -> Mapping[str, float]:
+        return {f"{name}.{self._uuid}": read() for name, read in self._figures.items()}
+
+    def _utilization(self) -> float:
+        return float(pynvml.nvmlDeviceGetUtilizationRates(self._handle).gpu)
+
+    def _free_memory(self) -> float:
+        return float(pynvml.nvmlDeviceGetMemoryInfo(self._handle).free)
+
+
+def _is_supported(read: Callable[[], float]) -> bool:
+    try:
+        read()
+    except pynvml.NVMLError_NotSupported:
+        return False
+    return True

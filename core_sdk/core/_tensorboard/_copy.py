@@ -1,0 +1,73 @@
+"""Copies of the event files that a script wrote itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from core_sdk.errors import UnsafePathError
+
+Selector = Callable[[Path], bool]
+"""Whether the file of this absolute path is to be copied."""
+Mangler = Callable[[Path, int], Path]
+"""A file's name in the copy, from its name in the source and the rank."""
+
+
+def copy_event_files(source: Path, destination: Path, selector: Selector, mangler: Mangler, rank: int) -> list[Path]:
+    """Copies the selected files whose size or time has changed since they were copied; returns the new copies.
+
+    Each copy is there whole or not at all. Raises, before anything is copied, `UnsafePathError` for a name that would
+    leave `destination` and `ValueError` if two files would get the same one.
+    """
+    origins: dict[Path, Path] = {}
+    for file in _files(source.absolute()):
+        if selector(file):
+            target = _target(destination, mangler(file.relative_to(source.absolute()), rank))
+            if target in origins:
+                raise ValueError(f"{origins[target]} and {file} would both be copied to {target}")
+            origins[target] = file
+    return [target for target, file in origins.items() if _copy_if_changed(file, target)]
+
+
+def _files(source: Path) -> Iterator[Path]:
+    for directory, subdirectories, names in os.walk(source):
+        subdirectories.sort()
+        yield from (path for name in sorted(names) if (path := Path(directory, name)).is_file())
+
+
+def _target(destination: Path, name: Path) -> Path:
+    root = destination.resolve()
+    target = (root / name).resolve()
+    if not target.is_relative_to(root) or target == root:
+        raise UnsafePathError("the event file's name", str(name), f"would leave {destination}")
+    return target
+
+
+def _copy_if_changed(file: Path, target: Path) -> bool:
+    try:
+        opened = file.open("rb")
+    except FileNotFoundError:
+        # Writers of event files rotate and delete them at any time.
+        return False
+    with opened as content:
+        status = os.fstat(content.fileno())
+        if target.exists() and _version(target.stat()) == _version(status):
+            return False
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = target.with_name(f".{uuid.uuid4().hex}.tmp")
+        try:
+            with temporary.open("xb") as copy:
+                shutil.copyfileobj(content, copy)
+            # The time from before the copying: what is written meanwhile is copied the next time.
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return True
+
+
+def _version(status: os.stat_result) -> tuple[int, int]:
+    return status.st_size, status.st_mtime_ns

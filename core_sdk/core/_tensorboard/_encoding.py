@@ -1,0 +1,123 @@
+"""TensorBoard's events as bytes: `tensorflow.Event` messages of three kinds, each in a TFRecord frame.
+
+The messages are small and their fields never change, so they are spelled out by hand:
+
+    Event       1 wall_time: double   2 step: int64   3 file_version: string   5 summary: Summary   7 session_log
+    Summary     1 value: Value
+    Value       1 tag: string   2 simple_value: float
+    SessionLog  1 status: enum (1 is START)
+
+A frame is the size (8 bytes), the size's checksum, the message, the message's checksum; a checksum is a CRC-32C,
+rotated and shifted so that checksums of checksums stay sound. All numbers are little-endian.
+
+Fields may stand in any order. Ours begin with what repeats (a curve's name), so that its checksum is computed once and
+carried on over the few bytes that change. That takes a loop in Python, on purpose: google_crc32c lets go of the
+interpreter at every call, and each time a training thread beside us would be made to wait for its turn.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+
+import google_crc32c
+
+_pack_size = struct.Struct("<Q").pack
+_pack_checksum = struct.Struct("<I").pack
+_pack_double = struct.Struct("<d").pack
+_pack_float = struct.Struct("<f").pack
+
+# A field's key: its number and, in the lowest three bits, how it is written.
+_WALL_TIME = bytes([1 << 3 | 1])
+_STEP = bytes([2 << 3 | 0])
+_FILE_VERSION = bytes([3 << 3 | 2])
+_SUMMARY = bytes([5 << 3 | 2])
+_SESSION_LOG = bytes([7 << 3 | 2])
+_VALUE = bytes([1 << 3 | 2])
+_TAG = bytes([1 << 3 | 2])
+_SIMPLE_VALUE = bytes([2 << 3 | 5])
+_STATUS = bytes([1 << 3 | 0])
+
+_FLOAT_BYTES = 4
+
+
+def file_version(wall_time: float) -> bytes:
+    """The first event of every file."""
+    return _framed(_FILE_VERSION + _sized(b"brain.Event:2"), _when(wall_time, 0))
+
+
+def session_start(wall_time: float, step: int) -> bytes:
+    """Tells TensorBoard to forget what earlier files say of `step` and beyond."""
+    return _framed(_SESSION_LOG + _sized(_STATUS + b"\x01"), _when(wall_time, step))
+
+
+def scalar(wall_time: float, step: int, tag: str, value: float) -> bytes:
+    """One point of a curve. TensorBoard keeps 32-bit floats: what is beyond them becomes an infinity."""
+    return _framed(_summary_before_value(tag), _float(value) + _when(wall_time, step))
+
+
+def _when(wall_time: float, step: int) -> bytes:
+    return _STEP + _varint(step) + _WALL_TIME + _pack_double(wall_time)
+
+
+# The caches: a training has few names and reports each of them often.
+@functools.lru_cache(maxsize=1024)
+def _summary_before_value(tag: str) -> bytes:
+    point = _TAG + _sized(tag.encode()) + _SIMPLE_VALUE
+    value = _VALUE + _varint(len(point) + _FLOAT_BYTES) + point
+    return _SUMMARY + _varint(len(value) + _FLOAT_BYTES) + value
+
+
+def _framed(repeating: bytes, changing: bytes) -> bytes:
+    checksum = _checksum(repeating)
+    for byte in changing:
+        checksum = _CHECKSUM_STEPS[(checksum ^ byte) & 0xFF] ^ checksum >> 8
+    return _frame_head(len(repeating) + len(changing)) + repeating + changing + _masked(checksum)
+
+
+@functools.lru_cache(maxsize=1024)
+def _frame_head(size_bytes: int) -> bytes:
+    size = _pack_size(size_bytes)
+    return size + _masked(_checksum(size))
+
+
+@functools.lru_cache(maxsize=1024)
+def _checksum(data: bytes) -> int:
+    """Without the last inversion, so that it can be carried on."""
+    return int(google_crc32c.value(data)) ^ 0xFFFFFFFF
+
+
+def _masked(checksum: int) -> bytes:
+    checksum ^= 0xFFFFFFFF
+    return _pack_checksum(((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def _checksum_step(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
+    return byte
+
+
+_CHECKSUM_STEPS = [_checksum_step(byte) for byte in range(256)]
+
+
+def _sized(data: bytes) -> bytes:
+    return _varint(len(data)) + data
+
+
+def _varint(number: int) -> bytes:
+    number &= 0xFFFFFFFFFFFFFFFF  # a negative int64 is its two's complement
+    digits = bytearray()
+    while number >= 0x80:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
+
+
+def _float(value: float) -> bytes:
+    try:
+        return _pack_float(value)
+    except OverflowError:
+        return _pack_float(math.copysign(math.inf, value))

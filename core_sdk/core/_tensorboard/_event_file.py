@@ -1,0 +1,112 @@
+"""One event file per attempt: its name, its head, and writing it whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from core_sdk.core._tensorboard import _encoding
+from core_sdk.core._tensorboard._scalars import JournalScalars, Scalar
+from core_sdk.records import AttemptStarted
+
+_CHUNK_BYTES = 1 << 20
+_MAX_SCALARS = 10_000
+
+
+def write_event_files(journal_paths: Iterable[Path], directory: Path) -> list[Path]:
+    """Writes each attempt's complete event file, in place of one that is there; returns their paths.
+
+    An attempt without scalars gets none, and an attempt whose `TensorboardMirror` is at work is left to it.
+    """
+    paths = (_write_event_file(journal_path, directory) for journal_path in journal_paths)
+    return [path for path in paths if path is not None]
+
+
+def event_file_path(directory: Path, started: AttemptStarted) -> Path:
+    """TensorBoard reads the files of a directory in the order of their names: attempts must sort as they happened."""
+    host = re.sub(r"[^A-Za-z0-9.-]", "_", started.host)[:64]
+    return directory / f"events.out.tfevents.{int(started.time):010}.{started.attempt:06}.{host}.{started.pid}"
+
+
+class EventFile:
+    """An event file that is being written, from its beginning; locked against being replaced until it is closed."""
+
+    def __init__(self, path: Path, started: AttemptStarted) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # Some network file systems have no locks: then a file that is being written may be replaced by a complete one.
+        with contextlib.suppress(OSError):
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._write(_head(started))
+
+    def append(self, scalars: Iterable[Scalar]) -> None:
+        self._write(b"".join([_encoding.scalar(*scalar) for scalar in scalars]))
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> EventFile:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def _head(started: AttemptStarted) -> bytes:
+    head = _encoding.file_version(started.time)
+    if started.attempt > 1:
+        # What earlier attempts reported beyond the checkpoint that this one goes on from is superseded.
+        step = 0 if started.latest_checkpoint is None else started.resumed_steps + 1
+        head += _encoding.session_start(started.time, step)
+    return head
+
+
+def _write_event_file(journal_path: Path, directory: Path) -> Path | None:
+    journal = JournalScalars(journal_path, chunk_bytes=_CHUNK_BYTES, verify=True)
+    scalars = journal.read(_MAX_SCALARS)
+    while scalars == []:
+        scalars = journal.read(_MAX_SCALARS)
+    if scalars is None:
+        return None
+    path = event_file_path(directory, journal.started)
+    if _is_being_written(path):
+        return None
+    # TensorBoard takes any file whose name contains "tfevents".
+    temporary = directory / f".{uuid.uuid4().hex}.tmp"
+    try:
+        with EventFile(temporary, journal.started) as file:
+            while scalars is not None:
+                file.append(scalars)
+                scalars = journal.read(_MAX_SCALARS)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path
+
+
+def _is_being_written(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(descriptor)
+    return False

@@ -1,0 +1,12 @@
+"""Who decides what TensorBoard shows."""
+
+from __future__ import annotations
+
+import enum
+
+
+class TensorboardMode(enum.Enum):
+    """AUTO: event files follow the reports. MANUAL: the script writes its own and calls `upload_tensorboard_files`."""
+
+    AUTO = "AUTO"
+    MANUAL = "MANUAL"

@@ -1,0 +1,98 @@
+"""Which points of which curves the records of a journal become."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from core_sdk.journal import read_journal
+from core_sdk.records import FORMAT, AttemptStarted, Report
+
+
+class Scalar(NamedTuple):
+    """One point of one curve."""
+
+    wall_time: float
+    step: int
+    tag: str
+    value: float
+
+
+def scalars_of(report: Report) -> Iterator[Scalar]:
+    """A batch's metrics stand at its own step; the report's at `steps_completed`, unless the batches tell the same."""
+    batches = report.batch_metrics or []
+    first_step = report.steps_completed - len(batches)
+    for batch_index, batch in enumerate(batches):
+        for name, value in batch.items():
+            # `float` also reads the spellings of NaN and the infinities.
+            yield Scalar(report.time, first_step + batch_index, _tag(report.group, name), float(value))
+    names_in_batches = set().union(*batches)
+    for name, value in report.metrics.items():
+        if name not in names_in_batches:
+            yield Scalar(report.time, report.steps_completed, _tag(report.group, name), float(value))
+
+
+def _tag(group: str, name: str) -> str:
+    if group == "training":
+        return f"Determined/{name}"
+    if group == "validation":
+        return f"Determined/{name}" if name.startswith("val") else f"Determined/val_{name}"
+    return f"{group}/{name}"
+
+
+class JournalScalars:
+    """The scalars of a journal, in order and in small portions, as far as it has been written."""
+
+    def __init__(self, journal_path: Path, *, chunk_bytes: int, verify: bool) -> None:
+        self.journal_path = journal_path
+        self._chunk_bytes = chunk_bytes
+        self._verify = verify
+        self.offset = 0
+        """Bytes of the journal that have been read."""
+        self.started = _attempt_at(journal_path)
+        """What the journal begins with; from the first portion on."""
+        self._decoded: Iterator[Scalar] = iter(())
+        self._is_drained = True
+
+    def read(self, max_scalars: int) -> list[Scalar] | None:
+        """The next portion, empty where a stretch of the journal holds no scalars; None at its present end."""
+        if self._is_drained and not self._decode_chunk():
+            return None
+        portion = list(itertools.islice(self._decoded, max_scalars))
+        self._is_drained = len(portion) < max_scalars
+        return portion
+
+    def has_read(self, size_bytes: int) -> bool:
+        """Whether all scalars of the journal's first `size_bytes` have been handed out."""
+        return self._is_drained and self.offset >= size_bytes
+
+    def _decode_chunk(self) -> bool:
+        chunks = read_journal(self.journal_path, self.offset, chunk_bytes=self._chunk_bytes, verify=self._verify)
+        chunk = next(chunks, None)
+        if chunk is None:
+            return False
+        if self.offset == 0 and chunk.records:
+            first = chunk.records[0]
+            # A damaged first line does not cost the rest its curves.
+            self.started = first if isinstance(first, AttemptStarted) else replace(self.started, time=first.time)
+        self.offset = chunk.end_offset
+        reports = (record for record in chunk.records if isinstance(record, Report))
+        self._decoded = itertools.chain.from_iterable(map(scalars_of, reports))
+        return True
+
+
+def _attempt_at(journal_path: Path) -> AttemptStarted:
+    trial, attempt = journal_path.parent.name, journal_path.stem
+    return AttemptStarted(
+        time=0.0,
+        format=FORMAT,
+        trial_id=int(trial) if trial.isdecimal() else 0,
+        attempt=int(attempt) if attempt.isdecimal() else 0,
+        host="unknown",
+        pid=0,
+        sdk_version="unknown",
+    )

@@ -1,0 +1,1 @@
+"""The names under which scripts know `core_sdk.client` from its predecessor."""

@@ -1,0 +1,144 @@
+"""Importing the code that was kept with a checkpoint, beside the code that is running.
+
+Two versions of a module cannot stand in `sys.modules` under one name. So while the context is open, what has that name
+steps aside, and at the end what came from the path is forgotten again: whoever holds a reference keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import PathFinder
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+# `sys.path` and `sys.modules` are the process's, hence so is the right to change them.
+_is_active = threading.Lock()
+
+
+@contextlib.contextmanager
+def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
+    """While open, `import` looks first in the directory `path`, also for names that are imported already.
+
+        with import_from_path(checkpoint_dir / "code"):
+            import model_def
+
+    Modules that came from elsewhere under a name found in `path`, and those of the current directory, are out of the
+    way until the end. No byte-code is written. At the end everything from `path`, sub-modules included, is out of
+    `sys.modules`, so that another `path` may hold another version.
+
+    Changes the whole process: raises `RuntimeError` if another `import_from_path` is open, in whichever thread.
+    `NotADirectoryError` if `path` is none.
+    """
+    root = Path(path).absolute()
+    if not root.is_dir():
+        raise NotADirectoryError(f"import_from_path: {root} is not a directory")
+    if not _is_active.acquire(blocking=False):
+        raise RuntimeError("import_from_path is open already, here or in another thread; close it first")
+    try:
+        with _search_path_beginning_with(root), _modules_aside(root), _no_bytecode():
+            yield
+    finally:
+        _is_active.release()
+
+
+@contextlib.contextmanager
+def _search_path_beginning_with(root: Path) -> Iterator[None]:
+    before = list(sys.path)
+    sys.path[:] = [str(root), *(entry for entry in before if entry != "")]
+    # A directory that was filled a moment ago may be known as it was before.
+    importlib.invalidate_caches()
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+
+
+@contextlib.contextmanager
+def _no_bytecode() -> Iterator[None]:
+    before = sys.dont_write_bytecode
+    sys.dont_write_bytecode = True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
+
+
+@contextlib.contextmanager
+def _modules_aside(root: Path) -> Iterator[None]:
+    root, here = root.resolve(), Path.cwd().resolve()
+    # Where a virtual environment lies in the directory, say, what comes from there is not the directory's.
+    others = [entry for entry in map(_real, sys.path) if entry != root and entry.is_relative_to(root)]
+    hidden = {name for name in _top_level_names() if _is_plain_module_in(here, name) or _is_found_in(root, name)}
+    aside = {name: module for name, module in sys.modules.items() if _top_level(name) in hidden}
+    _forget(aside)
+    staying = dict(sys.modules)
+    try:
+        yield
+    finally:
+        imported = [name for name, module in sys.modules.items() if staying.get(name) is not module]
+        from_root = {name for name in imported if _is_from(root, others, name)}
+        passing = hidden | {name for name in from_root if "." not in name}
+        _forget([name for name in imported if name in from_root or _top_level(name) in passing])
+        sys.modules.update(aside)
+
+
+def _top_level_names() -> set[str]:
+    """Of the modules that may step aside: not the running script, nor the standard library, nor Core SDK."""
+    return {
+        name
+        for name in map(_top_level, sys.modules)
+        if name not in sys.stdlib_module_names and name not in ("__main__", "__mp_main__", _top_level(__name__))
+    }
+
+
+def _top_level(name: str) -> str:
+    return name.partition(".")[0]
+
+
+def _forget(names: Iterable[str]) -> None:
+    for name in names:
+        del sys.modules[name]
+
+
+def _is_plain_module_in(directory: Path, name: str) -> bool:
+    return not _packages(name) and any(file.parent == directory for file in _files(name))
+
+
+def _is_found_in(root: Path, name: str) -> bool:
+    spec = PathFinder.find_spec(name, [str(root)])
+    # A directory without an __init__.py counts only beside others of its kind.
+    return spec is not None and (spec.loader is not None or not _files(name))
+
+
+def _is_from(root: Path, others: Sequence[Path], name: str) -> bool:
+    places = [*_packages(name), *_files(name)]
+    if any(place.parent == root for place in places):
+        return True
+    return any(place.is_relative_to(root) and not any(map(place.is_relative_to, others)) for place in places)
+
+
+def _files(name: str) -> list[Path]:
+    file = _attributes(name).get("__file__")
+    return [_real(file)] if isinstance(file, str) else []
+
+
+def _packages(name: str) -> list[Path]:
+    """The directories of a top-level package: several, if it is a namespace."""
+    portions = _attributes(name).get("__path__", ()) if "." not in name else ()
+    return [_real(portion) for portion in portions if isinstance(portion, str)]
+
+
+def _attributes(name: str) -> dict[str, Any]:
+    module = sys.modules.get(name)
+    # Not by getattr: a module that loads itself on first use would do so.
+    return object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
+
+
+def _real(path: str) -> Path:
+    return Path(os.path.realpath(path))

@@ -1,0 +1,88 @@
+"""Files, read once and fast: their sizes and CRC-32Cs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import google_crc32c
+
+from core_sdk.records import FileEntry
+
+# Fits the second-level cache, so that the checksum reads what the copy out of the page cache has just put there.
+_CHUNK_BYTES = 512 << 10
+# Enough to keep a disk's queue filled. The checksum and all I/O run outside the interpreter's lock.
+_NUM_THREADS = 4
+
+_A = TypeVar("_A")
+_T = TypeVar("_T")
+
+
+def checksum(path: Path) -> FileEntry:
+    """Never follows a link."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return _entry(_chunks(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def copy(source: Path, target: Path) -> FileEntry:
+    """Copies to the new file `target`; gives the entry of what was read. Never follows a link."""
+    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with target.open("xb") as file:
+            return _entry(_written(_chunks(descriptor), file.write))
+    finally:
+        os.close(descriptor)
+
+
+def flush_and_checksum(paths: Sequence[Path]) -> list[FileEntry]:
+    """Makes files survive a power cut; while the disk works, reads them from the page cache."""
+    with in_threads(_fsync, paths) as flushes:
+        entries = [checksum(path) for path in paths]
+        for _ in flushes:
+            pass
+    return entries
+
+
+@contextlib.contextmanager
+def in_threads(work: Callable[[_A], _T], items: Sequence[_A]) -> Iterator[Iterator[_T]]:
+    """Starts at once; gives results in order. What has not begun when the block is left is not begun."""
+    pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="core-sdk-files")
+    try:
+        yield pool.map(work, items)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _entry(chunks: Iterator[bytes]) -> FileEntry:
+    crc32c = 0
+    size_bytes = 0
+    for chunk in chunks:
+        crc32c = google_crc32c.extend(crc32c, chunk)
+        size_bytes += len(chunk)
+    return FileEntry(size_bytes=size_bytes, crc32c=f"{crc32c:08x}")
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    while chunk := os.read(descriptor, _CHUNK_BYTES):
+        yield chunk
+
+
+def _written(chunks: Iterator[bytes], write: Callable[[bytes], int]) -> Iterator[bytes]:
+    for chunk in chunks:
+        write(chunk)
+        yield chunk
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

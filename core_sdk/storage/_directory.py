@@ -1,0 +1,137 @@
+"""Checkpoints in a directory, of one machine or of a file system that many share."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core_sdk.errors import CheckpointNotFoundError, CheckpointNotStoredError, StorageNotWritableError
+from core_sdk.files import fsync_directory
+from core_sdk.records import Manifest
+from core_sdk.storage._download import download
+from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id, matching
+from core_sdk.storage._staging import DirectoryStaging, Place, StagingArea, write_manifest
+from core_sdk.storage._storage import Selector, Storage
+from core_sdk.storage._tree import scan
+from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
+
+
+class DirectoryStorage(Storage):
+    """`root` is made when something is stored; a missing one is an empty storage."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.url = self.root.as_uri()
+        self._area = StagingArea(self.root)
+
+    def check_writable(self) -> None:
+        try:
+            # The true thing: a look at permissions would not notice a read-only file system, or one without locks.
+            self._area.claim().leave()
+        except OSError as error:
+            raise StorageNotWritableError(str(self.root), error.strerror or str(error)) from error
+
+    def stage(self, storage_id: str) -> DirectoryStaging:
+        check_storage_id(storage_id)
+        try:
+            return DirectoryStaging(self.root, self._area.claim(), storage_id)
+        except OSError as error:
+            raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
+
+    def upload(
+        self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
+    ) -> Manifest:
+        tree = scan(source).without_reserved()
+        tree.check_reserved()
+        tree = tree.select(selector)
+        with self.stage(storage_id) as staging:
+            staging.fill(tree)
+            return staging.commit(metadata)
+
+    @contextlib.contextmanager
+    def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
+        self.verify(storage_id, selector)
+        yield self._path(storage_id)
+
+    def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
+        if _is_within(directory, self.root):
+            raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
+        manifest = self.manifest(storage_id)
+        download(self._path(storage_id), directory, manifest, _selected(manifest, selector))
+
+    def manifest(self, storage_id: str) -> Manifest:
+        return read_manifest(self._path(storage_id))
+
+    def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
+        manifest = self.manifest(storage_id)
+        verify(self._path(storage_id), manifest, None if selector is None else _selected(manifest, selector))
+        return manifest
+
+    def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
+        path = self._path(storage_id)
+        if not is_checkpoint(path):
+            raise CheckpointNotFoundError(storage_id, str(self.root))
+        remaining = None if globs is None else _without(self.manifest(storage_id), globs)
+        with self._area.claim() as place:
+            if remaining is None:
+                self._withdraw(storage_id, place)
+                return {}
+            # From here on the other files are no part of the checkpoint, whenever they go.
+            write_manifest(place.path, remaining)
+            (place.path / MANIFEST_NAME).rename(path / MANIFEST_NAME)
+            fsync_directory(path)
+            _remove_all(path, remaining.removed)
+            return remaining.resources
+
+    def _withdraw(self, storage_id: str, place: Place) -> None:
+        try:
+            self._path(storage_id).rename(place.path / storage_id)
+        except FileNotFoundError as error:  # somebody else was first
+            raise CheckpointNotFoundError(storage_id, str(self.root)) from error
+        fsync_directory(self.root)
+
+    def sweep(self) -> list[Path]:
+        return self._area.sweep()
+
+    def _path(self, storage_id: str) -> Path:
+        return self.root / check_storage_id(storage_id)
+
+    def list(self) -> list[str]:
+        try:
+            names = sorted(path.name for path in self.root.iterdir())
+        except FileNotFoundError:
+            return []
+        return [name for name in names if not name.startswith(".") and (self.root / name / MANIFEST_NAME).exists()]
+
+
+def _selected(manifest: Manifest, selector: Selector | None) -> list[str]:
+    return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
+
+
+def _without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
+    """None if nothing of the script's own remains."""
+    removed = matching(manifest.resources, globs) - {METADATA_NAME}
+    if manifest.resources.keys() - removed <= {METADATA_NAME}:
+        return None
+    return msgspec.structs.replace(
+        manifest,
+        files={name: entry for name, entry in manifest.files.items() if name not in removed},
+        directories=[name for name in manifest.directories if name not in removed],
+        removed=sorted({*manifest.removed, *removed}),
+    )
+
+
+def _remove_all(directory: Path, names: Sequence[str]) -> None:
+    # In this order a directory comes after all that it holds.
+    for name in sorted(names, reverse=True):
+        with contextlib.suppress(FileNotFoundError):
+            (directory / name).rmdir() if name.endswith("/") else (directory / name).unlink()
+
+
+def _is_within(path: Path, root: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))

@@ -1,0 +1,98 @@
+"""From what a configuration or a record says to a storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from core_sdk.storage._directory import DirectoryStorage
+from core_sdk.storage._storage import Storage
+
+# Every experiment configuration has them. They limit what is kept; until collection exists all is kept, which loses
+# nothing, so that a configuration that has them need not be refused.
+_RETENTION_KEYS = frozenset({"save_experiment_best", "save_trial_best", "save_trial_latest"})
+_CLOUD_TYPES = ("azure", "gcs", "s3")
+_CLOUD_SCHEMES = ("azure", "gs", "s3")
+_ONLY_FILE_SYSTEMS = "this version stores checkpoints on file systems only; give a directory"
+
+
+def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
+    """The storage that a person asked for, ready to be written to; what dead processes left in it is swept.
+
+    `spec` is a directory, a `file://` URL, or the `checkpoint_storage` of an experiment configuration:
+    `{"type": "directory", "container_path": …}` or `{"type": "shared_fs", "host_path": …, "storage_path": …}`.
+    Raises `ValueError` or `TypeError` naming what cannot be honoured, `StorageNotWritableError`.
+    """
+    storage = _storage(spec, default)
+    storage.check_writable()
+    storage.sweep()
+    return storage
+
+
+def storage_from_url(url: str) -> Storage:
+    """The storage whose `url` this is. Raises `ValueError`."""
+    parts = urlsplit(url)
+    if parts.scheme in _CLOUD_SCHEMES:
+        raise ValueError(f"{url!r} is an object store: {_ONLY_FILE_SYSTEMS}")
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise ValueError(f"{url!r} is not the URL of a storage, such as file:///mnt/checkpoints")
+    path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
+    if not path.is_absolute():
+        raise ValueError(f"{url!r} has no absolute path: write file:///mnt/checkpoints, with three slashes")
+    return DirectoryStorage(path)
+
+
+def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
+    if spec is None:
+        return DirectoryStorage(default)
+    if isinstance(spec, Mapping):
+        return DirectoryStorage(_configured_directory(spec))
+    spec = os.fspath(spec)
+    if not isinstance(spec, str):
+        raise TypeError(f"checkpoint_storage is a string, a path or a mapping, not {type(spec).__name__}")
+    if not spec:
+        raise ValueError("checkpoint_storage is empty; leave it out for the default, a directory in the home")
+    return storage_from_url(spec) if "://" in spec else DirectoryStorage(Path(spec).expanduser())
+
+
+def _configured_directory(config: Mapping[str, Any]) -> Path:
+    kind = config.get("type")
+    if kind in _CLOUD_TYPES:
+        raise ValueError(f"checkpoint_storage has type {kind!r}: {_ONLY_FILE_SYSTEMS}")
+    if kind == "directory":
+        _check_keys(config, {"container_path"})
+        return _absolute_path(config, "container_path")
+    if kind == "shared_fs":
+        _check_keys(config, {"host_path", "storage_path"})
+        return _shared_directory(_absolute_path(config, "host_path"), config.get("storage_path"))
+    raise ValueError(f"checkpoint_storage has type {kind!r}; it must be 'directory' or 'shared_fs'")
+
+
+def _check_keys(config: Mapping[str, Any], known: set[str]) -> None:
+    if unknown := sorted(map(str, config.keys() - known - _RETENTION_KEYS - {"type"})):
+        raise ValueError(
+            f"checkpoint_storage of type {config['type']!r} has {', '.join(unknown)}, which this version cannot "
+            f"honour; it knows {', '.join(sorted(known))}"
+        )
+
+
+def _absolute_path(config: Mapping[str, Any], key: str) -> Path:
+    value = config.get(key)
+    if not isinstance(value, str) or not PurePosixPath(value).is_absolute():
+        raise ValueError(f"checkpoint_storage needs {key}, an absolute path, and has {value!r}")
+    return Path(value)
+
+
+def _shared_directory(host_path: Path, storage_path: object) -> Path:
+    if storage_path is None:
+        return host_path
+    if not isinstance(storage_path, str):
+        raise ValueError(f"checkpoint_storage has storage_path {storage_path!r}; it must be a string")
+    # An absolute one is allowed if it lies below.
+    directory = Path(os.path.normpath(host_path / storage_path))
+    if not directory.is_relative_to(os.path.normpath(host_path)):
+        raise ValueError(f"checkpoint_storage has storage_path {storage_path!r}, which is not within {host_path}")
+    return directory

@@ -1,0 +1,105 @@
+"""The seam between the Core API and the places that keep checkpoints."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from core_sdk.records import Manifest
+
+Selector = Callable[[str], bool]
+"""Accepts or rejects a name relative to the checkpoint; a directory's name ends with "/"."""
+
+
+class Staging(ABC):
+    """A checkpoint being written, seen by nobody. Leaving it without `commit` discards it."""
+
+    path: Path
+    """The directory to write into; it exists and is empty."""
+
+    @abstractmethod
+    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
+        """Makes the checkpoint exist, whole and durable; or raises, and nothing of it is ever seen.
+
+        Raises `ReservedNameError` or `UnsafePathError` for a file that cannot be kept, `TypeError` for metadata that
+        JSON cannot keep, `NotEnoughSpaceError` or `CheckpointNotStoredError`.
+        """
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Removes what was written; does nothing after `commit`, or the second time."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.discard()
+
+
+class Storage(ABC):
+    """Checkpoints by storage id. Every call blocks until it is done.
+
+    Each call that takes an id raises `UnsafePathError` for one that is not a plain name. Each that reads raises
+    `CheckpointNotFoundError`, `CheckpointTooNewError`, or `CheckpointDamagedError` naming the first bad file.
+    """
+
+    url: str
+    """Names the storage, so that another process can open it."""
+
+    @abstractmethod
+    def check_writable(self) -> None:
+        """Raises `StorageNotWritableError` where it can be known at once that nothing can be stored."""
+
+    @abstractmethod
+    def stage(self, storage_id: str) -> Staging:
+        """Begins a checkpoint. Raises `CheckpointNotStoredError`."""
+
+    @abstractmethod
+    def upload(
+        self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
+    ) -> Manifest:
+        """Stores a copy of the directory `source`; raises as `Staging.commit` does.
+
+        Space is checked first. If `source` is a downloaded checkpoint, its metadata and manifest are left out.
+        """
+
+    @abstractmethod
+    def open(self, storage_id: str, selector: Selector | None = None) -> AbstractContextManager[Path]:
+        """A directory with the verified files, to be read only. With a selector others may be there, unverified."""
+
+    @abstractmethod
+    def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
+        """Copies files into `directory`, each verified before it gets its name.
+
+        Files that are there already, whole, are left alone. Metadata and manifest always come along, the manifest last.
+        Raises `NotEnoughSpaceError`.
+        """
+
+    @abstractmethod
+    def manifest(self, storage_id: str) -> Manifest:
+        """What the checkpoint consists of; reads the manifest only."""
+
+    @abstractmethod
+    def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
+        """Reads every file, or those selected, and compares it with what was written."""
+
+    @abstractmethod
+    def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
+        """Removes a checkpoint, damaged or not; with `globs` ("*.pt", "optimizer", "**/*.tmp") only what they match.
+
+        A matched directory goes with all it holds. Returns the names and sizes that remain; empty if it is gone.
+        """
+
+    @abstractmethod
+    def sweep(self) -> list[Path]:
+        """Removes what dead processes left behind, and says what."""
+
+    @abstractmethod
+    def list(self) -> list[str]:
+        """The ids of all checkpoints, sorted."""

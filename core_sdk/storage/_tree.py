@@ -1,0 +1,120 @@
+"""What a directory holds, found without ever leaving it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from core_sdk.errors import ReservedNameError, UnsafePathError
+from core_sdk.storage._names import RESERVED_NAMES, check_file_name
+from core_sdk.storage._storage import Selector
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A regular file; where the directory has a symbolic link to another of its files, that other one."""
+
+    path: Path
+    size_bytes: int
+    is_link: bool
+
+
+@dataclass(frozen=True)
+class Tree:
+    files: dict[str, SourceFile]
+    directories: list[str]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(file.size_bytes for file in self.files.values())
+
+    def check_reserved(self) -> None:
+        """Raises `ReservedNameError` for a file that would be overwritten by ours."""
+        for name in RESERVED_NAMES:
+            if name in self.files or f"{name}/" in self.directories:
+                raise ReservedNameError(name)
+
+    def without_reserved(self) -> Tree:
+        """The content alone, if this is a downloaded checkpoint: it has both of our files. Else the same tree."""
+        if not all(name in self.files for name in RESERVED_NAMES):
+            return self
+        return Tree({n: file for n, file in self.files.items() if n not in RESERVED_NAMES}, self.directories)
+
+    def select(self, selector: Selector | None) -> Tree:
+        if selector is None:
+            return self
+        return Tree(
+            {name: file for name, file in self.files.items() if selector(name)},
+            [name for name in self.directories if selector(name)],
+        )
+
+    def copy_to(self, target: Path) -> None:
+        for name in self.directories:
+            (target / name).mkdir(parents=True, exist_ok=True)
+        for name, file in self.files.items():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file.path, target / name)
+
+    def replace_links(self, root: Path) -> None:
+        """Puts a copy of the file in the place of each link to it."""
+        for name, file in self.files.items():
+            if file.is_link:
+                (root / name).unlink()
+                shutil.copyfile(file.path, root / name)
+
+
+def scan(root: Path) -> Tree:
+    """All files and directories under `root`, sorted.
+
+    Raises `UnsafePathError` for a link that leads outside or to a directory, a device, a socket, a pipe, and a name
+    that is not UTF-8; `FileNotFoundError` or `NotADirectoryError` for `root` itself.
+    """
+    real_root = Path(os.path.realpath(root, strict=True))
+    files = {}
+    directories = []
+    for name, entry in sorted(walk(real_root), key=lambda found: found[0]):
+        check_file_name(name)
+        if name.endswith("/"):
+            directories.append(name)
+        else:
+            files[name] = _source_file(real_root, name, entry)
+    return Tree(files, directories)
+
+
+def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Names relative to `root`, a directory's ending with "/". Links are not followed."""
+    pending = [""]
+    while pending:
+        prefix = pending.pop()
+        with os.scandir(root / prefix) as entries:
+            for entry in entries:
+                name = prefix + entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    name += "/"
+                    pending.append(name)
+                yield name, entry
+
+
+def _source_file(real_root: Path, name: str, entry: os.DirEntry[str]) -> SourceFile:
+    path = Path(entry.path)
+    if entry.is_symlink():
+        path = _inside(real_root, name, path)
+    if path.is_dir():
+        raise UnsafePathError("the file name", name, "is a symbolic link to a directory; a checkpoint cannot keep one")
+    if not path.is_file():
+        raise UnsafePathError("the file name", name, "is not a regular file; a checkpoint cannot keep one")
+    return SourceFile(path, path.stat().st_size, entry.is_symlink())
+
+
+def _inside(real_root: Path, name: str, link: Path) -> Path:
+    try:
+        target = Path(os.path.realpath(link, strict=True))
+    except OSError as error:
+        raise UnsafePathError("the file name", name, "is a symbolic link that leads nowhere") from error
+    if not target.is_relative_to(real_root):
+        problem = f"is a symbolic link to {target}, outside the checkpoint; copy the file into it instead"
+        raise UnsafePathError("the file name", name, problem)
+    return target

@@ -1,0 +1,123 @@
+"""What was written, compared with what is there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CheckpointNotFoundError,
+    CheckpointTooNewError,
+    UnsafePathError,
+)
+from core_sdk.records import FileEntry, Manifest, decode_manifest
+from core_sdk.storage._checksum import checksum, in_threads
+from core_sdk.storage._names import MANIFEST_NAME, RESERVED_NAMES, check_file_name
+from core_sdk.storage._tree import walk
+
+_FORMAT = 1
+
+
+def is_checkpoint(directory: Path) -> bool:
+    """A directory with one of our files: perhaps damaged, but not some directory of the user's."""
+    return any((directory / name).exists() for name in RESERVED_NAMES)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest in `directory`, whose name is the storage id."""
+    storage_id = directory.name
+    if not is_checkpoint(directory):
+        raise CheckpointNotFoundError(storage_id, str(directory.parent))
+    try:
+        manifest = decode_manifest((directory / MANIFEST_NAME).read_bytes())
+    except FileNotFoundError as error:
+        raise CheckpointDamagedError(storage_id, MANIFEST_NAME, "is missing") from error
+    except (ValueError, msgspec.DecodeError) as error:
+        raise CheckpointDamagedError(storage_id, MANIFEST_NAME, str(error)) from error
+    _check_manifest(manifest, storage_id)
+    return manifest
+
+
+def _check_manifest(manifest: Manifest, storage_id: str) -> None:
+    if manifest.format > _FORMAT:
+        raise CheckpointTooNewError(storage_id, manifest.format, _FORMAT)
+    if manifest.storage_id != storage_id:
+        problem = f"is that of another checkpoint, {manifest.storage_id}"
+        raise CheckpointDamagedError(storage_id, MANIFEST_NAME, problem)
+    for name in manifest.resources:
+        try:
+            check_file_name(name)
+        except UnsafePathError as error:
+            raise CheckpointDamagedError(
+                storage_id, MANIFEST_NAME, f"names a file that is not safe: {error}"
+            ) from error
+
+
+def verify(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> None:
+    """Raises `CheckpointDamagedError` for the first bad file among `names`, by default among all that is there.
+
+    What costs nothing to see comes first: missing, additional and resized files.
+    """
+    names = check_listing(directory, manifest, names)
+    files = [name for name in names if not name.endswith("/")]
+    with in_threads(checksum, [directory / name for name in files]) as entries:
+        for name, entry in zip(files, naming_unreadable(entries, manifest, files), strict=True):
+            compare(manifest, name, entry)
+
+
+def check_listing(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> list[str]:
+    """Compares names, kinds and sizes only; gives what was compared, sorted."""
+    found = {name: entry.stat(follow_symlinks=False) for name, entry in walk(directory) if name != MANIFEST_NAME}
+    expected = manifest.resources
+    checked = sorted((expected.keys() | found.keys()) - set(manifest.removed) if names is None else names)
+    for name in checked:
+        if problem := _problem_of_status(name, expected.get(name), found.get(name)):
+            raise CheckpointDamagedError(manifest.storage_id, name, problem)
+    return checked
+
+
+def compare(manifest: Manifest, name: str, found: FileEntry) -> None:
+    """Raises `CheckpointDamagedError` if the file `name` is not what was written."""
+    expected = manifest.files[name]
+    problem = _problem_of_size(expected.size_bytes, found.size_bytes)
+    if problem is None and found.crc32c != expected.crc32c:
+        problem = f"has changed: its CRC-32C is {found.crc32c}, and was {expected.crc32c} when it was written"
+    if problem is not None:
+        raise CheckpointDamagedError(manifest.storage_id, name, problem)
+
+
+def naming_unreadable(entries: Iterator[FileEntry], manifest: Manifest, files: list[str]) -> Iterator[FileEntry]:
+    """`entries`, one for each of `files`; raises `CheckpointDamagedError` for a file that the disk cannot read."""
+    for name in files:
+        try:
+            yield next(entries)
+        except OSError as error:
+            if error.errno in (errno.EIO, errno.ENOENT, errno.ELOOP):
+                problem = f"cannot be read: {os.strerror(error.errno)}"
+                raise CheckpointDamagedError(manifest.storage_id, name, problem) from error
+            raise
+
+
+def _problem_of_status(name: str, expected_bytes: int | None, found: os.stat_result | None) -> str | None:
+    if expected_bytes is None:
+        return "was not there when the checkpoint was written"
+    if found is None:
+        return "is missing"
+    if name.endswith("/"):
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return "is not a regular file any more"
+    return _problem_of_size(expected_bytes, found.st_size)
+
+
+def _problem_of_size(expected_bytes: int, found_bytes: int) -> str | None:
+    if found_bytes == expected_bytes:
+        return None
+    change = "truncated" if found_bytes < expected_bytes else "extended"
+    return f"was {change}: it has {found_bytes:,} bytes, and had {expected_bytes:,} when it was written"

@@ -1,0 +1,178 @@
+"""One attempt's journal on its way into the index."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from core_sdk.journal import Chunk, read_journal
+from core_sdk.records import (
+    MAX_INT,
+    AttemptStarted,
+    CheckpointDeleted,
+    CheckpointStored,
+    Dropped,
+    Ended,
+    MetadataSet,
+    Profile,
+    Progress,
+    Record,
+    Report,
+    StatusSet,
+    StopAcknowledged,
+)
+from core_sdk.tracking.index._batch import Batch
+from core_sdk.tracking.index._schema import attempt, checkpoint, checkpoint_deleted, point, series
+from core_sdk.tracking.index._series_table import SeriesTable
+from core_sdk.tracking.index._values import TICKS_PER_S, to_column
+
+logger = logging.getLogger("core_sdk.tracking")
+
+AttemptRow = dict[str, Any]
+"""A row of `attempt`."""
+
+_UPDATE_ATTEMPT = sa.update(attempt).where(attempt.c.id == sa.bindparam("row_id"))
+
+_NOTHING_READ: AttemptRow = {
+    column.name: None for column in attempt.columns.values() if column.name not in ("id", "trial_id", "attempt")
+} | dict.fromkeys(("end_offset", "size_bytes", "num_bad_lines", "num_dropped"), 0)
+
+
+def insert_attempt(connection: sa.Connection, trial_id: int, number: int) -> AttemptRow:
+    row = {"trial_id": trial_id, "attempt": number, **_NOTHING_READ}
+    return row | {"id": connection.scalar(sa.insert(attempt).returning(attempt.c.id), row)}
+
+
+def forget_attempts(connection: sa.Connection, attempt_ids: list[int]) -> None:
+    _forget_content(connection, attempt_ids)
+    connection.execute(sa.delete(attempt).where(attempt.c.id.in_(attempt_ids)))
+
+
+class AttemptIndexer:
+    """Adds what one journal gained, and keeps the attempt's row in step with it."""
+
+    def __init__(self, batch: Batch, row: AttemptRow) -> None:
+        self._batch = batch
+        self._connection = batch.connection
+        self._row = row
+        self._series = SeriesTable(batch.connection, row["id"])
+
+    def read(self, journal: Path, size_bytes: int) -> None:
+        """`size_bytes` is the journal's size; it may have grown since."""
+        if size_bytes < self._row["end_offset"]:
+            self._start_anew()
+        for chunk in read_journal(journal, self._row["end_offset"]):
+            for bad_line in chunk.bad_lines:
+                logger.warning("%s: the line at byte %d %s; skipped", journal, bad_line.offset, bad_line.problem)
+            self._add(chunk)
+            if self._batch.is_full:
+                self.save()
+                self._batch.commit()
+        self._row["size_bytes"] = size_bytes
+
+    def save(self, **columns: object) -> None:
+        self._row |= columns
+        self._connection.execute(_UPDATE_ATTEMPT, self._row | {"row_id": self._row["id"]})
+
+    def _start_anew(self) -> None:
+        _forget_content(self._connection, [self._row["id"]])
+        self._row |= _NOTHING_READ
+        self._series = SeriesTable(self._connection, self._row["id"])
+
+    def _add(self, chunk: Chunk) -> None:
+        if chunk.records:
+            if self._row["started"] is None:
+                self._row["started"] = chunk.records[0].time
+            self._row["last_time"] = chunk.records[-1].time
+        num_bad_lines = len(chunk.bad_lines) + self._add_reports(chunk.records)
+        for record in chunk.records:
+            if type(record) is not Report:
+                self._add_other(record)
+        self._row["end_offset"] = chunk.end_offset
+        self._row["num_bad_lines"] += num_bad_lines
+        self._batch.result.num_points += self._series.insert_points()
+        self._batch.result.num_bad_lines += num_bad_lines
+
+    def _add_reports(self, records: Iterable[Record]) -> int:
+        """The hot loop. Returns how many reports have a step that a database cannot keep."""
+        started = self._row["started"]
+        num_refused = 0
+        for record in records:
+            if type(record) is not Report:
+                continue
+            steps = record.steps_completed
+            if not -MAX_INT < steps < MAX_INT:
+                num_refused += 1
+                continue
+            ticks = int((record.time - started) * TICKS_PER_S)
+            group = self._series[record.group]
+            for name, value in record.metrics.items():
+                series_id, points = group[name]
+                points += (series_id, steps, ticks, value if type(value) is float else to_column(value))
+            if record.batch_metrics is not None or not record.metrics:
+                series_id, points = group[""]
+                batches = None if record.batch_metrics is None else _json(record.batch_metrics)
+                points += (series_id, steps, ticks, batches)
+        return num_refused
+
+    def _add_other(self, record: Record) -> None:
+        row = self._row
+        match record:
+            case AttemptStarted():
+                row["resumed_steps"] = record.resumed_steps
+            case Profile():
+                self._add_profile(record)
+            case Progress():
+                row["progress"] = record.progress
+            case StatusSet():
+                row["status"] = record.status
+            case MetadataSet():
+                row["metadata"] = _json(record.metadata)
+            case CheckpointStored():
+                self._add_checkpoint(record)
+            case CheckpointDeleted():
+                values = {"attempt_id": row["id"], "storage_id": record.storage_id}
+                self._connection.execute(sa.insert(checkpoint_deleted).prefix_with("OR IGNORE"), values)
+            case StopAcknowledged():
+                row["stop_source"] = record.source
+            case Dropped():
+                row["num_dropped"] += record.count
+            case Ended():
+                row |= {"ended": record.time, "outcome": record.outcome, "error": record.error}
+
+    def _add_profile(self, record: Profile) -> None:
+        ticks = int((record.time - self._row["started"]) * TICKS_PER_S)
+        group = self._series.profile(record.group)
+        for name, value in record.metrics.items():
+            series_id, points = group[name]
+            points += (series_id, int(record.time * 1000), ticks, to_column(value))
+
+    def _add_checkpoint(self, record: CheckpointStored) -> None:
+        of_attempt = checkpoint.c.attempt_id == self._row["id"]
+        values = {
+            "attempt_id": self._row["id"],
+            "position": self._connection.scalar(sa.select(sa.func.count()).where(of_attempt)),
+            "storage_id": record.storage_id,
+            "steps_completed": record.steps_completed,
+            "time": record.time,
+            "storage": record.storage,
+            "metadata": _json(record.metadata),
+            "resources": _json(record.resources),
+        }
+        self._connection.execute(sa.insert(checkpoint), values)
+
+
+def _forget_content(connection: sa.Connection, attempt_ids: list[int]) -> None:
+    of_attempts = series.c.attempt_id.in_(attempt_ids)
+    connection.execute(sa.delete(point).where(point.c.series_id.in_(sa.select(series.c.id).where(of_attempts))))
+    for table in (series, checkpoint, checkpoint_deleted):
+        connection.execute(sa.delete(table).where(table.c.attempt_id.in_(attempt_ids)))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

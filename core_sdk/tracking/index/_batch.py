@@ -1,0 +1,41 @@
+"""What a refresh has done so far, and when it commits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy as sa
+
+# Few enough for SQLite's cache: a transaction that outgrows it keeps readers waiting until it ends. Many enough that
+# the fsyncs of a commit do not count, also where thousands of trials are small.
+_POINTS_PER_COMMIT = 100_000
+
+
+@dataclass
+class RefreshResult:
+    """What a refresh did."""
+
+    num_trials: int = 0
+    """Trials that had changed."""
+    num_points: int = 0
+    num_bad_lines: int = 0
+    damaged: list[Path] = field(default_factory=list)
+    """Files that could not be read; the trial or experiment that they describe is left out."""
+
+
+class Batch:
+    """A transaction over many small journals, or over a part of a large one."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.result = RefreshResult()
+        self._num_committed = 0
+
+    @property
+    def is_full(self) -> bool:
+        return self.result.num_points - self._num_committed >= _POINTS_PER_COMMIT
+
+    def commit(self) -> None:
+        self.connection.commit()
+        self._num_committed = self.result.num_points

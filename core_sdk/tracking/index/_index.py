@@ -1,0 +1,245 @@
+"""The index's front: one object that opens, refreshes, heals and answers."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import sqlalchemy as sa
+from filelock import FileLock
+
+from core_sdk.errors import (
+    CheckpointNotFoundError,
+    ExperimentNotFoundError,
+    HomeNotWritableError,
+    TrialNotFoundError,
+)
+from core_sdk.records import Metric
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.index import _checkpoints, _curves, _database, _indexer, _reports, _trials
+from core_sdk.tracking.index._batch import RefreshResult
+from core_sdk.tracking.index._curves import Summary
+from core_sdk.tracking.index._schema import attempt, checkpoint, experiment, trial
+from core_sdk.tracking.index._trials import AttemptKey
+from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportRow, SeriesRow, TrialRow
+
+logger = logging.getLogger("core_sdk.tracking")
+
+_T = TypeVar("_T")
+_Identity = tuple[int, int]
+
+
+class Index:
+    """The index of a home. Answers as of the last `refresh`; only whether a process lives is asked anew.
+
+    A file that turns out to be damaged is built again, saying so. Where no file can be written, or there is no home,
+    the index is kept in memory.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._path = home.database
+        self._file_lock = _file_lock(home)
+        self._identity: _Identity | None = None
+        self._engine = _database.connect_memory()
+        if home.root.is_dir():
+            self._open_file()
+
+    @classmethod
+    def open(cls, home: Home) -> Index:
+        """Creates the database, or migrates an older one. Raises `IndexTooNewError`."""
+        return cls(home)
+
+    @classmethod
+    def rebuild(cls, home: Home) -> RefreshResult:
+        """Deletes the database and builds it anew. Raises `HomeNotWritableError`."""
+        if home.root.is_dir():
+            try:
+                with _file_lock(home):
+                    _database.remove(home.database)
+            except OSError as error:
+                raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+        with cls.open(home) as index:
+            return index.refresh()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def refresh(self) -> RefreshResult:
+        """Indexes what the journals gained; waits while another process does."""
+        with self._lock():
+            if self._is_file and self._identity != _identity(self._path):
+                self._open_file()  # somebody has deleted it, or built it again
+            return self._ask(lambda connection: _indexer.refresh(self.home, connection))
+
+    def experiments(self) -> list[ExperimentRow]:
+        return self._experiments(sa.true())
+
+    def experiment(self, id_or_name: int | str) -> ExperimentRow:
+        """Raises `ExperimentNotFoundError`."""
+        column = experiment.c.experiment_id if isinstance(id_or_name, int) else experiment.c.name
+        if not (found := self._experiments(column == id_or_name)):
+            raise ExperimentNotFoundError(id_or_name, self.home.root)
+        return found[0]
+
+    def trials(self, experiment_id: int | None = None) -> list[TrialRow]:
+        return self._trials(sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id)
+
+    def trial(self, trial_id: int) -> TrialRow:
+        """Raises `TrialNotFoundError`."""
+        if not (found := self._trials(trial.c.trial_id == trial_id)):
+            raise TrialNotFoundError(trial_id, self.home.root)
+        return found[0]
+
+    def reports(self, trial_id: int, group: str | None = None, *, superseded: bool = False) -> Iterator[ReportRow]:
+        """By steps, then by time, read as it is consumed. `superseded=True` adds those, flagged.
+
+        The profiler's groups must be asked for by name; they come by time.
+        """
+        of = _reports.ReportsOf(trial_id, group, superseded)
+        after = _reports.BEFORE_ALL
+        while page := self._ask(lambda connection: _reports.read_page(connection, of, after)):  # noqa: B023
+            yield from page.reports
+            after = page.last_steps
+
+    def series(self, trial_id: int) -> list[SeriesRow]:
+        return self._ask(lambda connection: _curves.read_series(connection, trial_id))
+
+    def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
+        """At most `num_buckets`, equally wide in steps, in order; those without points are left out."""
+        return self._ask(lambda connection: _curves.read_buckets(connection, trial_id, group, name, num_buckets))
+
+    def summary(self, trial_id: int) -> Summary:
+        return self._ask(lambda connection: _curves.read_summary(connection, trial_id))
+
+    def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
+        """Newest first, deleted ones too."""
+        where = sa.and_(
+            sa.true() if trial_id is None else attempt.c.trial_id == trial_id,
+            sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id,
+        )
+        return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))
+
+    def checkpoint(self, storage_id: str) -> CheckpointRow:
+        """Raises `CheckpointNotFoundError`."""
+        where = checkpoint.c.storage_id == storage_id
+        if not (found := self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))):
+            raise CheckpointNotFoundError(storage_id, str(self.home.root))
+        return found[0]
+
+    def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool = True) -> Metric | None:
+        """The best value of a validation metric over the experiment's trials; NaN never is."""
+        return self._ask(
+            lambda connection: _curves.read_best_validation(
+                connection, experiment_id, metric, smaller_is_better=smaller_is_better
+            )
+        )
+
+    def validation_metric_names(self, experiment_id: int) -> set[str]:
+        return self._ask(lambda connection: _curves.read_validation_metric_names(connection, experiment_id))
+
+    def _experiments(self, where: sa.ColumnElement[bool]) -> list[ExperimentRow]:
+        is_running = self._is_running()
+        return self._ask(lambda connection: _trials.read_experiments(connection, where, is_running))
+
+    def _trials(self, where: sa.ColumnElement[bool]) -> list[TrialRow]:
+        is_running = self._is_running()
+        return self._ask(
+            lambda connection: _trials.read_trials(
+                connection, where, is_running, _checkpoints.latest_checkpoints(connection, where)
+            )
+        )
+
+    def _is_running(self) -> dict[AttemptKey, bool]:
+        """Whether the attempts that have not said how they ended are being executed.
+
+        One that is not may have said its last words since the last refresh: they must be read before it is judged.
+        """
+        is_running = {
+            (trial_id, number): TrialFolder(self.home, trial_id).is_running(number)
+            for trial_id, number in self._ask(_trials.open_attempts)
+        }
+        gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
+        if self._ask(lambda connection: _indexer.have_changed(self.home, connection, gone)):
+            self.refresh()
+        return is_running
+
+    @property
+    def _is_file(self) -> bool:
+        return self._identity is not None
+
+    def _open_file(self) -> None:
+        self._engine.dispose()
+        self._engine = _database.connect_file(self._path)
+        try:
+            if not _database.is_ready(self._engine, self._path):
+                with self._file_lock:
+                    _database.prepare(self._engine, self._path)
+            self._identity = _identity(self._path)
+        except _database.DamagedError as error:
+            self._identity = _identity(self._path)
+            self._build_again(error)
+        except (OSError, sa.exc.OperationalError) as error:
+            self._go_on_in_memory(error)
+        except BaseException:
+            self._engine.dispose()
+            raise
+
+    def _ask(self, question: Callable[[sa.Connection], _T]) -> _T:
+        try:
+            return self._ask_once(question)
+        except sa.exc.DatabaseError as error:
+            if _database.is_damage(error):
+                self._build_again(error.orig)
+            elif _database.cannot_write(error):
+                self._go_on_in_memory(error.orig)
+            else:
+                raise
+        return self._ask_once(question)
+
+    def _ask_once(self, question: Callable[[sa.Connection], _T]) -> _T:
+        with self._engine.connect() as connection:
+            return question(connection)
+
+    def _build_again(self, problem: BaseException | None) -> None:
+        with self._lock():
+            if self._identity == _identity(self._path):
+                logger.warning("the index %s is damaged (%s); it is built again from the journals", self._path, problem)
+                _database.remove(self._path)
+            self._open_file()
+        self.refresh()
+
+    def _go_on_in_memory(self, problem: BaseException | None) -> None:
+        logger.warning("the index %s cannot be written (%s); it is kept in memory", self._path, problem)
+        self._engine.dispose()
+        self._engine = _database.connect_memory()
+        self._identity = None
+        self.refresh()
+
+    def _lock(self) -> contextlib.AbstractContextManager[object]:
+        return self._file_lock if self._is_file else contextlib.nullcontext()
+
+
+def _file_lock(home: Home) -> FileLock:
+    return FileLock(home.database.with_name(home.database.name + ".lock"))
+
+
+def _identity(path: Path) -> _Identity | None:
+    """Tells a file from another one at the same place."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,37 @@
+"""Times and metrics on their way into the index and back, exactly."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import sqlalchemy as sa
+
+from core_sdk.records import MAX_INT, Metric
+
+TICKS_PER_S = 2**22
+"""Neighbouring float64 lie this dense around today's times (2004 to 2038), so that these come back exactly."""
+
+_NONFINITE = {"NaN": None, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def from_ticks(ticks: int, started: float) -> float:
+    return started + ticks / TICKS_PER_S
+
+
+def to_column(value: Metric | str) -> Metric | str | None:
+    """What `point.value` holds for a value as the journal spells it; a finite float is itself."""
+    if isinstance(value, str):
+        return _NONFINITE[value]
+    return str(value) if value == MAX_INT and isinstance(value, int) else value
+
+
+def from_column(value: Any) -> Metric:
+    if value is None:
+        return math.nan
+    return int(value) if isinstance(value, str) else value
+
+
+def comparable(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
+    """A value that the database compares as the number that it is: 2**63 is text otherwise."""
+    return column * sa.literal_column("1")

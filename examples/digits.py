@@ -1,0 +1,70 @@
+"""What all steps share: 1,797 handwritten digits that come with scikit-learn, a small network, and its exam."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from sklearn.datasets import load_digits
+from torch import Tensor, nn
+from torch.nn import functional
+
+NUM_TEST_IMAGES = 360
+EXPECTED_ACCURACY = 0.97
+"""What every step reaches on the test images with its default arguments."""
+
+
+class Digits(NamedTuple):
+    """Images of shape (n, 1, 8, 8) with values from 0 to 1, and their labels of shape (n,)."""
+
+    images: Tensor
+    labels: Tensor
+
+    def batches(self, batch_size: int) -> Iterator[Digits]:
+        """All digits once, in an order drawn from torch's own random numbers."""
+        for chosen in torch.split(torch.randperm(len(self.labels)), batch_size):
+            yield Digits(self.images[chosen], self.labels[chosen])
+
+
+def load() -> tuple[Digits, Digits]:
+    """The training digits and the test digits: the same split every time."""
+    bunch = load_digits()
+    images = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
+    labels = torch.tensor(bunch.target)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    test, train = order[:NUM_TEST_IMAGES], order[NUM_TEST_IMAGES:]
+    return Digits(images[train], labels[train]), Digits(images[test], labels[test])
+
+
+def make_model(num_filters: int = 16) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(1, num_filters, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(num_filters, 2 * num_filters, kernel_size=3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Dropout(0.25),
+        nn.Linear(2 * num_filters * 4 * 4, 10),
+    )
+
+
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Digits) -> float:
+    """One step down the gradient; returns the loss before it."""
+    model.train()
+    optimizer.zero_grad()
+    loss = functional.cross_entropy(model(batch.images), batch.labels)
+    loss.backward()  # type: ignore[no-untyped-call]
+    optimizer.step()
+    return loss.item()
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, digits: Digits) -> tuple[float, float]:
+    """The mean loss and the accuracy."""
+    model.eval()
+    outputs = model(digits.images)
+    loss = functional.cross_entropy(outputs, digits.labels)
+    accuracy = (outputs.argmax(dim=1) == digits.labels).float().mean()
+    return loss.item(), accuracy.item()

@@ -1,0 +1,49 @@
+"""The command line and the scripts that it starts, in the test's own directory."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli.commands import Cli, StartCli, WriteScript, run_cli, start_cli_in
+from processes import Script
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Runs `core-sdk` with these arguments to its end."""
+    return functools.partial(run_cli, tmp_path)
+
+
+@pytest.fixture
+def start_cli(tmp_path: Path) -> Iterator[StartCli]:
+    """Starts `core-sdk` with these arguments; what still runs at the end of the test is killed."""
+    started: list[Script] = []
+
+    def start(*arguments: str) -> Script:
+        started.append(start_cli_in(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for script in started:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(script.process.pid, signal.SIGKILL)
+        script.process.communicate()
+
+
+@pytest.fixture
+def write_script(tmp_path: Path) -> WriteScript:
+    """Writes a training script, `train.py`."""
+
+    def write(source: str) -> Path:
+        path = tmp_path / "train.py"
+        path.write_text(textwrap.dedent(source))
+        return path
+
+    return write

@@ -1,0 +1,91 @@
+"""`core-sdk trial logs` gives the kept output back, and follows it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from cli.commands import Cli, StartCli, WriteScript
+from cli.recorded import new_attempt, new_trial
+
+from core_sdk.tracking import Home, TrialFolder
+
+
+@pytest.fixture
+def folder(home: Home) -> TrialFolder:
+    """A trial of three attempts; the second kept no output."""
+    folder = new_trial(home)
+    for _ in range(3):
+        new_attempt(folder).end()
+    folder.log_path(1).write_bytes(b"one\n")
+    folder.log_path(3).write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)) + b"\xff torn")
+    return folder
+
+
+def test_all_attempts_are_printed_in_order(folder: TrialFolder, cli: Cli) -> None:
+    """Bytes as they are; an attempt without output is passed over, and one can be chosen."""
+    everything = cli("trial", "logs", "1")
+    first = cli("trial", "logs", "1", "--attempt", "1")
+
+    lines = everything.output.splitlines()
+    assert lines[:2] == ["one", "line 0"]
+    assert lines[-1].encode(errors="surrogateescape") == b"\xff torn"
+    assert len(lines) == 50_002
+    assert first.output == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("num_lines", "expected"),
+    [
+        ("0", []),
+        ("1", ["line 49999"]),
+        ("3", ["line 49997", "line 49998", "line 49999"]),
+        ("40000", [f"line {number}" for number in range(10_000, 50_000)]),
+        ("99999", [f"line {number}" for number in range(50_000)]),
+    ],
+)
+def test_the_tail_is_the_last_lines(folder: TrialFolder, cli: Cli, num_lines: str, expected: list[str]) -> None:
+    """Found from the end, however long the log is."""
+    folder.log_path(3).write_bytes(b"".join(b"line %d\n" % number for number in range(50_000)))
+
+    ended = cli("trial", "logs", "1", "--tail", num_lines)
+
+    assert ended.output.splitlines() == expected
+
+
+def test_output_that_was_not_kept_is_said_to_be_so(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """The script was started by itself, or there is no such attempt."""
+    new_attempt(new_trial(home)).end()
+
+    of_trial = cli("trial", "logs", "2")
+    of_attempt = cli("trial", "logs", "1", "--attempt", "2")
+
+    assert of_trial.status == of_attempt.status == 1
+    assert "core-sdk run" in of_trial.errors
+    assert "attempt 2 of trial 1" in of_attempt.errors
+
+
+def test_following_ends_with_the_attempt(
+    home: Home, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
+) -> None:
+    """What was printed before, what comes, and the last words."""
+    script = write_script(
+        """
+        import pathlib, time
+        print("started")
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        print("last words", end="")
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+    follower = start_cli("trial", "logs", "1", "-f")
+    follower.read_until("started")
+
+    (tmp_path / "go").touch()
+    status, output, errors = follower.wait()
+    run.wait()
+
+    assert (status, output, errors) == (0, "last words", "")

@@ -1,0 +1,94 @@
+"""A plot shows a curve's true extremes, fits the terminal, and leaves gaps where there is nothing to draw."""
+
+from __future__ import annotations
+
+import math
+
+from core_sdk.cli._plot import plot
+from core_sdk.tracking.rows import Bucket
+
+BLANK = {" ", "⠀"}
+
+
+def point(steps: int, value: float | None) -> Bucket:
+    """A bucket of one value; None for NaN."""
+    return Bucket(
+        first_steps=steps,
+        last_steps=steps,
+        count=1,
+        num_nan=int(value is None),
+        minimum=value,
+        maximum=value,
+        mean=value,
+    )
+
+
+def curve(lines: list[str]) -> list[str]:
+    """The dots, without labels and axis."""
+    return [line.partition("┤")[2] for line in lines if "┤" in line]
+
+
+def columns(lines: list[str]) -> set[int]:
+    """The character columns in which anything is drawn."""
+    return {index for row in curve(lines) for index, char in enumerate(row) if char not in BLANK}
+
+
+def test_a_rising_line_rises() -> None:
+    """From the lower left corner to the upper right one, without a hole."""
+    lines = plot([point(step, float(step)) for step in range(11)], width=40, height=5)
+
+    rows = curve(lines)
+    assert columns(lines) == set(range(max(map(len, rows))))
+    assert rows[0].rstrip()[:10].strip() == ""
+    assert rows[-1][0] not in BLANK
+
+
+def test_a_plot_fits_the_terminal() -> None:
+    """Labels, curve and axis stay within the width."""
+    lines = plot([point(step, -1e-300 * step) for step in range(0, 10**9, 10**7)], width=80)
+
+    assert max(map(len, lines)) == 80
+
+
+def test_the_axes_say_what_is_shown() -> None:
+    """The extremes stand at the left, the first and last step below."""
+    lines = plot([point(3, 0.25), point(77, -4.0)], width=60)
+
+    assert lines[0].split()[0] == "0.25"
+    assert "-4" in lines[-3].split("┤")[0]
+    assert lines[-1].split() == ["3", "77"]
+
+
+def test_nan_leaves_a_gap() -> None:
+    """No line is drawn over steps whose values are NaN or infinite."""
+    values = [1.0, 1.0, None, math.inf, None, 1.0, 1.0]
+
+    lines = plot([point(step, value) for step, value in enumerate(values)], width=80, height=3)
+
+    drawn = columns(lines)
+    span = max(drawn) + 1
+    assert drawn.isdisjoint(range(round(span * 0.25), round(span * 0.75)))
+    assert {min(drawn), max(drawn)} <= drawn
+
+
+def test_a_bucket_is_a_stroke_between_its_extremes() -> None:
+    """A spike of one value among thousands is seen."""
+    spike = Bucket(first_steps=5, last_steps=5, count=1000, num_nan=0, minimum=0, maximum=100, mean=0.1)
+
+    lines = plot([point(0, 0.0), spike, point(10, 0.0)], width=40, height=6)
+
+    assert all(row.strip() for row in curve(lines))
+
+
+def test_one_value_and_extreme_values_can_be_drawn() -> None:
+    """Neither a span of zero nor one beyond the largest float divides."""
+    largest = 1.7976931348623157e308
+
+    assert curve(plot([point(1, 5.0)], width=40))
+    assert curve(plot([point(1, -largest), point(2, largest)], width=40))
+
+
+def test_nothing_finite_is_no_plot() -> None:
+    """Of NaN only, and of no points."""
+    assert plot([point(1, None)], width=80) == []
+    assert plot([], width=80) == []

@@ -1,0 +1,211 @@
+"""`core-sdk run` starts a script as a trial, keeps its output, and ends as it does."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from cli.commands import Cli, StartCli, WriteScript
+from processes import wait_for
+
+from core_sdk.records import ClusterInfo
+from core_sdk.tracking import Home
+
+
+def test_a_run_is_a_trial_named_after_its_script(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Its command, attempt and exit are recorded, and the person is told its number."""
+    script = write_script("import sys; print('hello'); print('oops', file=sys.stderr)")
+
+    run = cli("run", "--label", "fast", "--", sys.executable, str(script), "--lr", "0.1")
+
+    folder = home.trial(1)
+    command = folder.read_command()
+    exit_record = folder.read_exit(1)
+    experiment = home.experiment(folder.read_record().experiment_id).read()
+    assert run.status == 0
+    assert run.output == "hello\noops\n"
+    assert "trial 1" in run.errors
+    assert (experiment.name, experiment.labels) == ("train.py", ["fast"])
+    assert command is not None
+    assert command.argv == [sys.executable, str(script), "--lr", "0.1"]
+    assert command.cwd == str(script.parent)
+    assert exit_record is not None
+    assert exit_record.code == 0
+
+
+def test_the_script_is_told_what_it_runs_for(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """By a file that only the user may read, since later versions put secrets into it."""
+    script = write_script("import os; print(os.environ['CORE_SDK_RUN_INFO']); print(os.environ['CORE_SDK_HOME'])")
+
+    run = cli("run", "--name", "digits", "--", sys.executable, str(script))
+
+    run_info, home_of_script = run.output.splitlines()
+    info = msgspec.json.decode(Path(run_info).read_bytes(), type=ClusterInfo)
+    assert stat.S_IMODE(Path(run_info).stat().st_mode) == 0o600
+    assert (info.trial.trial_id, info.trial._trial_run_id, info.latest_checkpoint) == (1, 1, None)
+    assert home_of_script == str(home.root)
+
+
+def test_the_output_is_kept_byte_by_byte(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Also what is no text, and a last line without its end."""
+    output = bytes(range(256)) * 1000 + b"no newline"
+    script = write_script(
+        """
+        import sys
+        sys.stdout.buffer.write(bytes(range(256)) * 1000 + b"no newline")
+        """
+    )
+
+    run = cli("run", "--", sys.executable, str(script))
+
+    assert home.trial(1).log_path(1).read_bytes() == output
+    # The pipe to this test was read as text, which makes one of all line ends.
+    assert run.output.encode(errors="surrogateescape") == output.replace(b"\r", b"\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "status"),
+    [
+        ("raise SystemExit(3)", 3),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
+        ("1 / 0", 1),
+    ],
+)
+def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: str, status: int) -> None:
+    """With its exit status, or 128 + N after signal N."""
+    assert cli("run", "--", sys.executable, str(write_script(source))).status == status
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--", "no-such-program"], 127, "no-such-program"),
+        (["--", "./train.py"], 126, "core-sdk run -- python"),
+        (["python", "train.py"], 2, "core-sdk run -- python train.py"),
+        ([], 2, "core-sdk run -- python train.py"),
+        (["--name", "", "--", "true"], 2, "is empty"),
+    ],
+)
+def test_what_cannot_be_started_leaves_no_trial(
+    home: Home, cli: Cli, write_script: WriteScript, arguments: list[str], status: int, message: str
+) -> None:
+    """The message says what to do."""
+    write_script("")
+
+    run = cli("run", *arguments)
+
+    assert run.status == status
+    assert message in run.errors
+    assert "Traceback" not in run.errors
+    assert home.trial_ids() == []
+
+
+def test_a_program_of_another_machine_leaves_no_trial(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """The kernel refuses it only when it is started."""
+    program = tmp_path / "train"
+    program.write_bytes(b"\x7fELF of another world")
+    program.chmod(0o700)
+
+    run = cli("run", "--", "./train")
+
+    assert run.status == 126
+    assert "train" in run.errors
+    assert home.trial_ids() == []
+
+
+def test_a_killed_run_leaves_its_script_running(home: Home, start_cli: StartCli, write_script: WriteScript) -> None:
+    """After `kill -9` of core-sdk the script goes on, and its output is kept to the last line."""
+    script = write_script(
+        """
+        import pathlib, time
+        print("started")
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        for line in range(10000):
+            print("line", line)
+        print("done")
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+    log = home.trial(1).log_path(1)
+
+    run.process.kill()
+    run.process.wait()
+    (script.parent / "go").touch()
+    wait_for(lambda: log.read_text().endswith("done\n"))
+
+    assert log.read_text().splitlines() == ["started", *(f"line {line}" for line in range(10000)), "done"]
+
+
+def test_sigterm_reaches_the_script(home: Home, start_cli: StartCli, write_script: WriteScript) -> None:
+    """A script that never asks should_preempt() dies of it, as it should."""
+    script = write_script("import time; print('started'); time.sleep(600)")
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+
+    run.process.terminate()
+    status, _, errors = run.wait()
+
+    assert status == 128 + signal.SIGTERM
+    assert "killed by SIGTERM" in errors
+
+
+def test_ctrl_c_waits_for_what_the_script_makes_of_it(start_cli: StartCli, write_script: WriteScript) -> None:
+    """The terminal sends it to both; the script may clean up in peace, and its status is ours."""
+    script = write_script(
+        """
+        import sys, time
+        try:
+            print("started")
+            time.sleep(600)
+        except KeyboardInterrupt:
+            print("cleaned up")
+            sys.exit(5)
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+
+    os.killpg(run.process.pid, signal.SIGINT)
+    status, output, _ = run.wait()
+
+    assert status == 5
+    assert output == "cleaned up\n"
+
+
+def test_a_reader_that_leaves_does_not_end_the_training(
+    home: Home, start_cli: StartCli, write_script: WriteScript
+) -> None:
+    """`core-sdk run … | head -1`: the rest of the output is still kept."""
+    script = write_script(
+        """
+        import pathlib, time
+        print("started")
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        print("x" * 100_000)
+        print("y" * 100_000)
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+    assert run.process.stdout is not None
+
+    run.process.stdout.close()
+    (script.parent / "go").touch()
+
+    assert run.process.wait(60) == 0
+    assert home.trial(1).log_path(1).read_text() == f"started\n{'x' * 100_000}\n{'y' * 100_000}\n"
+
+
+def test_the_script_reads_our_input(cli: Cli, write_script: WriteScript) -> None:
+    """A script that asks something can be answered."""
+    script = write_script("print('read', input())")
+
+    assert cli("run", "--", sys.executable, str(script), stdin="hello\n").output == "read hello\n"

@@ -1,0 +1,161 @@
+"""Full disks and disks that fail: the save fails, by name, and nothing of it is seen."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from core_sdk.errors import NotEnoughSpaceError
+from core_sdk.storage import DirectoryStorage
+
+DISK_BYTES = 1 << 20
+
+SAVE = """
+import sys
+from pathlib import Path
+from core_sdk.errors import CheckpointNotStoredError
+from core_sdk.storage import DirectoryStorage
+
+storage = DirectoryStorage(Path(sys.argv[1]))
+try:
+    with storage.stage("new") as staging:
+        for index in range(3):
+            (staging.path / f"{index}.bin").write_bytes(bytes(10_000))
+        staging.commit({"steps_completed": 2})
+except CheckpointNotStoredError as error:
+    print(error)
+    sys.exit(3)
+"""
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    if not shutil.which("mount"):
+        pytest.skip("NOT TESTED: full disks; there is no mount command here")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(directory)], capture_output=True, text=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"NOT TESTED: full disks; mounting is not permitted here: {mounted.stderr.strip()}")
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+
+
+def content(directory: Path) -> list[str]:
+    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*"))
+
+
+def store(storage: DirectoryStorage, storage_id: str, num_bytes: int) -> None:
+    with storage.stage(storage_id) as staging:
+        (staging.path / "model.bin").write_bytes(bytes(num_bytes))
+        staging.commit({"steps_completed": 1})
+
+
+def test_an_upload_that_does_not_fit_is_refused_before_it_begins(small_disk: Path, tmp_path: Path) -> None:
+    """With the figures, and the earlier checkpoint still there."""
+    storage = DirectoryStorage(small_disk)
+    store(storage, "good", 300_000)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "model.bin").write_bytes(bytes(800_000))
+
+    with pytest.raises(NotEnoughSpaceError, match="800,000") as raised:
+        storage.upload("big", tmp_path / "source", {"steps_completed": 2})
+
+    assert raised.value.needed_bytes == 800_000
+    assert 0 < raised.value.free_bytes < DISK_BYTES - 300_000
+    assert storage.list() == ["good"]
+    storage.verify("good")
+
+
+def test_a_disk_that_fills_in_the_block_leaves_nothing(small_disk: Path) -> None:
+    """The script sees its own error; what it had written is gone, and the next checkpoint fits again."""
+    storage = DirectoryStorage(small_disk)
+    store(storage, "good", 300_000)
+
+    with pytest.raises(OSError, match="No space left"):
+        store(storage, "big", 2 * DISK_BYTES)
+    assert content(small_disk) == [".staging", "good", "good/.manifest.json", "good/metadata.json", "good/model.bin"]
+    store(storage, "next", 300_000)
+
+    storage.verify("good")
+    storage.verify("next")
+
+
+def test_a_disk_that_fills_in_the_commit_leaves_nothing(small_disk: Path) -> None:
+    """The files fit, to the last byte; ours do not."""
+    storage = DirectoryStorage(small_disk)
+    store(storage, "good", 300_000)
+
+    with pytest.raises(NotEnoughSpaceError, match="0 bytes free") as raised, storage.stage("big") as staging:
+        free_bytes = shutil.disk_usage(small_disk).free
+        (staging.path / "model.bin").write_bytes(bytes(free_bytes))
+        staging.commit({"steps_completed": 2})
+
+    assert raised.value.needed_bytes >= free_bytes
+    assert storage.list() == ["good"]
+    assert list((small_disk / ".staging").iterdir()) == []
+    storage.verify("good")
+
+
+def test_a_download_that_does_not_fit_is_refused_before_it_begins(small_disk: Path, tmp_path: Path) -> None:
+    """No file is copied."""
+    storage = DirectoryStorage(tmp_path / "checkpoints")
+    store(storage, "big", 2 * DISK_BYTES)
+
+    with pytest.raises(NotEnoughSpaceError):
+        storage.download("big", small_disk / "copy")
+
+    assert content(small_disk) == ["copy"]
+
+
+def save_with_failing_fsync(root: Path, *strace_options: str) -> subprocess.CompletedProcess[str]:
+    if not shutil.which("strace"):
+        pytest.skip("NOT TESTED: failing disks; strace is not installed")
+    command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync", *strace_options]
+    finished = subprocess.run([*command, sys.executable, "-c", SAVE, str(root)], capture_output=True, text=True)
+    if "PTRACE" in finished.stderr or "ptrace" in finished.stderr:
+        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {finished.stderr.strip()}")
+    return finished
+
+
+@pytest.mark.parametrize("when", [1, 2, 3])
+def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:
+    """Each thread's n-th fsync returns EIO: of the files, of the manifest, of the directories."""
+    storage = DirectoryStorage(tmp_path)
+    store(storage, "good", 1000)
+
+    finished = save_with_failing_fsync(tmp_path, "-e", f"inject=fsync:error=EIO:when={when}")
+
+    assert finished.returncode == 3, finished.stderr
+    assert "Input/output error" in finished.stdout
+    assert storage.list() == ["good"]
+    assert list((tmp_path / ".staging").iterdir()) == []
+    storage.verify("good")
+
+
+def test_a_checkpoint_whose_renaming_may_be_lost_is_withdrawn(tmp_path: Path) -> None:
+    """Only the last fsync fails, that of the storage's directory, when the checkpoint has its name already."""
+    storage = DirectoryStorage(tmp_path)
+    store(storage, "good", 1000)
+
+    finished = save_with_failing_fsync(tmp_path, "-P", str(tmp_path), "-e", "inject=fsync:error=EIO")
+
+    assert finished.returncode == 3, finished.stderr
+    assert content(tmp_path) == [".staging", "good", "good/.manifest.json", "good/metadata.json", "good/model.bin"]
+
+
+def test_the_faulty_save_succeeds_without_the_fault(tmp_path: Path) -> None:
+    """So that the tests above fail for the reason that they name."""
+    finished = save_with_failing_fsync(tmp_path)
+
+    assert finished.returncode == 0, finished.stderr
+    assert DirectoryStorage(tmp_path).list() == ["new"]

@@ -1,0 +1,118 @@
+"""From a configuration to a storage."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core_sdk.errors import StorageNotWritableError
+from core_sdk.storage import DirectoryStorage, open_storage, storage_from_url
+
+
+def root(spec: Any, default: Path) -> Path:
+    storage = open_storage(spec, default)
+    assert isinstance(storage, DirectoryStorage)
+    return storage.root
+
+
+def test_every_way_to_name_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing, a string, a path, a relative path, a URL, and the two kinds of configuration."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    default = tmp_path / "default"
+
+    assert root(None, default) == default
+    assert root(str(tmp_path / "a"), default) == tmp_path / "a"
+    assert root(tmp_path / "b", default) == tmp_path / "b"
+    assert root("c/d", default) == tmp_path / "c" / "d"
+    assert root("~/e", default) == tmp_path / "me" / "e"
+    assert root((tmp_path / "f g%20é").as_uri(), default) == tmp_path / "f g%20é"
+    assert root({"type": "directory", "container_path": str(tmp_path / "h")}, default) == tmp_path / "h"
+    assert root({"type": "shared_fs", "host_path": str(tmp_path / "i")}, default) == tmp_path / "i"
+    for storage_path in ("j", str(tmp_path / "i" / "j"), "k/../j"):
+        config = {"type": "shared_fs", "host_path": str(tmp_path / "i"), "storage_path": storage_path}
+        assert root(config, default) == tmp_path / "i" / "j"
+
+
+def test_retention_keys_are_no_obstacle(tmp_path: Path) -> None:
+    """Every experiment configuration has them."""
+    config = {
+        "type": "directory", "container_path": str(tmp_path), "save_experiment_best": 0, "save_trial_best": 1,
+        "save_trial_latest": 1,
+    }  # fmt: skip
+
+    assert root(config, tmp_path / "default") == tmp_path
+
+
+@pytest.mark.parametrize("name", ["plain", "with space", "ünï", "a%b?c#d", "a\nb", os.fsdecode(b"\xff")])
+def test_a_url_leads_back_to_its_storage(tmp_path: Path, name: str) -> None:
+    """Whatever the directory is called."""
+    storage = DirectoryStorage(tmp_path / name)
+
+    reopened = storage_from_url(storage.url)
+
+    assert isinstance(reopened, DirectoryStorage)
+    assert reopened.root == storage.root
+    assert reopened.url == storage.url
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("", "empty"),
+        ("gs://bucket/prefix", "file systems only"),
+        ("s3://bucket", "file systems only"),
+        ("azure://container", "file systems only"),
+        ("http://host/path", "not the URL of a storage"),
+        ("file://host/path", "not the URL of a storage"),
+        ("file://", "no absolute path"),
+        ("file:///a?b", "not the URL of a storage"),
+        ({}, "has type None"),
+        ({"type": 3}, "has type 3"),
+        ({"type": "nfs"}, "has type 'nfs'"),
+        ({"type": "gcs", "bucket": "b"}, "file systems only"),
+        ({"type": "s3", "bucket": "b"}, "file systems only"),
+        ({"type": "azure", "container": "c"}, "file systems only"),
+        ({"type": "directory"}, "needs container_path"),
+        ({"type": "directory", "container_path": "relative"}, "needs container_path, an absolute path"),
+        ({"type": "directory", "container_path": "/a", "host_path": "/b"}, "has host_path, which this version cannot"),
+        ({"type": "shared_fs", "storage_path": "a"}, "needs host_path"),
+        ({"type": "shared_fs", "host_path": "/a", "propagation": "rslave"}, "has propagation"),
+        ({"type": "shared_fs", "host_path": "/a", "storage_path": "../b"}, "not within /a"),
+        ({"type": "shared_fs", "host_path": "/a", "storage_path": "/b"}, "not within /a"),
+        ({"type": "shared_fs", "host_path": "/a", "storage_path": 3}, "must be a string"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, spec: Any, message: str) -> None:
+    """At once, and before any directory is made."""
+    with pytest.raises(ValueError, match=message):
+        open_storage(spec, tmp_path / "default")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_storage_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    """Not after hours of training. A file in the way stands for every reason that a system may give."""
+    (tmp_path / "file").write_text("in the way")
+
+    with pytest.raises(StorageNotWritableError, match="Not a directory"):
+        open_storage(tmp_path / "file" / "checkpoints", tmp_path)
+
+
+def test_opening_sweeps(tmp_path: Path) -> None:
+    """The next start removes what a killed one left."""
+    source = (
+        "import os, signal, sys, pathlib; from core_sdk.storage import DirectoryStorage;"
+        "DirectoryStorage(pathlib.Path(sys.argv[1])).stage('a'); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", source, str(tmp_path)], check=False)
+    assert list((tmp_path / ".staging").iterdir()) != []
+
+    open_storage(tmp_path, tmp_path)
+
+    assert list((tmp_path / ".staging").iterdir()) == []

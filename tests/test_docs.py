@@ -1,0 +1,174 @@
+"""What the README and the documents show is so: their commands and programs run, their names exist."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from core_sdk.journal import read_journal
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
+
+# `console` and `python` are run, `sh` is held against Makefile and pyproject.toml, `journal` is decoded.
+KNOWN_LANGUAGES = {"", "console", "diff", "journal", "python", "sh"}
+TIMEOUT_S = 60
+
+PAUSED = 75
+"""The exit status of a trial that was stopped and is to be continued."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    language: str
+    text: str
+
+
+@dataclass
+class Reader:
+    """Somebody who follows a document in an empty home: saves its programs, types its commands, compares."""
+
+    directory: Path
+    in_background: subprocess.Popen[bytes] | None = None
+    variables: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        shutil.copytree(ROOT / "examples", self.directory / "examples")
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORE_SDK_", "XDG_"))}
+        self.variables = kept | {"HOME": str(self.directory), "PATH": path, "COLUMNS": "120"}
+
+    def follow(self, block: Block) -> None:
+        if block.language == "python":
+            self.save_or_run(block.text)
+        elif block.language == "console":
+            for command, expected in commands(block.text):
+                self.type(command, expected)
+
+    def save_or_run(self, program: str) -> None:
+        """A program whose first line is `# name.py` is a file; any other is run at once."""
+        name = re.match(r"# (\w+\.py)\n", program)
+        if name:
+            (self.directory / name[1]).write_text(program)
+        else:
+            (self.directory / "snippet.py").write_text(program)
+            self.type(f"{sys.executable} snippet.py", "")
+
+    def type(self, command: str, expected: str) -> None:
+        if self.in_background is not None:
+            self.wait_for_a_checkpoint(self.in_background)
+        if command.endswith("&"):
+            self.in_background = subprocess.Popen(
+                ["bash", "-c", f"exec {command.removesuffix('&')}"],
+                cwd=self.directory,
+                env=self.variables,
+                stdout=subprocess.DEVNULL,
+            )
+            return
+        result = subprocess.run(
+            ["bash", "-c", command],
+            cwd=self.directory,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+        assert result.returncode == 0, f"$ {command}\n{result.stdout}{result.stderr}"
+        if expected:
+            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            assert doctest.OutputChecker().check_output(expected, result.stdout, flags), f"$ {command}\n{result.stdout}"
+        if " pause " in command:
+            self.finish()
+
+    def wait_for_a_checkpoint(self, process: subprocess.Popen[bytes]) -> None:
+        """A person who starts a training looks at it for a while before the next command."""
+        give_up = time.monotonic() + TIMEOUT_S
+        while not any(self.directory.glob(".local/share/core-sdk/checkpoints/*-*")) and process.poll() is None:
+            assert time.monotonic() < give_up, "the training in the background stores no checkpoint"
+            time.sleep(0.05)
+
+    def finish(self) -> None:
+        if self.in_background is not None:
+            assert self.in_background.wait(TIMEOUT_S) in (0, PAUSED)
+            self.in_background = None
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[Reader]:
+    reader = Reader(tmp_path)
+    yield reader
+    if reader.in_background is not None:
+        reader.in_background.kill()
+        reader.in_background.wait()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_document_shows_can_be_followed(name: str, reader: Reader) -> None:
+    """From top to bottom, every program and command does what stands beside it."""
+    for block in blocks(ROOT / name):
+        reader.follow(block)
+
+    reader.finish()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_block_of_a_document_is_of_a_kind_that_is_checked(name: str) -> None:
+    """A block in an unknown language would be believed by readers and held by nobody."""
+    languages = {block.language for block in blocks(ROOT / name)}
+
+    assert languages <= KNOWN_LANGUAGES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_setup_commands_name_targets_and_extras_that_exist(name: str) -> None:
+    """What would install or test the project itself is not run here; continuous integration does."""
+    text = "\n".join(block.text for block in blocks(ROOT / name) if block.language == "sh")
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets
+    assert set(re.findall(r"core-sdk\[([a-z]+)\]", text)) <= set(extras)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_to_files_lead_somewhere(name: str) -> None:
+    """Relative links name files of the repository."""
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text())
+
+    missing = [link for link in links if not (ROOT / name).parent.joinpath(link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_journal_lines_are_as_the_journal_writes_them(name: str, tmp_path: Path) -> None:
+    """Checksums included."""
+    journal = tmp_path / "1.journal"
+    journal.write_text("".join(block.text for block in blocks(ROOT / name) if block.language == "journal"))
+
+    assert not [bad_line for chunk in read_journal(journal) for bad_line in chunk.bad_lines]
+
+
+def blocks(document: Path) -> list[Block]:
+    fences = re.findall(r"^```(\w*)\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
+    return [Block(language, text) for language, text in fences]
+
+
+def commands(console: str) -> list[tuple[str, str]]:
+    """Commands of a console block, each with the output that is shown for it."""
+    parts = re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]
+    return [(command.strip(), output) for command, _, output in (part.partition("\n") for part in parts)]

@@ -1,0 +1,119 @@
+"""A trial goes on from the newest checkpoint that is whole, and it is said which were not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from cli.recorded import damage, new_attempt, new_trial, store
+
+from core_sdk.records import CheckpointDeleted, CheckpointStored
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.continuation import newest_good_checkpoint
+
+
+@pytest.fixture
+def folder(home: Home) -> TrialFolder:
+    """A trial with the checkpoints a, b and c, made by its first attempt at steps 10, 20 and 30."""
+    folder = new_trial(home)
+    training = new_attempt(folder)
+    for storage_id, steps in (("a", 10), ("b", 20), ("c", 30)):
+        store(training, storage_id, steps)
+    training.die()
+    return folder
+
+
+def chosen(folder: TrialFolder) -> tuple[str | None, int, list[str]]:
+    """The chosen checkpoint, the trial's steps at it, and the skipped ones."""
+    continuation = newest_good_checkpoint(folder)
+    checkpoint = continuation.checkpoint
+    skipped = [skipped.storage_id for skipped in continuation.skipped]
+    return checkpoint.storage_id if checkpoint else None, continuation.steps_completed, skipped
+
+
+def test_the_newest_checkpoint_is_chosen(folder: TrialFolder) -> None:
+    """Where all are whole, the last one that was stored."""
+    assert chosen(folder) == ("c", 30, [])
+
+
+def test_damaged_checkpoints_are_skipped_and_named(folder: TrialFolder) -> None:
+    """One flipped bit rules a checkpoint out; the reason names the file."""
+    damage(folder.home, "c")
+    damage(folder.home, "b")
+
+    continuation = newest_good_checkpoint(folder)
+
+    assert chosen(folder) == ("a", 10, ["c", "b"])
+    assert all("weights.bin" in skipped.reason for skipped in continuation.skipped)
+
+
+def test_a_checkpoint_whose_files_are_gone_is_skipped(folder: TrialFolder) -> None:
+    """Somebody removed the directory by hand."""
+    DirectoryStorage(folder.home.checkpoints).delete("c")
+
+    assert chosen(folder) == ("b", 20, ["c"])
+
+
+def test_a_deleted_checkpoint_does_not_count(folder: TrialFolder) -> None:
+    """It is neither chosen nor reported as skipped, whoever deleted it."""
+    folder.append_change(CheckpointDeleted(time=time.time(), storage_id="c"))
+    training = new_attempt(folder, resumed_steps=30)
+    training.append(CheckpointDeleted(time=time.time(), storage_id="b"))
+    training.die()
+
+    assert chosen(folder) == ("a", 10, [])
+
+
+def test_checkpoints_behind_which_an_attempt_went_back_do_not_count(folder: TrialFolder) -> None:
+    """The second attempt resumed from step 10: what the first did beyond is superseded, what it did itself is not."""
+    training = new_attempt(folder, resumed_steps=10)
+    training.die()
+    first = chosen(folder)
+    store(training := new_attempt(folder, resumed_steps=10), "d", 15)
+    training.die()
+
+    second = chosen(folder)
+
+    assert first == ("a", 10, [])
+    assert second == ("d", 15, [])
+
+
+def test_a_trial_without_checkpoints_has_nothing_to_go_on_from(home: Home) -> None:
+    """Also where an attempt ended before its script called init()."""
+    folder = new_trial(home)
+    folder.run_info_path(1).write_text("{}")
+
+    assert chosen(folder) == (None, 0, [])
+
+
+def test_a_continued_trial_begins_again_with_the_other_trials_checkpoint(folder: TrialFolder) -> None:
+    """Until it has one of its own; its steps are its own, so that it begins at 0."""
+    follower = new_trial(folder.home, continued_from="b")
+    first = chosen(follower)
+    store(training := new_attempt(follower), "own", 5)
+    training.die()
+
+    second = chosen(follower)
+
+    assert first == ("b", 0, [])
+    assert second == ("own", 5, [])
+
+
+def test_a_continued_trial_whose_first_checkpoint_is_gone_says_so(home: Home) -> None:
+    """The other trial has been deleted."""
+    follower = new_trial(home, continued_from="elsewhere")
+
+    assert chosen(follower) == (None, 0, ["elsewhere"])
+
+
+def test_a_storage_that_this_version_does_not_know_is_skipped(home: Home) -> None:
+    """A newer version may have stored a checkpoint there."""
+    folder = new_trial(home)
+    training = new_attempt(folder)
+    training.append(
+        CheckpointStored(time=0.0, storage_id="a", storage="s3://bucket", steps_completed=1, metadata={}, resources={})
+    )
+    training.die()
+
+    assert chosen(folder) == (None, 0, ["a"])

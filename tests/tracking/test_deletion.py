@@ -1,0 +1,85 @@
+"""What is deleted is gone with all that belongs to it, and its id is never used again."""
+
+from __future__ import annotations
+
+import pytest
+from cli.recorded import new_attempt, new_trial, store
+
+from core_sdk.errors import ExperimentNotFoundError, TrialNotFoundError, TrialRunningError
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.claim import claimed_next_attempt
+from core_sdk.tracking.deletion import delete_experiment, delete_trial
+
+
+@pytest.fixture
+def folder(home: Home) -> TrialFolder:
+    """A trial with a checkpoint and some files of every kind."""
+    folder = new_trial(home)
+    training = new_attempt(folder)
+    store(training, "a", 10)
+    training.end()
+    folder.log_path(1).write_text("output")
+    (folder.tensorboard_path / "deeper").mkdir(parents=True)
+    return folder
+
+
+def test_a_deleted_trial_leaves_an_empty_folder(home: Home, folder: TrialFolder) -> None:
+    """Its records, checkpoints and logs are gone; the folder keeps the id from being given to another trial."""
+    delete_trial(folder)
+
+    assert list(folder.path.iterdir()) == []
+    assert DirectoryStorage(home.checkpoints).list() == []
+    assert home.trial_ids() == []
+    assert home.create_trial().trial_id == folder.trial_id + 1
+
+
+def test_a_trial_whose_checkpoint_is_missing_can_be_deleted(home: Home, folder: TrialFolder) -> None:
+    """Also one whose deletion was interrupted after its checkpoints were gone."""
+    DirectoryStorage(home.checkpoints).delete("a")
+
+    delete_trial(folder)
+
+    assert home.trial_ids() == []
+
+
+def test_a_running_trial_is_not_deleted(home: Home, folder: TrialFolder) -> None:
+    """Nothing of it is touched."""
+    training = new_attempt(folder)
+
+    with pytest.raises(TrialRunningError, match="cannot delete trial 1"):
+        delete_trial(folder)
+
+    training.die()
+    assert folder.log_path(1).exists()
+    assert DirectoryStorage(home.checkpoints).list() == ["a"]
+
+
+def test_a_trial_that_is_being_started_is_not_deleted(folder: TrialFolder) -> None:
+    """Whoever looks for its newest good checkpoint holds the claim already."""
+    with claimed_next_attempt(folder, "resume"), pytest.raises(TrialRunningError):
+        delete_trial(folder)
+
+
+def test_an_experiment_is_deleted_with_its_trials_only(home: Home, folder: TrialFolder) -> None:
+    """Trials of other experiments stay."""
+    other = new_trial(home, experiment="letters")
+
+    delete_experiment(home, folder.read_record().experiment_id)
+
+    assert home.trial_ids() == [other.trial_id]
+    with pytest.raises(ExperimentNotFoundError):
+        home.experiment(1)
+    with pytest.raises(TrialNotFoundError):
+        home.trial(folder.trial_id)
+
+
+def test_an_experiment_with_a_running_trial_is_left_whole(home: Home, folder: TrialFolder) -> None:
+    """Not even its trials that ended are deleted."""
+    training = new_attempt(new_trial(home))
+
+    with pytest.raises(TrialRunningError):
+        delete_experiment(home, folder.read_record().experiment_id)
+
+    training.die()
+    assert home.trial_ids() == [1, 2]
