@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import typer.main
 
+from core_sdk.cli._app import app
 from core_sdk.journal import read_journal
+from core_sdk.records import decode_manifest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
 
-# `console` and `python` are run, `sh` is held against Makefile and pyproject.toml, `journal` is decoded.
-KNOWN_LANGUAGES = {"", "console", "diff", "journal", "python", "sh"}
+# `console` and `python` are run, `journal` and `manifest` decoded, `sh` and `diff` held against what they speak of.
+KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "sh"}
 TIMEOUT_S = 60
 
 PAUSED = 75
@@ -161,6 +164,37 @@ def test_journal_lines_are_as_the_journal_writes_them(name: str, tmp_path: Path)
     journal.write_text("".join(block.text for block in blocks(ROOT / name) if block.language == "journal"))
 
     assert not [bad_line for chunk in read_journal(journal) for bad_line in chunk.bad_lines]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_manifests_are_as_storages_write_them(name: str) -> None:
+    """Checksums included; the line breaks are for the reader."""
+    for block in blocks(ROOT / name):
+        if block.language == "manifest":
+            content = "".join(line.strip() for line in block.text.splitlines())
+            decode_manifest(content.encode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_named_in_the_text_exist(name: str) -> None:
+    """Those in code spans, which nobody runs; `core-sdk trial list`, say."""
+    named = re.findall(r"`core-sdk ([a-z]+)(?: ([a-z]+))?", (ROOT / name).read_text())
+
+    root = typer.main.get_command(app)
+    for first, second in named:
+        found = root.commands.get(first)  # type: ignore[attr-defined]
+        assert found is not None, first
+        assert second in getattr(found, "commands", {"": None}), f"{first} {second}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_additions_in_diffs_stand_in_an_example(name: str) -> None:
+    """What a document says that a step adds is in the script, line for line."""
+    scripts = "\n".join(script.read_text() for script in (ROOT / "examples").glob("[0-9]_*.py"))
+    diffs = [block.text for block in blocks(ROOT / name) if block.language == "diff"]
+
+    added = [line[1:] for diff in diffs for line in diff.splitlines() if line.startswith("+")]
+    assert [line for line in added if line not in scripts] == []
 
 
 def blocks(document: Path) -> list[Block]:

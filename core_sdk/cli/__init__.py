@@ -6,6 +6,7 @@ the tracker, its database and tables of text takes longer than both.
 
 from __future__ import annotations
 
+import io
 import sys
 
 __all__ = ["main"]
@@ -16,8 +17,9 @@ def main() -> None:
     from core_sdk.cli._app import app
     from core_sdk.cli._failures import FAILURES, exit_status_of
 
-    # A name that the terminal's encoding lacks must not end a command.
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    if isinstance(sys.stdout, io.TextIOWrapper):  # it is None where the caller closed it
+        # A name that the terminal's encoding lacks must not end a command.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="core-sdk")
     except FAILURES as error:

@@ -81,16 +81,16 @@ def delete(
     storage_id: StorageId,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a checkpoint's files; the list remembers that it was there."""
+    """Delete a checkpoint's files; `checkpoint list --deleted` remembers that it was there.
+
+    Also for one whose files have vanished, so that its trial no longer counts on them.
+    """
     from core_sdk.client import Tracker
-    from core_sdk.errors import CheckpointNotFoundError
     from core_sdk.tracking.deletion import delete_checkpoint
 
     tracker = Tracker()
     with tracker.index() as index:
         row = index.checkpoint(storage_id)
-    if row.state == "DELETED":
-        raise CheckpointNotFoundError(storage_id, row.storage)
     confirm(f"Delete checkpoint {storage_id} of trial {row.trial_id}?", yes)
     delete_checkpoint(tracker.home.trial(row.trial_id), row.storage, storage_id)
     typer.echo(f"deleted checkpoint {storage_id}")

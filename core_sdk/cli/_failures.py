@@ -7,7 +7,7 @@ from core_sdk.cli._exit_codes import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, InvalidNameError, NotFoundError, UnsafePathError
 
-FAILURES = (CoreSDKError, CommandError, InvalidNameError, UnsafePathError)
+FAILURES = (CoreSDKError, CommandError, InvalidNameError, UnsafePathError, OSError)
 """What commands raise for what the world or the caller did wrong. Anything else is our mistake."""
 
 
@@ -19,7 +19,7 @@ def exit_status_of(error: BaseException) -> int:
             return error.exit_code
         case NotFoundError() | CheckpointNotFoundError():
             return ExitCode.NOT_FOUND
-        case CoreSDKError():
+        case CoreSDKError() | OSError():
             return ExitCode.FAILURE
         case _:
             return ExitCode.USAGE

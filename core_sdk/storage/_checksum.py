@@ -15,7 +15,7 @@ from core_sdk.records import FileEntry
 
 # Fits the second-level cache, so that the checksum reads what the copy out of the page cache has just put there.
 _CHUNK_BYTES = 512 << 10
-# Enough to keep a disk's queue filled. The checksum and all I/O run outside the interpreter's lock.
+# Enough to keep a disk's queue filled. Checksum and I/O run outside the interpreter's lock.
 _NUM_THREADS = 4
 
 _A = TypeVar("_A")
@@ -39,15 +39,6 @@ def copy(source: Path, target: Path) -> FileEntry:
             return _entry(_written(_chunks(descriptor), file.write))
     finally:
         os.close(descriptor)
-
-
-def flush_and_checksum(paths: Sequence[Path]) -> list[FileEntry]:
-    """Makes files survive a power cut; while the disk works, reads them from the page cache."""
-    with in_threads(_fsync, paths) as flushes:
-        entries = [checksum(path) for path in paths]
-        for _ in flushes:
-            pass
-    return entries
 
 
 @contextlib.contextmanager
@@ -78,11 +69,3 @@ def _written(chunks: Iterator[bytes], write: Callable[[bytes], int]) -> Iterator
     for chunk in chunks:
         write(chunk)
         yield chunk
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

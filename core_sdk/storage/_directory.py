@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import CheckpointNotFoundError, CheckpointNotStoredError, StorageNotWritableError
-from core_sdk.files import fsync_directory
-from core_sdk.records import Manifest
+from core_sdk.files import fsync_directory, write_atomically
+from core_sdk.records import Manifest, encode_manifest
 from core_sdk.storage._download import download
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id, matching
-from core_sdk.storage._staging import DirectoryStaging, Place, StagingArea, write_manifest
+from core_sdk.storage._staging import DirectoryStaging, Place, StagingArea
 from core_sdk.storage._storage import Selector, Storage
 from core_sdk.storage._tree import scan
 from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
@@ -82,7 +82,7 @@ class DirectoryStorage(Storage):
                 self._withdraw(storage_id, place)
                 return {}
             # From here on the other files are no part of the checkpoint, whenever they go.
-            write_manifest(place.path, remaining)
+            write_atomically(place.path / MANIFEST_NAME, encode_manifest(remaining))
             (place.path / MANIFEST_NAME).rename(path / MANIFEST_NAME)
             fsync_directory(path)
             _remove_all(path, remaining.removed)

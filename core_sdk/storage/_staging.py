@@ -19,7 +19,8 @@ from core_sdk.alive import AliveLock, is_alive
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import fsync_directory
 from core_sdk.records import Manifest, encode_manifest, to_json
-from core_sdk.storage._checksum import flush_and_checksum
+from core_sdk.storage._checksum import checksum
+from core_sdk.storage._flush import Flusher
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME
 from core_sdk.storage._storage import Staging
 from core_sdk.storage._tree import Tree, scan, walk
@@ -134,18 +135,21 @@ class DirectoryStaging(Staging):
         tree.replace_links(self.path)
         (self.path / METADATA_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(metadata)))
         names = sorted([*tree.files, METADATA_NAME])
-        entries = flush_and_checksum([self.path / name for name in names])
-        manifest = Manifest(
-            storage_id=self._storage_id,
-            created=time.time(),
-            files=dict(zip(names, entries, strict=True)),
-            directories=tree.directories,
-            metadata=metadata,
-        )
-        write_manifest(self.path, manifest)
-        for name in reversed(tree.directories):
-            fsync_directory(self.path / name)
-        fsync_directory(self.path)
+        with Flusher() as flusher:
+            for name in names:
+                flusher.add(self.path / name)
+            # While the disk works, from the page cache.
+            files = {name: checksum(self.path / name) for name in names}
+            manifest = Manifest(
+                storage_id=self._storage_id,
+                created=time.time(),
+                files=files,
+                directories=tree.directories,
+                metadata=metadata,
+            )
+            (self.path / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+            for name in (MANIFEST_NAME, *tree.directories, ""):
+                flusher.add(self.path / name)
         return manifest
 
     def _publish(self) -> None:
@@ -157,14 +161,6 @@ class DirectoryStaging(Staging):
             # Who sees it must be able to rely on it.
             final_path.rename(self.path)
             raise
-
-
-def write_manifest(directory: Path, manifest: Manifest) -> None:
-    path = directory / MANIFEST_NAME
-    with path.open("xb") as file:
-        file.write(encode_manifest(manifest))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager

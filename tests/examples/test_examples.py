@@ -122,14 +122,16 @@ def test_a_killed_and_resumed_training_reports_as_if_undisturbed(shell: Shell, u
     assert shell.series(1) == [point for point in uninterrupted if point[1] <= 6 * STEPS_PER_EPOCH]
 
 
-def test_a_continued_training_counts_from_zero_with_what_was_learned(shell: Shell, uninterrupted: list[Point]) -> None:
+def test_a_continued_training_counts_from_zero_with_what_was_learned(undisturbed: dict[str, Run]) -> None:
     """`trial continue` begins another trial: its weights are taken over, its steps are its own."""
-    shell.run(sys.executable, CHECKPOINTS, "--epochs", 5)
+    shell = undisturbed[CHECKPOINTS.name].shell
 
-    shell.run(CORE_SDK, "trial", "continue", 1)
+    with shell.start(CORE_SDK, "trial", "continue", 1) as process:
+        read_until(process, "epoch 2,")
+        shell.run(CORE_SDK, "trial", "pause", 2)
+        process.communicate()
 
-    first_of_the_old = first_validation(uninterrupted)
-    first_of_the_new = first_validation(shell.series(2))
+    first_of_the_old, first_of_the_new = (first_validation(shell.series(trial_id)) for trial_id in (1, 2))
     assert first_of_the_new[1] == first_of_the_old[1] == STEPS_PER_EPOCH
     assert first_of_the_new[2]["accuracy"] > first_of_the_old[2]["accuracy"] + 0.1
 

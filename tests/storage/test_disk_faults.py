@@ -127,9 +127,9 @@ def save_with_failing_fsync(root: Path, *strace_options: str) -> subprocess.Comp
     return finished
 
 
-@pytest.mark.parametrize("when", [1, 2, 3])
+@pytest.mark.parametrize("when", [1, 2])
 def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:
-    """Each thread's n-th fsync returns EIO: of the files, of the manifest, of the directories."""
+    """Each thread's n-th fsync returns EIO; six files and directories are flushed by four threads."""
     storage = DirectoryStorage(tmp_path)
     store(storage, "good", 1000)
 

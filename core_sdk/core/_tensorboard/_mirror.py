@@ -1,7 +1,7 @@
 """The mirror: event files that follow a journal while it is being written.
 
 The thread shares the interpreter with the training, so all that matters is how long and how often it holds it. It works
-in slices of well under a millisecond and pauses after each one: as long as reports come, it takes at most
+in slices of about a millisecond and pauses after each one: as long as reports come, it takes at most
 `BUSY_SHARE` of the time, so that at most that share of the reports can meet a slice. In a burst it lags; when the
 reports pause it catches up faster.
 """
@@ -24,7 +24,6 @@ BUSY_SHARE = 0.004
 QUIET_SHARE = 0.1
 """Of the time, once none has come for a second."""
 LOOK_INTERVAL_S = 1.0
-CLOSE_TIMEOUT_S = 2.0
 
 # A slice decodes one chunk at most and encodes so many scalars: together about a millisecond.
 _CHUNK_BYTES = 8 << 10
@@ -41,8 +40,9 @@ def pause_after(work_s: float, *, is_behind: bool, is_quiet: bool) -> float:
 class TensorboardMirror:
     """Writes the scalars of a journal to an event file in `directory`, which is made with the first of them."""
 
-    def __init__(self, journal_path: Path, directory: Path) -> None:
+    def __init__(self, journal_path: Path, directory: Path, *, close_timeout_s: float = 2.0) -> None:
         self._directory = directory
+        self._close_timeout_s = close_timeout_s
         self._journal = JournalScalars(journal_path, chunk_bytes=_CHUNK_BYTES, verify=False)
         self._event_file: EventFile | None = None
         self._process = os.getpid()
@@ -55,17 +55,17 @@ class TensorboardMirror:
         self._thread.start()
 
     def close(self) -> None:
-        """Catches up, for at most `CLOSE_TIMEOUT_S`, and says how much is left; does nothing the second time.
+        """Catches up, for at most `close_timeout_s`, and logs how much is left.
 
-        In a forked child it does nothing.
+        Does nothing the second time, and in a forked child.
         """
         if self._is_closed or os.getpid() != self._process:
             return
         self._is_closed = True
-        deadline = time.monotonic() + CLOSE_TIMEOUT_S
+        deadline = time.monotonic() + self._close_timeout_s
         self._closing.set()
         if self._thread.ident is not None:
-            self._thread.join(CLOSE_TIMEOUT_S)
+            self._thread.join(self._close_timeout_s)
         if not self._thread.is_alive():
             while self._mirror_slice() and time.monotonic() < deadline:
                 pass

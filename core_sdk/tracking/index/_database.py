@@ -5,6 +5,7 @@ What only SQLite needs stands here and in `_schema.MetricColumn`.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ import sqlalchemy as sa
 from core_sdk.errors import IndexTooNewError
 from core_sdk.tracking.index._schema import REVISION, metadata, version
 
+logger = logging.getLogger("core_sdk.tracking")
+
 _BUSY_TIMEOUT_S = 60
+_PAGE_BYTES = 4096
 
 # Trouble that says nothing about the file's content. Our statements are fixed, so that any other error means that the
 # content is not what we wrote.
@@ -55,20 +59,34 @@ def remove(path: Path) -> None:
     path.with_name(path.name + "-journal").unlink(missing_ok=True)
 
 
+def remove_damaged(path: Path, problem: Exception) -> None:
+    reason = getattr(problem, "orig", problem)  # what SQLite itself says
+    logger.warning("the index %s is damaged (%s); it is built again from the journals", path, reason)
+    remove(path)
+
+
 def is_ready(engine: sa.Engine, path: Path) -> bool:
     """Whether nothing needs to be prepared, as almost always."""
     try:
-        return path.exists() and _read_revision(engine) == REVISION
+        return path.exists() and _read_revision(engine, path) == REVISION
     except DamagedError:
         return False  # or just being made: to be judged under the lock
 
 
-def prepare(engine: sa.Engine, path: Path) -> None:
-    """Creates or migrates. Raises `IndexTooNewError` or `DamagedError`."""
+def prepare(engine: sa.Engine, path: Path) -> bool:
+    """Creates, migrates, or replaces what is damaged; returns whether it was. Raises `IndexTooNewError`."""
     if not path.exists() or path.stat().st_size == 0:
         create(engine)
-    elif (found := _read_revision(engine)) != REVISION:
-        _migrate(engine, path, found)
+        return False
+    try:
+        if (found := _read_revision(engine, path)) != REVISION:
+            _migrate(engine, path, found)
+        return False
+    except DamagedError as error:
+        engine.dispose()
+        remove_damaged(path, error)
+        create(engine)
+        return True
 
 
 def create(engine: sa.Engine) -> None:
@@ -80,23 +98,28 @@ def create(engine: sa.Engine) -> None:
         connection.commit()
 
 
-def is_damage(error: sa.exc.DatabaseError) -> bool:
+def is_damage(error: sa.exc.DatabaseError | UnicodeDecodeError) -> bool:
+    if isinstance(error, UnicodeDecodeError):
+        return True  # sqlite3 raises it where SQLite quotes what it stumbled over
     # A ProgrammingError is a mistake of ours, not the file's.
     return not isinstance(error, sa.exc.ProgrammingError) and _code(error) not in _WORLD_CODES
 
 
-def cannot_write(error: sa.exc.DatabaseError) -> bool:
-    return _code(error) in _CANNOT_WRITE_CODES
+def cannot_write(error: sa.exc.DatabaseError | UnicodeDecodeError) -> bool:
+    return isinstance(error, sa.exc.DatabaseError) and _code(error) in _CANNOT_WRITE_CODES
 
 
-def _read_revision(engine: sa.Engine) -> str | None:
+def _read_revision(engine: sa.Engine, path: Path) -> str | None:
     """None before the first migration."""
+    if path.stat().st_size % _PAGE_BYTES:
+        # SQLite itself notices when whole pages are missing only, and takes half a page for an empty one.
+        raise DamagedError("it has been cut off")
     try:
         with engine.connect() as connection:
             return connection.scalar(sa.select(version.c.version_num))
-    except sa.exc.DatabaseError as error:
+    except (sa.exc.DatabaseError, UnicodeDecodeError) as error:
         if is_damage(error):
-            raise DamagedError(str(error.orig)) from error
+            raise DamagedError(str(getattr(error, "orig", error))) from error
         raise
 
 
@@ -108,7 +131,7 @@ def _code(error: sa.exc.DatabaseError) -> int:
 def _configure(connection: sqlite3.Connection, _: Any) -> None:
     # No WAL: its shared memory does not work on network file systems, where homes lie. NORMAL rather than OFF, since
     # after a power cut a wrong index could pass for a right one; the fsyncs come once per batch.
-    for pragma in ("journal_mode=TRUNCATE", "synchronous=NORMAL", "cache_size=-65536"):
+    for pragma in (f"page_size={_PAGE_BYTES}", "journal_mode=TRUNCATE", "synchronous=NORMAL", "cache_size=-65536"):
         connection.execute(f"PRAGMA {pragma}")
 
 

@@ -45,8 +45,9 @@ class Index:
         self._path = home.database
         self._file_lock = _file_lock(home)
         self._identity: _Identity | None = None
-        self._engine = _database.connect_memory()
-        if home.root.is_dir():
+        self._is_file = home.root.is_dir()
+        self._engine = _database.connect_file(self._path) if self._is_file else _database.connect_memory()
+        if self._is_file:
             self._open_file()
 
     @classmethod
@@ -81,7 +82,8 @@ class Index:
         """Indexes what the journals gained; waits while another process does."""
         with self._lock():
             if self._is_file and self._identity != _identity(self._path):
-                self._open_file()  # somebody has deleted it, or built it again
+                self._engine.dispose()  # somebody has deleted it, or built it again
+                self._open_file()
             return self._ask(lambda connection: _indexer.refresh(self.home, connection))
 
     def experiments(self) -> list[ExperimentRow]:
@@ -130,7 +132,8 @@ class Index:
             sa.true() if trial_id is None else attempt.c.trial_id == trial_id,
             sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id,
         )
-        return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))
+        newest_first = _checkpoints.BETWEEN_TRIALS if trial_id is None else _checkpoints.IN_TRIAL
+        return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where, newest_first))
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         """Raises `CheckpointNotFoundError`."""
@@ -172,39 +175,36 @@ class Index:
             for trial_id, number in self._ask(_trials.open_attempts)
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
-        if self._ask(lambda connection: _indexer.have_changed(self.home, connection, gone)):
+        if gone and self._have_changed(gone):
             self.refresh()
         return is_running
 
-    @property
-    def _is_file(self) -> bool:
-        return self._identity is not None
+    def _have_changed(self, trial_ids: set[int]) -> bool:
+        return self._ask(lambda connection: _indexer.have_changed(self.home, connection, trial_ids))
 
     def _open_file(self) -> None:
-        self._engine.dispose()
-        self._engine = _database.connect_file(self._path)
+        was_damaged = False
         try:
             if not _database.is_ready(self._engine, self._path):
                 with self._file_lock:
-                    _database.prepare(self._engine, self._path)
+                    was_damaged = _database.prepare(self._engine, self._path)
             self._identity = _identity(self._path)
-        except _database.DamagedError as error:
-            self._identity = _identity(self._path)
-            self._build_again(error)
         except (OSError, sa.exc.OperationalError) as error:
             self._go_on_in_memory(error)
         except BaseException:
-            self._engine.dispose()
+            self.close()
             raise
+        if was_damaged:
+            self.refresh()
 
     def _ask(self, question: Callable[[sa.Connection], _T]) -> _T:
         try:
             return self._ask_once(question)
-        except sa.exc.DatabaseError as error:
+        except (sa.exc.DatabaseError, UnicodeDecodeError) as error:
             if _database.is_damage(error):
-                self._build_again(error.orig)
+                self._build_again(error)
             elif _database.cannot_write(error):
-                self._go_on_in_memory(error.orig)
+                self._go_on_in_memory(error)
             else:
                 raise
         return self._ask_once(question)
@@ -213,19 +213,20 @@ class Index:
         with self._engine.connect() as connection:
             return question(connection)
 
-    def _build_again(self, problem: BaseException | None) -> None:
+    def _build_again(self, problem: Exception) -> None:
+        self._engine.dispose()
         with self._lock():
             if self._identity == _identity(self._path):
-                logger.warning("the index %s is damaged (%s); it is built again from the journals", self._path, problem)
-                _database.remove(self._path)
+                _database.remove_damaged(self._path, problem)
             self._open_file()
-        self.refresh()
+            self.refresh()
 
-    def _go_on_in_memory(self, problem: BaseException | None) -> None:
-        logger.warning("the index %s cannot be written (%s); it is kept in memory", self._path, problem)
+    def _go_on_in_memory(self, problem: Exception) -> None:
+        reason = getattr(problem, "orig", problem)  # what SQLite itself says
+        logger.warning("the index %s cannot be written (%s); it is kept in memory", self._path, reason)
         self._engine.dispose()
         self._engine = _database.connect_memory()
-        self._identity = None
+        self._is_file = False
         self.refresh()
 
     def _lock(self) -> contextlib.AbstractContextManager[object]:

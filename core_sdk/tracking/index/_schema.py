@@ -32,7 +32,8 @@ version = sa.Table(
     # Named and shaped as alembic expects it, which is imported only when a migration is due.
     "alembic_version",
     metadata,
-    sa.Column("version_num", sa.String(32), primary_key=True),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
 )
 
 experiment = sa.Table(

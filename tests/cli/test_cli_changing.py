@@ -1,0 +1,109 @@
+"""Labels, and deleting: what is asked for happens, after a question."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cli.commands import Cli
+from cli.recorded import damage, new_attempt, new_trial, store
+
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.continuation import newest_good_checkpoint
+
+
+@pytest.fixture
+def folder(home: Home) -> TrialFolder:
+    """A trial with the checkpoints a and b."""
+    folder = new_trial(home)
+    training = new_attempt(folder)
+    training.report(1, loss=1.0)
+    store(training, "a", 10)
+    store(training, "b", 20)
+    training.end()
+    return folder
+
+
+def stored(home: Home) -> list[str]:
+    return DirectoryStorage(home.checkpoints).list()
+
+
+def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """No answer is a no; its records and checkpoints go, and its number is not given again."""
+    unasked = cli("trial", "delete", "1")
+    refused = cli("trial", "delete", "1", stdin="n\n")
+    stored_before = stored(home)
+    agreed = cli("trial", "delete", "1", stdin="y\n")
+    again = cli("trial", "delete", "1", "--yes")
+
+    assert (unasked.status, refused.status, agreed.status, again.status) == (1, 1, 0, 3)
+    assert stored_before == ["a", "b"]
+    assert stored(home) == []
+    assert json.loads(cli("trial", "list", "--json").output) == []
+    assert json.loads(cli("checkpoint", "list", "--json", "--deleted").output) == []
+    assert home.create_trial().trial_id == 2
+
+
+def test_a_running_trial_is_not_deleted(folder: TrialFolder, cli: Cli) -> None:
+    """Neither alone nor with its experiment."""
+    training = new_attempt(folder)
+
+    alone = cli("trial", "delete", "1", "--yes")
+    with_experiment = cli("experiment", "delete", "digits", "--yes")
+
+    training.die()
+    assert (alone.status, with_experiment.status) == (1, 1)
+    assert "core-sdk trial pause 1" in alone.errors
+
+
+def test_an_experiment_is_deleted_with_its_trials(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """By name or number."""
+    new_trial(home, experiment="letters")
+
+    deleted = cli("experiment", "delete", "digits", "--yes")
+
+    experiments = json.loads(cli("experiment", "list", "--json").output)
+    assert deleted.status == 0
+    assert [experiment["name"] for experiment in experiments] == ["letters"]
+    assert stored(home) == []
+
+
+def test_a_deleted_checkpoint_is_remembered(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """Also one whose files had vanished: from then on its trial does not count on it."""
+    DirectoryStorage(home.checkpoints).delete("a")
+
+    deleted = [cli("checkpoint", "delete", storage_id, "--yes").status for storage_id in ("a", "b")]
+
+    remembered = json.loads(cli("checkpoint", "list", "--json", "--deleted").output)
+    assert deleted == [0, 0]
+    assert json.loads(cli("checkpoint", "list", "--json").output) == []
+    assert [row["state"] for row in remembered] == ["DELETED", "DELETED"]
+    assert newest_good_checkpoint(folder).skipped == ()
+
+
+def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """A damaged one fails both, naming its file."""
+    damage(home, "b")
+
+    whole = cli("checkpoint", "verify", "a")
+    downloaded = cli("checkpoint", "download", "a", "--to", "copy")
+    damaged = cli("checkpoint", "verify", "b")
+    not_downloaded = cli("checkpoint", "download", "b")
+
+    assert (whole.status, downloaded.status, damaged.status, not_downloaded.status) == (0, 0, 1, 1)
+    assert "is whole: 2 files" in whole.output
+    assert (home.root.parent / "copy" / "weights.bin").read_bytes() == b"weights" * 100
+    assert "weights.bin" in damaged.errors
+    assert "weights.bin" in not_downloaded.errors
+
+
+def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
+    """What the experiment has already, or does not have, is no failure."""
+    given = cli("experiment", "label", "digits", "fast", "good", "fast")
+    taken = cli("experiment", "label", "1", "fast", "unknown", "--remove")
+
+    experiment = json.loads(cli("experiment", "describe", "1", "--json").output)
+    assert (given.status, taken.status) == (0, 0)
+    assert "fast, good" in given.output
+    assert experiment["labels"] == ["good"]

@@ -1,0 +1,252 @@
+"""What was recorded is shown to people in tables and to programs in JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import urllib.request
+
+import pytest
+from cli.commands import Cli, StartCli
+from cli.recorded import new_attempt, new_trial, store
+from processes import wait_for
+
+from core_sdk._version import __version__
+from core_sdk.tracking import Home
+
+HOSTILE = "=1+1 \x1b[31m[bold]/\u202e\nnext"
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture
+def two_trials(home: Home) -> None:
+    """Trial 1 of "digits", resumed once, with two checkpoints; trial 2 of an experiment with a hostile name."""
+    folder = new_trial(home, hparams={"lr": 0.1})
+    first = new_attempt(folder)
+    for step in (1, 2, 3):
+        first.report(step, loss=1 / step)
+    first.report(3, "validation", accuracy=0.5, worst="NaN", best="-Infinity")
+    store(first, "a", 2)
+    first.die()
+    second = new_attempt(folder, resumed_steps=2)
+    second.report(3, loss=0.25)
+    store(second, "b", 3)
+    second.end()
+    hostile = new_attempt(new_trial(home, experiment=HOSTILE))
+    hostile.report(1, HOSTILE, **{HOSTILE: 1})
+    hostile.end("error", error=f"ValueError: {HOSTILE}")
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_lists_come_as_tables_json_and_csv(cli: Cli) -> None:
+    """The same rows in all three."""
+    table = cli("trial", "list", "--experiment", "digits")
+    objects = json.loads(cli("trial", "list", "--json").output)
+    rows = rows_of(cli("trial", "list", "--csv").output)
+
+    assert table.status == 0
+    assert "digits" in table.output
+    assert "COMPLETED" in table.output
+    assert "ERROR" not in table.output
+    assert [(one["trial_id"], one["state"], one["num_attempts"]) for one in objects] == [
+        (1, "COMPLETED", 2),
+        (2, "ERROR", 1),
+    ]
+    assert objects[0]["hparams"] == {"lr": 0.1}
+    assert [(row["trial_id"], row["state"], row["hparams"]) for row in rows] == [
+        ("1", "COMPLETED", '{"lr": 0.1}'),
+        ("2", "ERROR", "{}"),
+    ]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
+    """JSON is strict: NaN and the infinities are strings."""
+    reports = json.loads(cli("trial", "metrics", "1", "--json").output)
+
+    assert [set(report) for report in reports] == [
+        {"trial_id", "attempt", "group", "steps_completed", "time", "metrics"}
+    ] * len(reports)
+    losses = [
+        (report["attempt"], report["steps_completed"], report["metrics"]["loss"])
+        for report in reports
+        if report["group"] == "training"
+    ]
+    assert losses == [(1, 1, 1.0), (1, 2, 0.5), (2, 3, 0.25)]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_superseded_reports_are_shown_when_asked_for(cli: Cli) -> None:
+    """Flagged, so that nobody takes them for the others."""
+    reports = json.loads(cli("trial", "metrics", "1", "--json", "--superseded", "--group", "validation").output)
+
+    assert [report["metrics"] for report in reports] == [{"accuracy": 0.5, "worst": "NaN", "best": "-Infinity"}]
+    assert [report["is_superseded"] for report in reports] == [True]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
+    """Names that a spreadsheet would run are disarmed there, and only there."""
+    losses = rows_of(cli("trial", "metrics", "1", "--csv", "--group", "training").output)
+    hostile = rows_of(cli("trial", "metrics", "2", "--csv").output)
+
+    assert [(row["steps_completed"], row["name"], float(row["value"])) for row in losses] == [
+        ("1", "loss", 1.0),
+        ("2", "loss", 0.5),
+        ("3", "loss", 0.25),
+    ]
+    assert [(row["group"], row["name"], row["value"]) for row in hostile] == [(f"'{HOSTILE}", f"'{HOSTILE}", "1")]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_metrics_are_tabled_and_plotted_for_people(cli: Cli) -> None:
+    """Within 80 columns without a terminal; a table says when it does not show all."""
+    table = cli("trial", "metrics", "1", "--last", "2")
+    plot = cli("trial", "metrics", "1", "--plot", COLUMNS="80")
+
+    assert "training (the last 2 of 3 reports)" in table.output
+    assert "0.25" in table.output
+    assert "training loss" in plot.output
+    assert "⠀" not in plot.output
+    assert max(map(len, plot.output.splitlines())) <= 80
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> None:
+    """Escapes, markup, reversed writing and line ends, in every table that could show them."""
+    experiments = json.loads(cli("experiment", "list", "--json").output)
+    shown = [
+        cli(*arguments).output
+        for arguments in (
+            ("trial", "list"),
+            ("trial", "describe", "2"),
+            ("trial", "metrics", "2"),
+            ("trial", "metrics", "2", "--plot"),
+            ("experiment", "describe", HOSTILE),
+        )
+    ]
+
+    assert experiments[1]["name"] == HOSTILE
+    for output in shown:
+        assert "\x1b" not in output
+        assert "\u202e" not in output
+        assert "\\x1b[31m[bold]/\\u202e\\nnext" in output
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_a_description_is_one_object(cli: Cli) -> None:
+    """Of a trial with its figures, of a checkpoint, of an experiment by name."""
+    trial = json.loads(cli("trial", "describe", "1", "--json").output)
+    checkpoint = json.loads(cli("checkpoint", "describe", "b", "--json").output)
+    experiment = json.loads(cli("experiment", "describe", "digits", "--json").output)
+
+    assert trial["latest_checkpoint"] == "b"
+    assert trial["summary"]["training"]["loss"]["last"] == 0.25
+    assert (checkpoint["trial_id"], checkpoint["steps_completed"], checkpoint["state"]) == (1, 3, "COMPLETED")
+    assert (experiment["experiment_id"], experiment["num_trials"]) == (1, 1)
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_what_does_not_exist_has_a_status_of_its_own(cli: Cli) -> None:
+    """Wrong usage has another; neither shows a traceback."""
+    unknown = [
+        cli(*arguments)
+        for arguments in (
+            ("trial", "metrics", "9", "--json"),
+            ("trial", "logs", "9"),
+            ("experiment", "describe", "nothing"),
+            ("checkpoint", "verify", "nothing"),
+        )
+    ]
+    wrong = [
+        cli(*arguments)
+        for arguments in (
+            ("trial", "list", "--json", "--csv"),
+            ("trial", "describe", "first"),
+            ("experiment", "label", "1", ""),
+        )
+    ]
+
+    assert [ended.status for ended in unknown] == [3] * len(unknown)
+    assert [ended.status for ended in wrong] == [2] * len(wrong)
+    assert [ended.output for ended in unknown] == [""] * len(unknown)
+    assert not any("Traceback" in ended.errors for ended in unknown + wrong)
+
+
+def test_an_empty_home_is_no_failure(home: Home, cli: Cli) -> None:
+    """A friendly line for people, an empty list for programs; and looking does not make a home."""
+    table = cli("trial", "list")
+    as_json = cli("experiment", "list", "--json")
+
+    assert (table.status, as_json.status) == (0, 0)
+    assert "core-sdk run -- python train.py" in table.output
+    assert json.loads(as_json.output) == []
+    assert not home.root.exists()
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_the_index_can_be_made_anew(home: Home, cli: Cli) -> None:
+    """From the journals, after the database was spoiled."""
+    home.database.write_bytes(b"this is no database")
+
+    rebuilt = cli("index", "rebuild")
+
+    assert rebuilt.status == 0
+    assert "2 trials" in rebuilt.output
+    assert len(json.loads(cli("trial", "list", "--json").output)) == 2
+
+
+def test_help_tells_the_exit_statuses(cli: Cli) -> None:
+    """And the version can be asked for."""
+    shown = cli("--help")
+    version = cli("--version")
+
+    assert all(status in shown.output for status in ("Exit status", " 3 ", " 75 ", "126", "127"))
+    assert version.output == f"core-sdk {__version__}\n"
+
+
+def test_the_shell_can_complete_commands(cli: Cli) -> None:
+    """As the script that `core-sdk --install-completion` installs asks for it."""
+    completed = cli(_CORE_SDK_COMPLETE="complete_bash", COMP_WORDS="core-sdk tri", COMP_CWORD="1")
+
+    assert completed.output.split() == ["trial"]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_a_reader_may_leave_early(start_cli: StartCli) -> None:
+    """`core-sdk trial metrics 1 --json | head -1` ends without a traceback."""
+    metrics = start_cli("trial", "metrics", "1", "--json")
+    assert metrics.process.stdout is not None
+    assert metrics.process.stderr is not None
+
+    metrics.process.stdout.close()
+
+    assert "Traceback" not in metrics.process.stderr.read()
+    assert metrics.process.wait(60) == 1
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_tensorboard_shows_a_trial(start_cli: StartCli) -> None:
+    """Event files that its script had no time to write are made good; Ctrl-C ends it."""
+    board = start_cli("trial", "tensorboard", "1", "--port", "0")
+    assert board.process.stderr is not None
+    url = next(found[0] for line in board.process.stderr if (found := re.search(r"http://\S+", line)))
+
+    # It answers before it has read the files.
+    wait_for(lambda: "loss" in _text_at(f"{url}data/plugin/scalars/tags"))
+    os.killpg(board.process.pid, signal.SIGINT)
+
+    assert board.process.wait(60) == 0
+
+
+def _text_at(url: str) -> str:
+    with urllib.request.urlopen(url) as answer:
+        content: bytes = answer.read()
+    return content.decode()

@@ -1,0 +1,335 @@
+"""`core_context.checkpoint`: stored whole and recorded, or refused before anything is written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from core_sdk import core
+from core_sdk.distributed import DistributedContext
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CheckpointNotFoundError,
+    ReservedNameError,
+    UnsafePathError,
+)
+from core_sdk.journal import JournalWriter, read_records
+from core_sdk.records import CheckpointDeleted, CheckpointStored, from_json
+from core_sdk.storage import DirectoryStorage, storage_from_url
+from core_sdk.tracking import Home
+
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+
+
+class Worker(DistributedContext):
+    """A rank that is not the chief, as trials of several ranks will have them."""
+
+    @property
+    def is_chief(self) -> bool:
+        return False
+
+
+@pytest.fixture
+def context() -> Iterator[core.Context]:
+    with core.init(name="checkpoints") as context:
+        yield context
+
+
+@pytest.fixture
+def checkpoint(context: core.Context) -> core.CheckpointContext:
+    return context.checkpoint
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    source = tmp_path / "source"
+    (source / "optimizer").mkdir(parents=True)
+    (source / "model.bin").write_bytes(b"12345678")
+    (source / "optimizer" / "state.bin").write_bytes(b"12")
+    return source
+
+
+def recorded(home: Home) -> list[CheckpointStored | CheckpointDeleted]:
+    records = read_records(home.runs / "1" / "1.journal")
+    return [record for record in records if isinstance(record, (CheckpointStored, CheckpointDeleted))]
+
+
+def stored_ids(home: Home) -> list[str]:
+    return DirectoryStorage(home.checkpoints).list()
+
+
+def test_store_path_and_restore_path(checkpoint: core.CheckpointContext) -> None:
+    """The usual way of a state dict."""
+    state = {"weight": torch.arange(12.0).reshape(3, 4)}
+
+    with checkpoint.store_path({"steps_completed": 3}) as (path, storage_id):
+        torch.save(state, path / "state.pt")
+    with checkpoint.restore_path(storage_id) as path:
+        restored = torch.load(path / "state.pt", weights_only=True)
+
+    assert torch.equal(restored["weight"], state["weight"])
+    assert checkpoint.get_metadata(storage_id) == {"steps_completed": 3}
+
+
+def test_upload_and_download(checkpoint: core.CheckpointContext, source: Path, tmp_path: Path) -> None:
+    """Strings and paths, and the source is not touched."""
+    storage_id = checkpoint.upload(str(source), {"steps_completed": 3})
+    checkpoint.download(storage_id, tmp_path / "copy", download_mode=core.DownloadMode.NoSharedDownload)
+
+    assert (tmp_path / "copy" / "optimizer" / "state.bin").read_bytes() == b"12"
+    assert sorted(path.name for path in source.rglob("*")) == ["model.bin", "optimizer", "state.bin"]
+
+
+def test_a_stored_checkpoint_is_recorded(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
+    """With its metadata, its files and the URL of the storage that has it."""
+    metadata = {"steps_completed": np.int64(3), "loss": math.nan, "shape": (2, 3)}
+
+    storage_id = checkpoint.upload(source, metadata)
+
+    (record,) = recorded(home)
+    assert isinstance(record, CheckpointStored)
+    assert (record.storage_id, record.steps_completed) == (storage_id, 3)
+    assert record.resources.keys() == {"metadata.json", "model.bin", "optimizer/", "optimizer/state.bin"}
+    assert record.resources["model.bin"] == 8
+    storage_from_url(record.storage).verify(storage_id)
+    read_back = from_json(record.metadata)
+    assert math.isnan(read_back.pop("loss"))
+    assert read_back == {"steps_completed": 3, "shape": [2, 3]}
+
+
+def test_metadata_may_grow_inside_the_block(checkpoint: core.CheckpointContext) -> None:
+    """Some of it is known only after saving."""
+    metadata: dict[str, Any] = {"steps_completed": 3}
+
+    with checkpoint.store_path(metadata) as (_, storage_id):
+        metadata["loss"] = np.float32(0.5)
+
+    assert checkpoint.get_metadata(storage_id) == {"steps_completed": 3, "loss": 0.5}
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"steps_completed": 0},
+        {"steps_completed": 2**63 - 1},
+        {"steps_completed": np.int32(5)},
+        {"steps_completed": torch.tensor(5)},
+        {"steps_completed": 5, "nested": {"a": [1, None, True, -0.0, "x"], "": {}}, "inf": -math.inf},
+    ],
+)
+def test_metadata_round_trips(checkpoint: core.CheckpointContext, metadata: dict[str, Any]) -> None:
+    """As Python values."""
+    with checkpoint.store_path(metadata) as (_, storage_id):
+        pass
+
+    assert checkpoint.get_metadata(storage_id) == metadata
+
+
+@pytest.mark.parametrize(
+    ("metadata", "error", "message"),
+    [
+        (None, ValueError, "steps_completed.*missing"),
+        ({}, ValueError, "steps_completed.*missing"),
+        ({"steps": 3}, ValueError, "steps_completed.*missing"),
+        ({"steps_completed": -1}, ValueError, "-1"),
+        ({"steps_completed": 1.0}, ValueError, r"1\.0"),
+        ({"steps_completed": True}, ValueError, "True"),
+        ({"steps_completed": "3"}, ValueError, "'3'"),
+        ({"steps_completed": None}, ValueError, "None"),
+        ({"steps_completed": 2**63}, ValueError, str(2**63)),
+        ({"steps_completed": 3, "model": object()}, TypeError, "metadata\\['model'\\] is a object"),
+        ({"steps_completed": 3, 4: 5}, TypeError, "key 4"),
+    ],
+)
+def test_bad_metadata_is_refused_before_anything_is_written(
+    checkpoint: core.CheckpointContext, home: Home, source: Path, metadata: Any, error: type[Exception], message: str
+) -> None:
+    """At the call, not after the hours in the block."""
+    with pytest.raises(error, match=message):
+        checkpoint.store_path(metadata)
+    with pytest.raises(error, match=message):
+        checkpoint.upload(source, metadata)
+
+    assert stored_ids(home) == []
+    assert recorded(home) == []
+
+
+def test_metadata_spoiled_inside_the_block_stores_nothing(checkpoint: core.CheckpointContext, home: Home) -> None:
+    """It is checked again at the end."""
+    metadata: dict[str, Any] = {"steps_completed": 3}
+
+    with pytest.raises(ValueError, match="steps_completed"), checkpoint.store_path(metadata) as (path, _):
+        (path / "model.bin").write_bytes(b"1234")
+        del metadata["steps_completed"]
+
+    assert stored_ids(home) == []
+    assert recorded(home) == []
+
+
+def test_a_block_that_raises_stores_and_records_nothing(checkpoint: core.CheckpointContext, home: Home) -> None:
+    """The script's own error comes through."""
+    with pytest.raises(ZeroDivisionError), checkpoint.store_path({"steps_completed": 3}) as (path, _):
+        (path / "model.bin").write_bytes(b"1234")
+        raise ZeroDivisionError
+
+    assert stored_ids(home) == []
+    assert recorded(home) == []
+    assert list((home.checkpoints / ".staging").iterdir()) == []
+
+
+def test_reserved_names_are_refused(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
+    """Neither overwritten nor stored."""
+    (source / "metadata.json").write_text("mine")
+
+    with pytest.raises(ReservedNameError, match=r"'metadata\.json'"):
+        checkpoint.upload(source, {"steps_completed": 3})
+
+    assert (source / "metadata.json").read_text() == "mine"
+    assert recorded(home) == []
+
+
+def test_selectors(checkpoint: core.CheckpointContext, source: Path, tmp_path: Path) -> None:
+    """On the way in and on the way out, with "/" after directories and metadata exempt."""
+    asked: list[str] = []
+
+    def only_model(name: str) -> bool:
+        asked.append(name)
+        return name == "model.bin"
+
+    all_of_it = checkpoint.upload(source, {"steps_completed": 3})
+    some_of_it = checkpoint.upload(source, {"steps_completed": 3}, selector=only_model)
+    checkpoint.download(all_of_it, tmp_path / "copy", selector=only_model)
+    (home_of(checkpoint) / all_of_it / "optimizer" / "state.bin").write_bytes(b"xx")
+
+    with checkpoint.restore_path(some_of_it) as path:
+        assert {name.name for name in path.iterdir()} == {"model.bin", "metadata.json", ".manifest.json"}
+    with checkpoint.restore_path(all_of_it, selector=only_model) as path:
+        assert (path / "model.bin").read_bytes() == b"12345678"
+    assert {path.name for path in (tmp_path / "copy").iterdir()} == {"model.bin", "metadata.json", ".manifest.json"}
+    assert set(asked) == {"model.bin", "optimizer/", "optimizer/state.bin"}
+
+
+def home_of(checkpoint: core.CheckpointContext) -> Path:
+    assert isinstance(checkpoint._storage, DirectoryStorage)
+    return checkpoint._storage.root
+
+
+def test_a_damaged_checkpoint_is_refused_by_file(
+    checkpoint: core.CheckpointContext, home: Home, source: Path, tmp_path: Path
+) -> None:
+    """By both ways of reading it."""
+    storage_id = checkpoint.upload(source, {"steps_completed": 3})
+    (home.checkpoints / storage_id / "optimizer" / "state.bin").write_bytes(b"13")
+
+    with pytest.raises(CheckpointDamagedError, match=r"optimizer/state\.bin") as restored:
+        checkpoint.restore_path(storage_id).__enter__()
+    with pytest.raises(CheckpointDamagedError, match=r"optimizer/state\.bin"):
+        checkpoint.download(storage_id, tmp_path / "copy")
+
+    assert restored.value.storage_id == storage_id
+    assert not (tmp_path / "copy" / "optimizer" / "state.bin").exists()
+
+
+def test_delete_is_recorded(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
+    """And the second time there is nothing to delete."""
+    storage_id = checkpoint.upload(source, {"steps_completed": 3})
+    kept_id = checkpoint.upload(source, {"steps_completed": 4})
+
+    checkpoint.delete(storage_id)
+
+    assert stored_ids(home) == [kept_id]
+    assert isinstance(recorded(home)[-1], CheckpointDeleted)
+    assert recorded(home)[-1].storage_id == storage_id
+    with pytest.raises(CheckpointNotFoundError):
+        checkpoint.delete(storage_id)
+    assert len(recorded(home)) == 3
+
+
+CALLS: list[Callable[[core.CheckpointContext, str], object]] = [
+    lambda checkpoint, storage_id: checkpoint.get_metadata(storage_id),
+    lambda checkpoint, storage_id: checkpoint.download(storage_id, "copy"),
+    lambda checkpoint, storage_id: checkpoint.restore_path(storage_id).__enter__(),
+    lambda checkpoint, storage_id: checkpoint.delete(storage_id),
+]
+
+
+@pytest.mark.parametrize("call", CALLS, ids=["get_metadata", "download", "restore_path", "delete"])
+def test_unknown_and_hostile_ids(
+    checkpoint: core.CheckpointContext, home: Home, source: Path, call: Callable[[core.CheckpointContext, str], object]
+) -> None:
+    """An unknown one is named; an empty one or one that points elsewhere touches nothing."""
+    storage_id = checkpoint.upload(source, {"steps_completed": 3})
+
+    with pytest.raises(CheckpointNotFoundError, match=UNKNOWN_ID):
+        call(checkpoint, UNKNOWN_ID)
+    for hostile in ("", ".", "..", "../runs", str(home.checkpoints / storage_id), f"{storage_id}/optimizer"):
+        with pytest.raises(UnsafePathError, match="the storage id"):
+            call(checkpoint, hostile)
+
+    assert stored_ids(home) == [storage_id]
+    assert len(recorded(home)) == 1
+
+
+def test_a_rank_that_is_not_the_chief_is_refused_at_the_call(tmp_path: Path, source: Path) -> None:
+    """Not when the block is entered, and not after it has saved."""
+    journal = JournalWriter(tmp_path / "1.journal")
+    checkpoint = core.CheckpointContext(DirectoryStorage(tmp_path / "checkpoints"), Worker(), journal)
+
+    with pytest.raises(RuntimeError, match="shard=True"):
+        checkpoint.store_path({"steps_completed": 3})
+    with pytest.raises(RuntimeError, match="shard=True"):
+        checkpoint.upload(source, {"steps_completed": 3})
+
+    journal.close()
+    assert not (tmp_path / "checkpoints").exists()
+
+
+def test_one_rank_is_all_shards(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
+    """A script written for many ranks runs on one."""
+    uploaded = checkpoint.upload(source, {"steps_completed": 3}, shard=True)
+    with checkpoint.store_path({"steps_completed": 4}, shard=True) as (path, stored):
+        (path / "rank0.bin").write_bytes(b"1234")
+
+    assert stored_ids(home) == sorted([uploaded, stored])
+    for shard in (True, False):
+        with pytest.raises(RuntimeError, match="ckpt_dir"):
+            checkpoint.upload(None, {"steps_completed": 3}, shard=shard)
+
+
+def test_download_modes_are_those_that_scripts_know(
+    checkpoint: core.CheckpointContext, source: Path, tmp_path: Path
+) -> None:
+    """Also by their values; anything else is refused."""
+    storage_id = checkpoint.upload(source, {"steps_completed": 3})
+
+    assert core.DownloadMode.LocalWorkersShareDownload.value == "LOCAL_WORKERS_SHARE_DOWNLOAD"
+    assert core.DownloadMode.NoSharedDownload.value == "NO_SHARED_DOWNLOAD"
+    mode: Any = "NO_SHARED_DOWNLOAD"
+    checkpoint.download(storage_id, tmp_path / "copy", mode)
+    assert (tmp_path / "copy" / "model.bin").exists()
+    mode = "SOMEHOW"
+    with pytest.raises(ValueError, match="SOMEHOW"):
+        checkpoint.restore_path(storage_id, mode)
+
+
+def test_checkpoints_go_where_they_are_told(tmp_path: Path, home: Home) -> None:
+    """`checkpoint_storage` is a directory of the person's choice."""
+    storage = {"type": "directory", "container_path": str(tmp_path / "elsewhere")}
+
+    with (
+        core.init(name="elsewhere", checkpoint_storage=storage) as context,
+        context.checkpoint.store_path({"steps_completed": 3}) as (path, storage_id),
+    ):
+        (path / "model.bin").write_bytes(b"1234")
+
+    assert (tmp_path / "elsewhere" / storage_id / "model.bin").read_bytes() == b"1234"
+    assert stored_ids(home) == []
+    (record,) = recorded(home)
+    assert isinstance(record, CheckpointStored)
+    assert record.storage == (tmp_path / "elsewhere").as_uri()

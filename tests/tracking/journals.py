@@ -1,0 +1,90 @@
+"""Trials written byte by byte, as scripts, copies and crashes leave them; and all that an index says of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from core_sdk.journal import encode_line
+from core_sdk.records import FORMAT, AttemptStarted, CheckpointStored, Record, Report, TrialRecord
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.index import Index
+
+START = 1_750_000_000.0
+PROFILER_GROUP = "cpu"
+
+
+def new_trial(home: Home, experiment: str = "digits", **hparams: Any) -> TrialFolder:
+    Home.create(home.root)
+    folder = home.create_trial()
+    experiment_id = home.find_or_create_experiment(experiment).experiment_id
+    folder.write_record(
+        TrialRecord(trial_id=folder.trial_id, experiment_id=experiment_id, created=START, seed=0, hparams=hparams)
+    )
+    return folder
+
+
+def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0) -> AttemptStarted:
+    return AttemptStarted(
+        time=START + 1000 * attempt,
+        format=FORMAT,
+        trial_id=folder.trial_id,
+        attempt=attempt,
+        host="here",
+        pid=1,
+        sdk_version="0",
+        resumed_steps=resumed_steps,
+    )
+
+
+def report(steps: int, group: str = "training", attempt: int = 1, **metrics: float | str) -> Report:
+    return Report(START + 1000 * attempt + 0.37 * steps, group, steps, dict(metrics))
+
+
+def stored(storage_id: str, steps: int, storage: str = "s3://bucket", time: float = START) -> CheckpointStored:
+    return CheckpointStored(
+        time=time, storage_id=storage_id, storage=storage, steps_completed=steps, metadata={}, resources={"weights": 7}
+    )
+
+
+def lines(*records: Record) -> bytes:
+    return b"".join(map(encode_line, records))
+
+
+def append(folder: TrialFolder, attempt: int, content: bytes) -> None:
+    """Appends to the journal of an attempt; 0 is the trial's changes.journal."""
+    path = folder.journal_path(attempt) if attempt else folder.changes_path
+    with path.open("ab") as journal:
+        journal.write(content)
+
+
+def record(folder: TrialFolder, *records: Record, attempt: int = 1, resumed_steps: int = 0) -> None:
+    """Writes a whole attempt that is not running."""
+    append(folder, attempt, lines(started(folder, attempt, resumed_steps), *records))
+
+
+def age(folder: TrialFolder) -> None:
+    """Lets the folder look as if nothing had come or gone for long."""
+    long_ago = time.time() - 1000
+    os.utime(folder.path, (long_ago, long_ago))
+
+
+def everything(index: Index) -> str:
+    """All that the index says, as text, since NaN equals nothing."""
+    trials = index.trials()
+    told: list[object] = [index.experiments(), trials, index.checkpoints()]
+    for trial in trials:
+        told.append(list(index.reports(trial.trial_id, superseded=True)))
+        told.append(list(index.reports(trial.trial_id)))
+        told.append(list(index.reports(trial.trial_id, PROFILER_GROUP)))
+        told.append(sorted(index.series(trial.trial_id), key=lambda row: (row.group, row.name)))
+        told.append(sorted((group, sorted(names.items())) for group, names in index.summary(trial.trial_id).items()))
+    return "\n".join(map(repr, told))
+
+
+def rebuilt(home: Home) -> str:
+    """What an index says that is made from nothing."""
+    Index.rebuild(home)
+    with Index.open(home) as index:
+        return everything(index)

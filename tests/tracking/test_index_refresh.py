@@ -1,0 +1,346 @@
+"""The index follows the folder: whatever happens to the files, it says what one made from nothing would say."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from processes import Script, wait_for
+from tracking.journals import (
+    START,
+    age,
+    append,
+    everything,
+    lines,
+    new_trial,
+    rebuilt,
+    record,
+    report,
+    started,
+    stored,
+)
+
+from core_sdk.records import (
+    CheckpointDeleted,
+    Dropped,
+    Ended,
+    ExitRecord,
+    MetadataSet,
+    Profile,
+    Progress,
+    Record,
+    Report,
+    StatusSet,
+)
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.index import Index
+
+_REFRESH = """
+    from pathlib import Path
+    from core_sdk.tracking import Home
+    from core_sdk.tracking.index import Index
+    import sys
+
+    with Index.open(Home.open(Path(sys.argv[1]))) as index:
+        print(index.refresh().num_points)
+"""
+
+
+@settings(max_examples=25, deadline=None)
+@given(chance=st.randoms(use_true_random=False))
+def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: random.Random) -> None:
+    """Journals grow by any bytes, in any order, between refreshes; folders look unchanged unless a file came."""
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home(Path(directory, "home"))
+        folders = [new_trial(home) for _ in range(chance.randint(1, 3))]
+        pieces = [
+            (folder, attempt, piece)
+            for folder in folders
+            for attempt in range(chance.randint(0, 1), chance.randint(2, 4))
+            for piece in cut(journal(folder, attempt, chance), chance)
+        ]
+        with Index.open(home) as index:
+            for folder, attempt, piece in interleaved(pieces, chance):
+                append(folder, attempt, piece)
+                if chance.random() < 0.5:
+                    age(folder)
+                    index.refresh()
+
+            index.refresh()
+
+            assert everything(index) == rebuilt(home)
+
+
+def journal(folder: TrialFolder, attempt: int, chance: random.Random) -> bytes:
+    """Records of all kinds, now and then a bad line, and perhaps a torn tail."""
+    content = lines(started(folder, attempt, resumed_steps=chance.randint(0, 12)))
+    for steps in range(chance.randint(0, 12), chance.randint(5, 25)):
+        content += lines(*chance.choices(records(folder, attempt, steps, chance), k=2))
+        if chance.random() < 0.1:
+            content += b"00000000 {spoiled}\n"
+    return content[: chance.choice([None, None, -3])]
+
+
+def records(folder: TrialFolder, attempt: int, steps: int, chance: random.Random) -> list[Record]:
+    now = START + 1000 * attempt + chance.random() * 100
+    names = chance.sample(["loss", "accuracy", "a\0b", "😀"], k=chance.randint(0, 3))
+    values = {name: chance.choice([chance.random(), chance.randint(-9, 9), "NaN", "-Infinity"]) for name in names}
+    storage_id = f"{folder.trial_id}-{attempt}-{steps}"
+    return [
+        Report(now, chance.choice(["training", "validation"]), steps, dict(values)),
+        Report(now, "training", steps, dict(values), [dict(values), {}]),
+        Profile(time=now, group="cpu", metrics={"cpu_util": chance.random()}),
+        chance.choice(
+            [
+                stored(storage_id, steps, time=now),
+                CheckpointDeleted(time=now, storage_id=f"{folder.trial_id}-{attempt}-{chance.randint(0, 25)}"),
+                Progress(time=now, progress=chance.random()),
+                StatusSet(time=now, status=storage_id),
+                MetadataSet(time=now, metadata={"of": [storage_id]}),
+                Dropped(time=now, count=2, reason="full"),
+                Ended(time=now, outcome=chance.choice(["completed", "paused", "error"])),
+            ]
+        ),
+    ]
+
+
+def cut(content: bytes, chance: random.Random) -> list[bytes]:
+    ends = sorted(chance.choices(range(len(content) + 1), k=chance.randint(0, 4)))
+    return [content[start:end] for start, end in zip([0, *ends], [*ends, len(content)], strict=True)]
+
+
+def interleaved(
+    pieces: list[tuple[TrialFolder, int, bytes]], chance: random.Random
+) -> list[tuple[TrialFolder, int, bytes]]:
+    """In a random order that keeps the pieces of each journal in theirs."""
+    order = [(folder.trial_id, attempt) for folder, attempt, _ in pieces]
+    chance.shuffle(order)
+    waiting = {key: [piece for piece in pieces if (piece[0].trial_id, piece[1]) == key] for key in order}
+    return [waiting[key].pop(0) for key in order]
+
+
+def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_point(
+    home: Home, start_script: Callable[..., Script]
+) -> None:
+    """`kill -9` when the file has reached some random size, again and again; the next one goes on."""
+    chance = random.Random(1)
+    for _ in range(4):
+        folder = new_trial(home)
+        record(folder, *(report(steps, loss=1 / (steps + 1), accuracy=0.5) for steps in range(40_000)))
+    expected = rebuilt_figures(home)
+    full_size = home.database.stat().st_size
+
+    for _ in range(12):
+        home.database.unlink()
+        for _ in range(2):
+            target = chance.randint(1, full_size)
+            script = start_script(_REFRESH, str(home.root))
+            wait_for(lambda: has_ended(script) or size_of(home.database) >= target)  # noqa: B023
+            script.process.kill()
+            script.process.wait()
+        with Index.open(home) as index:
+            index.refresh()
+
+            assert figures(index) == expected
+
+
+def rebuilt_figures(home: Home) -> list[object]:
+    Index.rebuild(home)
+    with Index.open(home) as index:
+        return figures(index)
+
+
+def figures(index: Index) -> list[object]:
+    trials = index.trials()
+    return [trials, *(index.summary(trial.trial_id) for trial in trials)]
+
+
+def has_ended(script: Script) -> bool:
+    return script.process.poll() is not None
+
+
+def size_of(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_indexers_that_run_at_once_index_each_point_once(home: Home, start_script: Callable[..., Script]) -> None:
+    """One indexes, the others wait and find nothing left to do."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=0.5) for steps in range(30_000)))
+
+    scripts = [start_script(_REFRESH, str(home.root), name=f"reader{number}.py") for number in range(3)]
+    ends = [script.wait() for script in scripts]
+
+    assert [code for code, _, _ in ends] == [0, 0, 0]
+    assert sorted(int(output) for _, output, _ in ends) == [0, 0, 30_000]
+    with Index.open(home) as index:
+        assert [row.count for row in index.series(folder.trial_id)] == [30_000]
+
+
+def test_what_has_not_changed_is_not_read_again(home: Home) -> None:
+    """An aged folder whose journals have their size is left alone; one that grew is not."""
+    quiet, busy = new_trial(home), new_trial(home)
+    for folder in (quiet, busy):
+        record(folder, report(1, loss=0.5))
+        age(folder)
+    with Index.open(home) as index:
+        index.refresh()
+        append(busy, 1, lines(report(2, loss=0.4)))
+
+        result = index.refresh()
+
+        assert (result.num_trials, result.num_points) == (1, 1)
+        assert index.refresh().num_trials == 0
+
+
+def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:
+    """Its bytes are not counted as bad while its end is missing."""
+    folder = new_trial(home)
+    record(folder)
+    line = lines(report(1, loss=0.5))
+    append(folder, 1, line[:-10])
+    with Index.open(home) as index:
+        index.refresh()
+        before = list(index.reports(1))
+        append(folder, 1, line[-10:])
+
+        index.refresh()
+
+        assert before == []
+        assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
+        assert index.trial(1).num_bad_lines == 0
+
+
+def test_a_bad_line_is_counted_and_said_once(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """The lines around it are kept."""
+    folder = new_trial(home)
+    line = lines(report(2, loss=0.4))
+    record(folder, report(1, loss=0.5))
+    append(folder, 1, line.replace(b"0.4", b"0.5") + lines(report(3, loss=0.3)))
+    with Index.open(home) as index:
+        index.refresh()
+        index.refresh()
+
+        assert [row.steps_completed for row in index.reports(1)] == [1, 3]
+        assert index.trial(1).num_bad_lines == 1
+    assert caplog.text.count("wrong checksum") == 1
+
+
+def test_a_step_beyond_64_bits_is_a_bad_line(home: Home) -> None:
+    """It cannot stop the indexing of all others."""
+    record(new_trial(home), report(2**63, loss=0.5), report(1, loss=0.4))
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert [row.steps_completed for row in index.reports(1)] == [1]
+        assert index.trial(1).num_bad_lines == 1
+
+
+def test_a_journal_that_became_shorter_is_indexed_anew(home: Home) -> None:
+    """It has been replaced: nothing of the old one remains."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=0.5) for steps in range(10)), stored("a", 9))
+    with Index.open(home) as index:
+        index.refresh()
+        folder.journal_path(1).write_bytes(lines(started(folder), report(3, accuracy=0.9)))
+        age(folder)
+
+        index.refresh()
+
+        assert everything(index) == rebuilt(home)
+        assert [row.metrics for row in index.reports(1)] == [{"accuracy": 0.9}]
+
+
+def test_what_a_deleted_attempt_superseded_shows_again(home: Home) -> None:
+    """The folder is the truth, also about attempts."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=0.5) for steps in range(5)))
+    record(folder, report(2, attempt=2, loss=0.1), attempt=2, resumed_steps=1)
+    with Index.open(home) as index:
+        index.refresh()
+        folder.journal_path(2).unlink()
+
+        index.refresh()
+
+        assert [row.steps_completed for row in index.reports(1)] == [0, 1, 2, 3, 4]
+        assert index.trial(1).num_attempts == 1
+
+
+@pytest.mark.parametrize("leaves_folder", [True, False])
+def test_what_the_folder_lost_the_index_forgets(home: Home, leaves_folder: bool) -> None:
+    """Trials and experiments; a deleted trial's empty folder stays behind, or does not."""
+    gone, kept = new_trial(home, experiment="gone"), new_trial(home, experiment="kept")
+    for folder in (gone, kept):
+        record(folder, report(1, loss=0.5), stored(f"of-{folder.trial_id}", 1))
+    with Index.open(home) as index:
+        index.refresh()
+        shutil.rmtree(gone.path)
+        if leaves_folder:
+            gone.path.mkdir()
+        home.experiment(1).delete()
+
+        index.refresh()
+
+        assert [row.trial_id for row in index.trials()] == [kept.trial_id]
+        assert [row.name for row in index.experiments()] == ["kept"]
+        assert [row.storage_id for row in index.checkpoints()] == [f"of-{kept.trial_id}"]
+        assert list(index.reports(gone.trial_id)) == []
+
+
+def test_a_damaged_trial_is_left_out_and_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """The others are indexed; mended, it is back."""
+    damaged, good = new_trial(home), new_trial(home)
+    for folder in (damaged, good):
+        record(folder, report(1, loss=0.5))
+    path = damaged.path / "trial.json"
+    content = path.read_bytes()
+    path.write_bytes(content[:-5])
+    with Index.open(home) as index:
+        result = index.refresh()
+        without = [row.trial_id for row in index.trials()]
+        path.write_bytes(content)
+        index.refresh()
+
+        assert result.damaged == [path]
+        assert without == [good.trial_id]
+        assert [row.trial_id for row in index.trials()] == [damaged.trial_id, good.trial_id]
+    assert str(path) in caplog.text
+
+
+def test_changed_records_are_read_again(home: Home) -> None:
+    """A new label, a changed hyperparameter and an exit status arrive, in an aged folder too."""
+    folder = new_trial(home)
+    record(folder)
+    age(folder)
+    with Index.open(home) as index:
+        index.refresh()
+        with home.experiment(1).edit() as experiment:
+            experiment.labels.append("good")
+        trial = folder.read_record()
+        trial.hparams["lr"] = 0.1
+        folder.write_record(trial)
+        folder.write_exit(1, ExitRecord(time=START, code=3))
+
+        index.refresh()
+
+        assert index.experiment("digits").labels == ("good",)
+        assert index.trial(1).hparams == {"lr": 0.1}
+        assert index.trial(1).reason == "its process exited with status 3"
+
+
+def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
+    """`cp -r` of a folder: its name is its id, whatever the record inside says."""
+    record(new_trial(home), report(1, loss=0.5), stored("a", 1))
+    shutil.copytree(home.runs / "1", home.runs / "7")
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert [row.trial_id for row in index.trials()] == [1, 7]
+        assert [row.steps_completed for row in index.reports(7)] == [1]
+        assert index.trial(7).latest_checkpoint == "a"
