@@ -82,9 +82,8 @@ def _modules_aside(root: Path) -> Iterator[None]:
         yield
     finally:
         imported = [name for name, module in sys.modules.items() if staying.get(name) is not module]
-        from_root = {name for name in imported if _is_from(root, others, name)}
-        passing = hidden | {name for name in from_root if "." not in name}
-        _forget([name for name in imported if name in from_root or _top_level(name) in passing])
+        passing = {name for name in imported if "." not in name and _is_from(root, others, name)}
+        _forget([name for name in imported if _top_level(name) in passing])
         sys.modules.update(aside)
 
 
@@ -129,9 +128,8 @@ def _files(name: str) -> list[Path]:
 
 
 def _packages(name: str) -> list[Path]:
-    """The directories of a top-level package: several, if it is a namespace."""
-    portions = _attributes(name).get("__path__", ()) if "." not in name else ()
-    return [_real(portion) for portion in portions if isinstance(portion, str)]
+    """A package's directories: several, if it is a namespace."""
+    return [_real(portion) for portion in _attributes(name).get("__path__", ()) if isinstance(portion, str)]
 
 
 def _attributes(name: str) -> dict[str, Any]:

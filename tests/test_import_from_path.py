@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -65,6 +66,33 @@ def test_each_path_gives_its_own_version_of_a_packages_modules(tmp_path: Path) -
 
     assert versions == [1, 2]
     assert not {"models", "models.net"} & set(sys.modules)
+
+
+def test_sub_packages_without_a_file_are_forgotten_too(tmp_path: Path) -> None:
+    """A directory without an __init__.py is a package that has no file of its own."""
+    code = write_code(tmp_path / "code", models__net="")
+    (code / "models" / "blocks").mkdir()
+    (code / "models" / "blocks" / "residual.py").touch()
+
+    with import_from_path(code):
+        importlib.import_module("models.blocks.residual")
+
+    assert [name for name in sys.modules if name.startswith("models")] == []
+
+
+def test_a_file_that_was_put_there_a_moment_ago_is_found(tmp_path: Path) -> None:
+    """Python remembers a directory's content by its time, which is coarser than a download is fast."""
+    code = write_code(tmp_path / "code", other="")
+    with import_from_path(code), pytest.raises(ModuleNotFoundError):
+        importlib.import_module("model_def")
+    times = code.stat()
+    write_code(code, model_def="VERSION = 1")
+    os.utime(code, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    with import_from_path(code):
+        version = version_of("model_def")
+
+    assert version == 1
 
 
 def test_a_path_reached_through_a_link_is_forgotten_too(tmp_path: Path) -> None:

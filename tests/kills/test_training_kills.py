@@ -1,0 +1,31 @@
+"""`kill -9` at random moments: what was acknowledged is there, once and whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def kill_trainings(num_kills: int) -> str:
+    """The benchmark counts, and exits with 1 if a single report is lost, doubled or altered, or a checkpoint is not whole."""
+    command = [sys.executable, str(BENCHMARKS / "kills.py"), "--kills", str(num_kills)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def test_no_kill_loses_a_report_or_leaves_half_a_checkpoint() -> None:
+    """Of tens of thousands of reports, and hundreds of checkpoints."""
+    assert "40 kills" in kill_trainings(40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_thousand_kills_lose_nothing() -> None:
+    """The same, longer."""
+    assert "1000 kills" in kill_trainings(1000)

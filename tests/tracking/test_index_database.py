@@ -1,0 +1,277 @@
+"""The database file may be missing, old, new, damaged or impossible to write: the index answers all the same."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from processes import Script
+from tracking.journals import append, everything, lines, new_trial, rebuilt, record, report, stored
+
+import core_sdk.tracking.index
+from core_sdk.errors import IndexTooNewError
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+
+
+@pytest.fixture
+def indexed(home: Home) -> str:
+    """The home has an index that says this."""
+    for number in range(3):
+        record(new_trial(home), *(report(steps, loss=steps + number) for steps in range(200)), stored(f"c{number}", 3))
+    return rebuilt(home)
+
+
+def cut_in_the_middle(content: bytes) -> bytes:
+    return content[: len(content) // 2 + 100]
+
+
+def cut_within_the_last_page(content: bytes) -> bytes:
+    return content[:-100]
+
+
+def overwrite_the_header(content: bytes) -> bytes:
+    return b"no database at all" + content[18:]
+
+
+def zero_the_middle(content: bytes) -> bytes:
+    start = len(content) // 2
+    return content[:start] + bytes(8192) + content[start + 8192 :]
+
+
+def scramble_all_but_the_first_page(content: bytes) -> bytes:
+    return content[:4096] + random.Random(1).randbytes(len(content) - 4096)
+
+
+def replace_by_text(_: bytes) -> bytes:
+    return b"hello\n"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        cut_in_the_middle,
+        cut_within_the_last_page,
+        overwrite_the_header,
+        zero_the_middle,
+        scramble_all_but_the_first_page,
+        replace_by_text,
+    ],
+)
+def test_a_damaged_index_is_built_again_and_says_so(
+    home: Home, indexed: str, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever part of the file the damage hits, nothing is missing afterwards."""
+    home.database.write_bytes(damage(home.database.read_bytes()))
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert everything(index) == indexed
+    assert f"the index {home.database} is damaged" in caplog.text
+
+
+def test_a_database_of_something_else_is_replaced(home: Home, indexed: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It opens, and has none of our tables."""
+    home.database.unlink()
+    with sqlite3.connect(home.database) as connection:
+        connection.execute("CREATE TABLE something (a, b)")
+    connection.close()
+
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert everything(index) == indexed
+    assert "is damaged (no such table: alembic_version)" in caplog.text
+
+
+def test_damage_while_the_index_is_open_is_mended(home: Home, indexed: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The question that meets the damage is answered from the rebuilt index."""
+    with Index.open(home) as index:
+        index.refresh()
+        home.database.write_bytes(overwrite_the_header(home.database.read_bytes()))
+
+        assert everything(index) == indexed
+    assert "is damaged" in caplog.text
+
+
+@pytest.mark.parametrize("also_a_left_journal", [True, False])
+def test_a_deleted_index_is_built_again(home: Home, indexed: str, also_a_left_journal: bool) -> None:
+    """Without a word: deleting it is allowed. A rollback journal of the deleted one is not applied to the new one."""
+    if also_a_left_journal:
+        leave_a_rollback_journal(home)
+    home.database.unlink()
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert everything(index) == indexed
+
+
+def leave_a_rollback_journal(home: Home) -> None:
+    """Dies in the middle of a transaction that has reached the file."""
+    script = """if True:
+        import os, sqlite3, sys
+        connection = sqlite3.connect(sys.argv[1])
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("DELETE FROM point")
+        os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", script, str(home.database)], check=False)
+    assert home.database.with_name("tracker.db-journal").stat().st_size > 0
+
+
+def test_an_open_index_follows_when_another_process_rebuilds_it(home: Home, indexed: str) -> None:
+    """It must not go on writing to the file that was deleted."""
+    with Index.open(home) as index:
+        Index.rebuild(home)
+        append(home.trial(1), 1, lines(report(1000, loss=0.5)))
+
+        index.refresh()
+
+        assert index.trial(1).steps_completed == 1000
+        with Index.open(home) as other:
+            assert other.trial(1).steps_completed == 1000
+
+
+def test_an_index_of_a_newer_version_is_refused(home: Home, indexed: str) -> None:
+    """It is neither used nor thrown away; a rebuild replaces it."""
+    with sqlite3.connect(home.database) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    before = home.database.read_bytes()
+
+    with pytest.raises(IndexTooNewError, match="'9999'.*index rebuild"):
+        Index.open(home)
+
+    assert home.database.read_bytes() == before
+    assert rebuilt(home) == indexed
+
+
+def test_an_older_index_is_migrated(home: Home, indexed: str) -> None:
+    """One from before the first migration stands for all; refreshed, it says the same."""
+    home.database.unlink()
+    stamp(home.database, "base")
+
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert everything(index) == indexed
+
+
+def test_the_schema_is_the_sum_of_its_migrations(home: Home, tmp_path: Path) -> None:
+    """A created index and a migrated one have the same tables, to the letter."""
+    Home.create(home.root)
+    Index.open(home).close()
+    migrated = Home.create(tmp_path / "migrated")
+    stamp(migrated.database, "base")
+    Index.open(migrated).close()
+
+    assert schema(migrated.database) == schema(home.database)
+
+
+def stamp(database: Path, revision: str) -> None:
+    config = Config()
+    directory = Path(core_sdk.tracking.index.__file__).with_name("migrations")
+    config.set_main_option("script_location", str(directory))
+    engine = sa.create_engine(f"sqlite:///{database}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.stamp(config, revision)
+    engine.dispose()
+
+
+def schema(database: Path) -> dict[str, tuple[str, ...]]:
+    connection = sqlite3.connect(database)
+    tables = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    connection.close()
+    return {name: tuple(sorted(line.strip(" \t,") for line in sql.splitlines())) for name, sql in tables}
+
+
+def test_opening_a_current_index_does_not_import_alembic(
+    home: Home, indexed: str, run_script: Callable[..., tuple[int, str, str]]
+) -> None:
+    """It takes longer to import than most commands take to run; nor does making a new one."""
+    code, output, errors = run_script(
+        """
+        import sys
+        from pathlib import Path
+        from core_sdk.tracking import Home
+        from core_sdk.tracking.index import Index
+
+        home = Home.open(Path(sys.argv[1]))
+        Index.open(home).close()
+        Index.rebuild(home)
+        print([name for name in sys.modules if name.startswith(("alembic", "torch"))])
+        """,
+        str(home.root),
+    )
+
+    assert (code, output) == (0, "[]\n"), errors
+
+
+def test_a_missing_home_is_an_empty_index_and_is_not_made(home: Home) -> None:
+    """Reading creates nothing."""
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert index.trials() == []
+        assert index.experiments() == []
+        assert Index.rebuild(home).num_trials == 0
+    assert not home.root.exists()
+
+
+def test_where_no_file_can_be_made_the_index_is_kept_in_memory(
+    home: Home, indexed: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Something that is no file stands in its place."""
+    home.database.unlink()
+    home.database.mkdir()
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert everything(index) == indexed
+    assert "cannot be written" in caplog.text
+
+
+def test_on_a_full_disk_the_index_is_kept_in_memory(
+    home: Home, indexed: str, run_script: Callable[..., tuple[int, str, str]]
+) -> None:
+    """All is answered, and a warning says why it is slow. (A limit on file sizes stands for the full disk.)"""
+    home.database.unlink()
+
+    code, output, errors = run_script(
+        """
+        import logging, resource, sys
+        from pathlib import Path
+        from core_sdk.tracking import Home
+        from core_sdk.tracking.index import Index
+
+        logging.basicConfig()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        with Index.open(Home.open(Path(sys.argv[1]))) as index:
+            index.refresh()
+            print(sum(1 for _ in index.reports(2)))
+        """,
+        str(home.root),
+    )
+
+    assert (code, output) == (0, "200\n"), errors
+    assert "cannot be written" in errors
+
+
+def test_a_reader_who_pauses_does_not_keep_indexers_waiting(home: Home, indexed: str) -> None:
+    """Between two reports no lock is held, as when they are piped to a pager."""
+    with Index.open(home) as reader, Index.open(home) as indexer:
+        reports = reader.reports(1)
+        next(reports)
+        append(home.trial(1), 1, lines(report(1000, loss=0.5)))
+
+        assert indexer.refresh().num_points == 1
+        assert sum(1 for _ in reports) >= 199
