@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.errors import RunInfoError
-from core_sdk.records import ClusterInfo
+from core_sdk.records import ClusterInfo, from_json
 
 HOME_VARIABLE = "CORE_SDK_HOME"
 RUN_INFO_VARIABLE = "CORE_SDK_RUN_INFO"
@@ -77,15 +77,19 @@ def get_cluster_info() -> ClusterInfo | None:
     if path is None:
         return None
     try:
-        return msgspec.json.decode(path.read_bytes(), type=ClusterInfo)
+        info = msgspec.json.decode(path.read_bytes(), type=ClusterInfo)
     except (OSError, msgspec.DecodeError) as error:
         raise RunInfoError(path, str(error)) from error
+    info._user_data = from_json(info._user_data)
+    if info._trial is not None:
+        info._trial.hparams = from_json(info._trial.hparams)
+    return info
 
 
 def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that are kept with a trial, by allow-list, for starting its script again."""
     variables = os.environ if variables is None else variables
-    return {name: value for name, value in sorted(variables.items()) if _is_recorded(name)}
+    return {name: value for name, value in sorted(variables.items()) if _is_recorded(name) and _is_text(value)}
 
 
 def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]:
@@ -115,6 +119,15 @@ def _is_recorded(name: str) -> bool:
     if name in _RECORDED_NAMES:
         return True
     return name.startswith(_RECORDED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
+
+
+def _is_text(value: str) -> bool:
+    """A variable may hold any bytes; JSON keeps those that are UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _default_home() -> Path:

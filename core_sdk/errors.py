@@ -22,7 +22,8 @@
     │   ├── CheckpointTooNewError
     │   ├── CheckpointNotStoredError
     │   ├── NotEnoughSpaceError
-    │   └── StorageNotWritableError
+    │   ├── StorageNotWritableError
+    │   └── UnknownStorageError (ValueError)
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   └── ExperimentNotFoundError
@@ -221,6 +222,12 @@ class StorageNotWritableError(CheckpointError):
             f"checkpoints cannot be stored in {where}: {reason}. "
             "Choose another checkpoint_storage, or correct the directory's permissions."
         )
+
+
+class UnknownStorageError(CheckpointError, ValueError):
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        super().__init__(f"the checkpoint storage {url!r} cannot be opened: {reason}.")
 
 
 class NotFoundError(CoreSDKError):

@@ -58,3 +58,20 @@ def start_script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
 def run_script(start_script: Callable[..., Script]) -> Callable[..., tuple[int, str, str]]:
     """Runs a script to its end: exit status, stdout, stderr."""
     return lambda source, *arguments, **keywords: start_script(source, *arguments, **keywords).wait()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MB."""
+    mount_point = tmp_path / "small"
+    mount_point.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(mount_point)], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        pytest.skip("NOT TESTED: full disks; there is no mount command here")
+    if mounted.returncode != 0:
+        pytest.skip(f"NOT TESTED: full disks; mounting is not permitted here: {mounted.stderr.strip()}")
+    yield mount_point
+    subprocess.run(["umount", "--lazy", str(mount_point)], check=True)

@@ -1,7 +1,7 @@
 """One attempt in the foreground: starts its script, shows its output, and waits for its end.
 
-The script writes straight to the attempt's log, a file: it never waits for us, and when we are killed it goes on and
-no line is lost. We show what the log gains.
+The script writes to the attempt's log through a process that does nothing else, the output keeper: it never waits for
+us or our terminal, and when we are killed it goes on and no line is lost. We show what the log gains.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
+from core_sdk.cli import _output_keeper
 from core_sdk.cli._command import CommandNotExecutableError
 from core_sdk.cli._follow import Follower, following
 from core_sdk.cli._messages import say
@@ -24,28 +26,52 @@ from core_sdk.records import CommandRecord, ExitRecord
 from core_sdk.tracking import TrialFolder
 
 _STDOUT = 1
+# Processes that the script leaves behind may keep its output open; the end of the script is the end of the attempt.
+_LAST_OUTPUT_S = 2.0
 
 
 def run_attempt(folder: TrialFolder, attempt: int, command: CommandRecord) -> int:
     """The script's exit status, -N for death by signal N. Raises `CommandNotExecutableError`."""
     log = folder.log_path(attempt)
     with _relayed_signals() as relay:
-        process = _start(folder, attempt, command, log)
+        output, keeper = _start_keeper(log)
+        try:
+            process = _start(folder, attempt, command, output)
+        finally:
+            os.close(output)
         relay.attach(process)
         with following(log, _STDOUT) as follower:
-            _show_until_end(follower, process)
+            _show_until_end(follower, process, keeper)
     _write_exit(folder, attempt, process.returncode)
     return process.returncode
 
 
-def _start(folder: TrialFolder, attempt: int, command: CommandRecord, log: Path) -> subprocess.Popen[bytes]:
+def _start_keeper(log: Path) -> tuple[int, subprocess.Popen[bytes]]:
+    """The descriptor to write output to, and the process that brings it into the log."""
+    log.touch(mode=0o600)
+    output_read, output = os.pipe()
+    try:
+        # The session of its own keeps Ctrl-C and the terminal's end from it; it ends when its input does.
+        arguments = [sys.executable, "-I", "-S", _output_keeper.__file__, str(log)]
+        keeper = subprocess.Popen(
+            arguments,
+            stdin=output_read,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        os.close(output_read)
+    return output, keeper
+
+
+def _start(folder: TrialFolder, attempt: int, command: CommandRecord, output: int) -> subprocess.Popen[bytes]:
     variables = {
         HOME_VARIABLE: str(folder.home.root.absolute()),
         RUN_INFO_VARIABLE: str(folder.run_info_path(attempt).absolute()),
-        # Its output is a file: without this it would appear in blocks, and the last one die with a kill.
+        # Its output is no terminal: without this it would appear in blocks, and the last one die with a kill.
         "PYTHONUNBUFFERED": "1",
     }
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
         return subprocess.Popen(
             command.argv,
@@ -56,15 +82,15 @@ def _start(folder: TrialFolder, attempt: int, command: CommandRecord, log: Path)
         )
     except OSError as error:
         raise CommandNotExecutableError(command.argv[0], error.strerror or str(error)) from error
-    finally:
-        os.close(output)
 
 
-def _show_until_end(follower: Follower, process: subprocess.Popen[bytes]) -> None:
+def _show_until_end(follower: Follower, process: subprocess.Popen[bytes], keeper: subprocess.Popen[bytes]) -> None:
     ended = threading.Event()
 
     def wait() -> None:
         process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            keeper.wait(_LAST_OUTPUT_S)
         ended.set()
 
     threading.Thread(target=wait, name="core-sdk-wait", daemon=True).start()

@@ -8,8 +8,8 @@ import sys
 
 from core_sdk.cli._exit_codes import of_child
 from core_sdk.cli._messages import say
-from core_sdk.core._tensorboard import write_event_files
 from core_sdk.errors import MissingDependencyError
+from core_sdk.tensorboard import write_event_files
 from core_sdk.tracking import TrialFolder
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
-from core_sdk.records import CheckpointDeleted, Metric
+from core_sdk.records import Metric
 from core_sdk.storage import storage_from_url
+from core_sdk.tracking.deletion import delete_checkpoint
 from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:
@@ -93,10 +93,8 @@ class Checkpoint:
         Path(path).write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
 
     def delete(self) -> None:
-        """Deletes the files and marks the checkpoint as deleted. Raises `CheckpointNotFoundError` the second time."""
-        folder = self._tracker.home.trial(self.trial_id)
-        storage_from_url(self.storage).delete(self.uuid)
-        folder.append_change(CheckpointDeleted(time=time.time(), storage_id=self.uuid))
+        """Deletes the files, where they are still there, and marks the checkpoint as deleted."""
+        delete_checkpoint(self._tracker.home.trial(self.trial_id), self.storage, self.uuid)
         self.reload()
 
     def reload(self) -> None:

@@ -14,9 +14,9 @@ from core_sdk.core._init import init
 from core_sdk.core._preempt import PreemptContext, PreemptMode
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext, SearcherMode, SearcherOperation, Unit
-from core_sdk.core._tensorboard import TensorboardMode
 from core_sdk.core._train import EarlyExitReason, TrainContext
 from core_sdk.distributed import DistributedContext
+from core_sdk.tensorboard import TensorboardMode
 
 __all__ = [
     "CheckpointContext",

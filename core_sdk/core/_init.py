@@ -13,11 +13,11 @@ from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
-from core_sdk.core._tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import Environment, get_cluster_info
 from core_sdk.storage import open_storage
+from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home
 
 

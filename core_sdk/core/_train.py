@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.core._ledger import Ledger
-from core_sdk.core._tensorboard import TensorboardMode, copy_event_files
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import InvalidMetricError
 from core_sdk.journal import JournalWriter
@@ -27,6 +26,7 @@ from core_sdk.records import (
     nonfinite_to_json,
     to_json,
 )
+from core_sdk.tensorboard import TensorboardMode, copy_event_files
 from core_sdk.tracking import TrialFolder
 
 logger = logging.getLogger("core_sdk.train")

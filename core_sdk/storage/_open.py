@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from core_sdk.errors import UnknownStorageError
 from core_sdk.storage._directory import DirectoryStorage
 from core_sdk.storage._storage import Storage
 
@@ -33,15 +34,15 @@ def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, defaul
 
 
 def storage_from_url(url: str) -> Storage:
-    """The storage whose `url` this is. Raises `ValueError`."""
+    """The storage whose `url` this is. Raises `UnknownStorageError`."""
     parts = urlsplit(url)
     if parts.scheme in _CLOUD_SCHEMES:
-        raise ValueError(f"{url!r} is an object store: {_ONLY_FILE_SYSTEMS}")
+        raise UnknownStorageError(url, f"it is an object store: {_ONLY_FILE_SYSTEMS}")
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise ValueError(f"{url!r} is not the URL of a storage, such as file:///mnt/checkpoints")
+        raise UnknownStorageError(url, "a storage is named like file:///mnt/checkpoints")
     path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
     if not path.is_absolute():
-        raise ValueError(f"{url!r} has no absolute path: write file:///mnt/checkpoints, with three slashes")
+        raise UnknownStorageError(url, "it has no absolute path: write file:///mnt/checkpoints, with three slashes")
     return DirectoryStorage(path)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -233,9 +234,17 @@ def test_a_deleted_checkpoint_is_known_and_gone(checkpoint: Checkpoint, tracker:
     assert checkpoint.state is CheckpointState.DELETED
     assert tracker.get_checkpoint("a").state is CheckpointState.DELETED
     with pytest.raises(CheckpointNotFoundError):
-        checkpoint.delete()
-    with pytest.raises(CheckpointNotFoundError):
         checkpoint.download()
+
+
+def test_a_checkpoint_whose_files_have_vanished_can_be_deleted(checkpoint: Checkpoint, home: Home) -> None:
+    """The record of it would otherwise stand in the way of its trial for good."""
+    shutil.rmtree(home.checkpoints / "a")
+
+    checkpoint.delete()
+    checkpoint.delete()
+
+    assert checkpoint.state is CheckpointState.DELETED
 
 
 def test_the_deletion_is_recorded_with_the_trial(checkpoint: Checkpoint, home: Home) -> None:

@@ -21,12 +21,12 @@ from tensorboard.backend.event_processing.event_file_loader import RawEventFileL
 from tensorboard.compat.proto.event_pb2 import Event
 
 from core_sdk.core import TensorboardMode
-from core_sdk.core._tensorboard import TensorboardMirror, copy_event_files, write_event_files
-from core_sdk.core._tensorboard._encoding import file_version, scalar, session_start
-from core_sdk.core._tensorboard._mirror import BUSY_SHARE, LOOK_INTERVAL_S, pause_after
 from core_sdk.errors import UnsafePathError
 from core_sdk.journal import JournalWriter
 from core_sdk.records import AttemptStarted, Profile, Report
+from core_sdk.tensorboard import TensorboardMirror, copy_event_files, write_event_files
+from core_sdk.tensorboard._encoding import file_version, scalar, session_start
+from core_sdk.tensorboard._mirror import BUSY_SHARE, LOOK_INTERVAL_S, pause_after
 
 START = 1_700_000_000.25
 
@@ -180,7 +180,7 @@ def test_batches_stand_at_their_own_steps(journal: JournalWriter, directory: Pat
 
 def test_a_report_of_many_metrics_is_shown_whole(journal: JournalWriter, directory: Path) -> None:
     """Though the mirror takes it in portions."""
-    journal.append(report(1, **{f"gradient_{index}": float(index) for index in range(1_000)}))
+    journal.append(Report(START, "training", 1, {f"gradient_{index}": float(index) for index in range(1_000)}))
 
     mirror(journal, directory)
 
@@ -309,7 +309,7 @@ def test_a_killed_process_loses_no_curve(start_script: Callable[..., Script], tm
         """
         import time
         from pathlib import Path
-        from core_sdk.core._tensorboard import TensorboardMirror
+        from core_sdk.tensorboard import TensorboardMirror
         from core_sdk.journal import JournalWriter
         from core_sdk.records import Report
         journal = JournalWriter(Path("1.journal"))

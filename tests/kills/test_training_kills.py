@@ -12,7 +12,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
 def kill_trainings(num_kills: int) -> str:
-    """The benchmark counts, and exits with 1 if a single report is lost, doubled or altered, or a checkpoint is not whole."""
+    """What the benchmark counted; it exits with 1 for a single lost report or incomplete checkpoint."""
     command = [sys.executable, str(BENCHMARKS / "kills.py"), "--kills", str(num_kills)]
     finished = subprocess.run(command, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stdout + finished.stderr

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,22 +31,6 @@ except CheckpointNotStoredError as error:
     print(error)
     sys.exit(3)
 """
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    directory = tmp_path / "disk"
-    directory.mkdir()
-    if not shutil.which("mount"):
-        pytest.skip("NOT TESTED: full disks; there is no mount command here")
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(directory)], capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"NOT TESTED: full disks; mounting is not permitted here: {mounted.stderr.strip()}")
-    yield directory
-    subprocess.run(["umount", str(directory)], check=True)
 
 
 def content(directory: Path) -> list[str]:

@@ -42,6 +42,8 @@ from core_sdk.records import (
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.index import Index
 
+_VALUES: list[int | float | str] = [0, -7, 2**63, 0.1, -0.0, 1e300, "NaN", "-Infinity"]
+
 _REFRESH = """
     from pathlib import Path
     from core_sdk.tracking import Home
@@ -91,9 +93,7 @@ def journal(folder: TrialFolder, attempt: int, chance: random.Random) -> bytes:
 def records(folder: TrialFolder, attempt: int, steps: int, chance: random.Random) -> list[Record]:
     now = START + 1000 * attempt + chance.random() * 100
     names = chance.sample(["loss", "accuracy", "a\0b", "😀"], k=chance.randint(0, 3))
-    values: dict[str, int | float | str] = {
-        name: chance.choice([chance.random(), chance.randint(-9, 9), "NaN", "-Infinity"]) for name in names
-    }
+    values: dict[str, int | float | str] = {name: chance.choice(_VALUES) for name in names}
     storage_id = f"{folder.trial_id}-{attempt}-{steps}"
     others: list[Record] = [
         stored(storage_id, steps, time=now),

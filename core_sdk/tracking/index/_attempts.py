@@ -73,7 +73,7 @@ class AttemptIndexer:
             if self._batch.is_full:
                 self.save()
                 self._batch.commit()
-        self._row["size_bytes"] = size_bytes
+        self._row["size_bytes"] = self._row['end_offset']
 
     def save(self, **columns: object) -> None:
         self._row |= columns

@@ -14,8 +14,8 @@ import threading
 import time
 from pathlib import Path
 
-from core_sdk.core._tensorboard._event_file import EventFile, event_file_path
-from core_sdk.core._tensorboard._scalars import JournalScalars
+from core_sdk.tensorboard._event_file import EventFile, event_file_path
+from core_sdk.tensorboard._scalars import JournalScalars
 
 logger = logging.getLogger("core_sdk.tensorboard")
 

@@ -8,9 +8,9 @@ Why not write them while reporting: an event costs as much as a report itself, a
 again, which no training should have to wait for.
 """
 
-from core_sdk.core._tensorboard._copy import copy_event_files
-from core_sdk.core._tensorboard._event_file import write_event_files
-from core_sdk.core._tensorboard._mirror import TensorboardMirror
-from core_sdk.core._tensorboard._mode import TensorboardMode
+from core_sdk.tensorboard._copy import copy_event_files
+from core_sdk.tensorboard._event_file import write_event_files
+from core_sdk.tensorboard._mirror import TensorboardMirror
+from core_sdk.tensorboard._mode import TensorboardMode
 
 __all__ = ["TensorboardMirror", "TensorboardMode", "copy_event_files", "write_event_files"]

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
-from core_sdk.core._tensorboard import _encoding
-from core_sdk.core._tensorboard._scalars import JournalScalars, Scalar
 from core_sdk.records import AttemptStarted
+from core_sdk.tensorboard import _encoding
+from core_sdk.tensorboard._scalars import JournalScalars, Scalar
 
 _CHUNK_BYTES = 1 << 20
 _MAX_SCALARS = 10_000

@@ -1,0 +1,352 @@
+"""What the index answers: reports as they were, curves, summaries and checkpoints."""
+
+from __future__ import annotations
+
+import math
+import struct
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tracking.journals import START, append, lines, new_trial, record, report, stored
+
+from core_sdk.errors import CheckpointNotFoundError, ExperimentNotFoundError, TrialNotFoundError
+from core_sdk.records import (
+    MAX_INT,
+    CheckpointDeleted,
+    MetadataSet,
+    Metric,
+    Profile,
+    Progress,
+    Report,
+    StatusSet,
+    nonfinite_to_json,
+    to_json,
+)
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+from core_sdk.tracking.rows import ReportRow
+
+_NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
+_VALUES = st.floats() | st.integers(-MAX_INT, MAX_INT)
+
+
+@settings(max_examples=100, deadline=None)
+@given(group=_NAMES, metrics=st.dictionaries(_NAMES, _VALUES, max_size=5), time=st.floats(START, START + 1e7))
+@example(group="'\";\0\n😀", metrics={"/../\0": 2**63, "a" * 1024: -(2**63), "": 1.0} | {"é" * 512: 5e-324}, time=START)
+def test_names_values_and_times_come_back_exactly(group: str, metrics: dict[str, Metric], time: float) -> None:
+    """Type and bits of every number, every character of every name."""
+    metrics = {name: value for name, value in metrics.items() if name}
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home(Path(directory, "home"))
+        spelled = {name: nonfinite_to_json(value) for name, value in metrics.items()}
+        record(new_trial(home), Report(time, group, 7, dict(spelled), [dict(spelled), {}]))
+        with Index.open(home) as index:
+            index.refresh()
+
+            (row,) = index.reports(1, group)
+
+            assert (row.group, row.steps_completed, row.time) == (group, 7, time)
+            assert exactly(row.metrics) == exactly(metrics)
+            assert [exactly(batch) for batch in row.batch_metrics or []] == [exactly(metrics), []]
+            assert {series.name for series in index.series(1)} == set(metrics)
+
+
+def exactly(metrics: dict[str, Metric]) -> list[tuple[str, int | bytes]]:
+    """Every bit counts, but all NaN are alike."""
+    return [(name, bits(value)) for name, value in metrics.items()]
+
+
+def bits(value: Metric) -> int | bytes:
+    if isinstance(value, int):
+        return value
+    return b"NaN" if math.isnan(value) else struct.pack("d", value)
+
+
+def told(rows: list[ReportRow]) -> list[tuple[int, int | None, dict[str, Metric]]]:
+    return [(row.attempt, row.steps_completed, row.metrics) for row in rows]
+
+
+def test_reports_come_by_steps_then_by_time(home: Home) -> None:
+    """Whatever the order in which they were made; two at one step stay two."""
+    record(
+        new_trial(home),
+        report(5, loss=0.5),
+        report(2, loss=0.2),
+        Report(START + 1000.5, "validation", 2, {"accuracy": 0.9}),
+        Report(START + 1009, "training", 5, {"accuracy": 0.8}),
+    )
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert told(list(index.reports(1))) == [
+            (1, 2, {"accuracy": 0.9}),
+            (1, 2, {"loss": 0.2}),
+            (1, 5, {"loss": 0.5}),
+            (1, 5, {"accuracy": 0.8}),
+        ]
+        assert told(list(index.reports(1, "validation"))) == [(1, 2, {"accuracy": 0.9})]
+
+
+def test_a_report_without_metrics_and_one_with_batches_come_back(home: Home) -> None:
+    """What a report holds beside metrics is no series."""
+    record(
+        new_trial(home),
+        report(1),
+        Report(START, "training", 2, {"loss": 0.5}, [{"loss": 0.6}, {"loss": "NaN"}]),
+        Report(START, "training", 3, {"loss": 0.4}, []),
+    )
+    with Index.open(home) as index:
+        index.refresh()
+
+        rows = list(index.reports(1))
+
+        assert [(row.metrics, repr(row.batch_metrics)) for row in rows] == [
+            ({}, "None"),
+            ({"loss": 0.5}, "[{'loss': 0.6}, {'loss': nan}]"),
+            ({"loss": 0.4}, "[]"),
+        ]
+        assert [row.name for row in index.series(1)] == ["loss"]
+
+
+def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
+    """More than a page of points, in series of very different length."""
+    many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(60_000)]
+    few = [report(steps, "validation", accuracy=0.9) for steps in range(0, 60_000, 7_000)]
+    record(new_trial(home), *many, *few)
+    with Index.open(home) as index:
+        index.refresh()
+
+        steps = [(row.steps_completed, row.group, len(row.metrics)) for row in index.reports(1)]
+
+        expected = [(row.steps_completed, row.group, len(row.metrics)) for row in (*many, *few)]
+        assert sorted(steps) == sorted(expected)
+        assert [step for step, _, _ in steps] == sorted(row.steps_completed for row in (*many, *few))
+
+
+def test_what_lies_beyond_the_checkpoint_of_a_resume_is_superseded(home: Home) -> None:
+    """Hidden by default, kept and flagged when asked for; also before the new attempt reports."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=steps / 10) for steps in (10, 20, 30)), stored("a", 20), stored("b", 30))
+    record(folder, attempt=2, resumed_steps=20)
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert [row.steps_completed for row in index.reports(1)] == [10, 20]
+        flags = [(row.steps_completed, row.is_superseded) for row in index.reports(1, superseded=True)]
+        assert flags == [(10, False), (20, False), (30, True)]
+        assert index.trial(1).steps_completed == 20
+        assert [(row.count, row.last_steps) for row in index.series(1)] == [(2, 20)]
+        assert index.summary(1)["training"]["loss"]["max"] == 2.0
+        assert [bucket.last_steps for bucket in index.buckets(1, "training", "loss")] == [10, 20]
+        assert [row.storage_id for row in index.checkpoints(trial_id=1)] == ["b", "a"]
+        assert index.trial(1).latest_checkpoint == "a"
+
+
+def test_what_a_later_attempt_repeats_is_superseded_series_by_series(home: Home) -> None:
+    """It reports `loss` from step 15 on, before the step that it resumed from; `accuracy` it does not report."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=1.0, accuracy=0.5) for steps in (10, 20)))
+    record(folder, report(15, attempt=2, loss=0.0), report(25, attempt=2, loss=0.0), attempt=2, resumed_steps=20)
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert told(list(index.reports(1))) == [
+            (1, 10, {"loss": 1.0, "accuracy": 0.5}),
+            (2, 15, {"loss": 0.0}),
+            (1, 20, {"accuracy": 0.5}),
+            (2, 25, {"loss": 0.0}),
+        ]
+        hidden = [row for row in index.reports(1, superseded=True) if row.is_superseded]
+        assert told(hidden) == [(1, 20, {"loss": 1.0})]
+
+
+def test_a_resume_of_a_resume_supersedes_both(home: Home) -> None:
+    """The third attempt goes back behind what the second resumed from."""
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=1.0) for steps in (10, 20, 30)))
+    record(folder, *(report(steps, attempt=2, loss=2.0) for steps in (30, 40)), attempt=2, resumed_steps=20)
+    record(folder, report(20, attempt=3, loss=3.0), attempt=3, resumed_steps=10)
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert told(list(index.reports(1))) == [(1, 10, {"loss": 1.0}), (3, 20, {"loss": 3.0})]
+
+
+def test_buckets_hold_the_true_minimum_and_maximum(home: Home) -> None:
+    """Of a series that runs over two attempts; NaN are counted apart, and infinities are values."""
+    folder = new_trial(home)
+    values: dict[int, float | str] = {steps: math.sin(steps * 1.7) for steps in range(3000)}
+    values.update({500: 77.0, 501: "NaN", 2999: "-Infinity"})
+    record(folder, *(report(steps, loss=value) for steps, value in values.items() if steps < 1500))
+    later = (report(steps, attempt=2, loss=value) for steps, value in values.items() if steps >= 1400)
+    record(folder, *later, attempt=2, resumed_steps=1399)
+    with Index.open(home) as index:
+        index.refresh()
+
+        buckets = index.buckets(1, "training", "loss", 40)
+
+        assert len(buckets) == 40
+        assert [bucket.first_steps for bucket in buckets] == list(range(0, 3000, 75))
+        assert sum(bucket.count for bucket in buckets) == 3000
+        for bucket in buckets:
+            numbers = [float(values[steps]) for steps in range(bucket.first_steps, bucket.last_steps + 1)]
+            finite = [number for number in numbers if not math.isnan(number)]
+            assert (bucket.minimum, bucket.maximum) == (min(finite), max(finite))
+            assert bucket.num_nan == len(numbers) - len(finite)
+            assert bucket.mean == pytest.approx(sum(finite) / len(finite))
+
+
+def test_a_short_series_has_a_bucket_for_each_point(home: Home) -> None:
+    """Stretches without points are left out; where all is NaN there is no minimum."""
+    record(new_trial(home), report(0, loss=3), report(1_000_000, loss="NaN"))
+    with Index.open(home) as index:
+        index.refresh()
+
+        first, last = index.buckets(1, "training", "loss", 2000)
+
+        assert (first.first_steps, first.minimum, first.maximum, first.mean) == (0, 3, 3, 3.0)
+        assert (last.first_steps, last.minimum, last.num_nan, last.mean) == (1_000_000, None, 1, None)
+        assert index.buckets(1, "training", "no such metric") == []
+
+
+def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
+    """SQLite has no such int; as a text it would lie above all floats."""
+    record(new_trial(home), report(1, "validation", big=2**63), report(2, "validation", big=1e300))
+    with Index.open(home) as index:
+        index.refresh()
+
+        (bucket,) = index.buckets(1, "validation", "big", 1)
+
+        assert (bucket.minimum, bucket.maximum) == (2**63, 1e300)
+        assert index.best_validation(1, "big") == 2**63
+
+
+def test_the_summary_of_a_trial(home: Home) -> None:
+    """The last value is the one at the highest step; minimum, maximum and mean leave NaN out."""
+    record(
+        new_trial(home),
+        report(3, loss=1.0, epoch=3),
+        report(1, loss=4.0, epoch=1),
+        report(2, loss="NaN", epoch=2),
+        report(3, "validation", accuracy="NaN"),
+    )
+    with Index.open(home) as index:
+        index.refresh()
+
+        summary = index.summary(1)
+
+        assert summary["training"] == {
+            "loss": {"count": 3, "last": 1.0, "min": 1.0, "max": 4.0, "mean": 2.5},
+            "epoch": {"count": 3, "last": 3, "min": 1, "max": 3, "mean": 2.0},
+        }
+        accuracy = summary["validation"]["accuracy"]
+        assert (accuracy["count"], repr(accuracy["last"]), accuracy["min"], accuracy["mean"]) == (1, "nan", None, None)
+
+
+def test_the_best_validation_of_an_experiment(home: Home) -> None:
+    """Over its trials only, over what is visible only, and NaN never wins."""
+    first, second, other = new_trial(home), new_trial(home), new_trial(home, experiment="other")
+    record(first, report(1, "validation", loss=0.3), report(2, "validation", loss=0.1), report(3, "training", loss=0))
+    record(first, attempt=2, resumed_steps=1)
+    record(second, report(1, "validation", loss="NaN", accuracy=0.9), report(2, "validation", loss=0.7))
+    record(other, report(1, "validation", loss=0.05))
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert index.best_validation(1, "loss") == 0.3
+        assert index.best_validation(1, "loss", smaller_is_better=False) == 0.7
+        assert index.best_validation(1, "no such metric") is None
+        assert index.validation_metric_names(1) == {"loss", "accuracy"}
+
+
+def test_the_figures_of_the_profiler_belong_to_times(home: Home) -> None:
+    """They come when asked for by their group, are never superseded, and are not among the series of the script."""
+    folder = new_trial(home)
+    profiles = [Profile(time=START + seconds, group="cpu", metrics={"cpu_util": 0.5}) for seconds in (2, 1)]
+    record(folder, *profiles, report(30, loss=0.5))
+    record(folder, attempt=2)
+    with Index.open(home) as index:
+        index.refresh()
+
+        rows = list(index.reports(1, "cpu"))
+
+        assert [(row.steps_completed, row.time, row.metrics) for row in rows] == [
+            (None, START + 1, {"cpu_util": 0.5}),
+            (None, START + 2, {"cpu_util": 0.5}),
+        ]
+        assert list(index.reports(1)) == []
+        assert index.series(1) == []
+        assert index.summary(1) == {}
+
+
+def test_a_trial_says_what_was_last_said_of_it(home: Home) -> None:
+    """By the newest attempt that speaks of it; non-finite values in free-form ones come back too."""
+    folder = new_trial(home, lr=0.1)
+    record(
+        folder,
+        Progress(time=START, progress=0.2),
+        Progress(time=START, progress=0.4),
+        StatusSet(time=START, status="a"),
+        MetadataSet(time=START, metadata=to_json({"best": math.inf}, "metadata")),
+    )
+    record(folder, StatusSet(time=START, status="b"), attempt=2)
+    with Index.open(home) as index:
+        index.refresh()
+
+        row = index.trial(1)
+
+        assert (row.hparams, row.progress, row.status, row.metadata) == ({"lr": 0.1}, 0.4, "b", {"best": math.inf})
+        assert (row.num_attempts, row.experiment_name) == (2, "digits")
+
+
+def test_checkpoints_come_newest_first(home: Home) -> None:
+    """Within a trial by their order in its journals, since its clock may jump; between trials by time."""
+    first, second = new_trial(home), new_trial(home, experiment="other")
+    record(first, stored("a", 1, time=START + 9), stored("b", 2, time=START + 1))
+    record(second, stored("c", 3, time=START + 5))
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert [row.storage_id for row in index.checkpoints(trial_id=1)] == ["b", "a"]
+        assert [row.storage_id for row in index.checkpoints(experiment_id=2)] == ["c"]
+        assert [row.storage_id for row in index.checkpoints()] == ["a", "c", "b"]
+        row = index.checkpoint("c")
+        assert (row.trial_id, row.experiment_id, row.steps_completed, row.size_bytes) == (2, 2, 3, 7)
+
+
+def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
+    """Whether the trial, another one or somebody from outside said so, or its manifest is gone."""
+    storage = DirectoryStorage(Home.create(home.root).checkpoints)
+    with storage.stage("kept") as staging:
+        staging.commit({})
+    first, second = new_trial(home), new_trial(home)
+    record(first, *(stored(name, 1, storage.url) for name in ("kept", "gone")), stored("a", 1), stored("b", 1))
+    append(first, 0, lines(CheckpointDeleted(time=START, storage_id="a")))
+    record(second, CheckpointDeleted(time=START, storage_id="b"))
+    with Index.open(home) as index:
+        index.refresh()
+
+        states = {row.storage_id: row.state for row in index.checkpoints()}
+
+        assert states == {"kept": "COMPLETED", "gone": "DELETED", "a": "DELETED", "b": "DELETED"}
+        assert index.trial(1).latest_checkpoint == "kept"
+
+
+def test_what_does_not_exist_is_an_error_that_names_it(home: Home) -> None:
+    """And says where it was looked for."""
+    new_trial(home)
+    with Index.open(home) as index:
+        index.refresh()
+
+        with pytest.raises(TrialNotFoundError, match=f"no trial 99 in {home.root}"):
+            index.trial(99)
+        with pytest.raises(ExperimentNotFoundError, match="'no such'"):
+            index.experiment("no such")
+        with pytest.raises(ExperimentNotFoundError, match="99"):
+            index.experiment(99)
+        with pytest.raises(CheckpointNotFoundError, match="'no such'"):
+            index.checkpoint("no such")

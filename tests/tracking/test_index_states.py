@@ -1,0 +1,162 @@
+"""The state of a trial: told from its newest attempt, and from whether that lives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from processes import Script, wait_for
+from tracking.journals import START, age, append, lines, new_trial, record, report, started
+
+from core_sdk.alive import AliveLock
+from core_sdk.records import Ended, ExitRecord, Outcome, StopAcknowledged
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+from core_sdk.tracking.index._states import AttemptEnd, experiment_state, trial_state
+from core_sdk.tracking.rows import TrialState
+
+
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        (AttemptEnd(outcome="completed"), ("COMPLETED", "")),
+        (AttemptEnd(outcome="completed", exit_code=1), ("COMPLETED", "")),
+        (AttemptEnd(outcome="paused", stop_source="SIGTERM"), ("PAUSED", "SIGTERM")),
+        (AttemptEnd(outcome="paused"), ("PAUSED", "")),
+        (AttemptEnd(outcome="invalid_hp", error="too large"), ("COMPLETED", "invalid hyperparameters: too large")),
+        (AttemptEnd(outcome="invalid_hp"), ("COMPLETED", "invalid hyperparameters")),
+        (AttemptEnd(outcome="error", error="Traceback:\n  …\nValueError: bad\n"), ("ERROR", "ValueError: bad")),
+        (AttemptEnd(exit_code=0), ("COMPLETED", "")),
+        (AttemptEnd(exit_code=75), ("ERROR", "its process exited with status 75")),
+        (AttemptEnd(exit_code=75, stop_source="deadline"), ("PAUSED", "deadline")),
+        (AttemptEnd(exit_code=0, stop_source="deadline"), ("PAUSED", "deadline")),
+        (AttemptEnd(exit_code=1, stop_source="deadline"), ("ERROR", "its process exited with status 1")),
+        (AttemptEnd(exit_code=-9), ("ERROR", "killed by SIGKILL")),
+        (AttemptEnd(exit_code=-99), ("ERROR", "killed by signal 99")),
+        (AttemptEnd(), ("ERROR", "its process ended without a word")),
+    ],
+)
+def test_the_end_of_an_attempt_tells_the_state(end: AttemptEnd, state: tuple[TrialState, str]) -> None:
+    """Its own last word counts first, then how its process ended."""
+    assert trial_state(end, is_running=False) == state
+
+
+def test_an_attempt_that_runs_is_active_until_its_last_word() -> None:
+    """After that its process only cleans up."""
+    assert trial_state(AttemptEnd(stop_source="SIGTERM"), is_running=True) == ("ACTIVE", "")
+    assert trial_state(AttemptEnd(outcome="completed"), is_running=True) == ("COMPLETED", "")
+
+
+@pytest.mark.parametrize(
+    ("trials", "state"),
+    [
+        ({"ACTIVE", "PAUSED", "ERROR", "COMPLETED"}, "ACTIVE"),
+        ({"PAUSED", "ERROR", "COMPLETED"}, "PAUSED"),
+        ({"ERROR", "COMPLETED"}, "ERROR"),
+        ({"COMPLETED"}, "COMPLETED"),
+        (set(), "COMPLETED"),
+    ],
+)
+def test_the_most_urgent_state_of_its_trials_is_the_experiments(trials: set[TrialState], state: TrialState) -> None:
+    """What still runs or waits comes before what has failed."""
+    assert experiment_state(trials) == state
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [("completed", "COMPLETED"), ("paused", "PAUSED"), ("invalid_hp", "COMPLETED"), ("error", "ERROR")],
+)
+def test_the_newest_attempt_counts(home: Home, outcome: Outcome, state: TrialState) -> None:
+    """Whatever became of the earlier ones."""
+    folder = new_trial(home)
+    record(folder, Ended(time=START, outcome="error", error="first"))
+    record(folder, StopAcknowledged(time=START, source="user"), Ended(time=START + 5, outcome=outcome), attempt=2)
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert (index.trial(1).state, index.trial(1).ended) == (state, START + 5)
+        assert [row.state for row in index.experiments()] == [state]
+
+
+def test_a_trial_without_attempts_has_not_begun(home: Home) -> None:
+    """Its maker died before it started the script."""
+    new_trial(home)
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert (index.trial(1).state, index.trial(1).reason) == ("ERROR", "no attempt has begun")
+
+
+def test_an_attempt_that_is_being_started_is_active(home: Home) -> None:
+    """There is no journal yet: `core-sdk run` has written the run info and holds its lock."""
+    folder = new_trial(home)
+    folder.run_info_path(1).write_text("{}")
+    supervised = AliveLock(folder.supervised_path(1))
+    with Index.open(home) as index:
+        index.refresh()
+
+        before = index.trial(1)
+        supervised.release()
+
+        assert (before.state, before.ended, before.num_attempts) == ("ACTIVE", None, 1)
+        assert index.trial(1).state == "ERROR"
+
+
+def test_a_killed_script_is_active_until_it_is_killed(home: Home, start_script: Callable[..., Script]) -> None:
+    """Asked again, without a refresh: that a process lives is never stored."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    script = start_script(
+        """
+        import signal
+        import sys
+        from pathlib import Path
+        from core_sdk.alive import AliveLock
+
+        lock = AliveLock(Path(sys.argv[1]))
+        print("alive")
+        signal.pause()
+        """,
+        str(folder.alive_path(1)),
+    )
+    script.read_until("alive")
+    with Index.open(home) as index:
+        index.refresh()
+        before = index.trial(1)
+        script.process.kill()
+        wait_for(lambda: index.trial(1).state != "ACTIVE")
+
+        after = index.trial(1)
+
+        assert (before.state, before.ended) == ("ACTIVE", None)
+        assert (after.state, after.reason) == ("ERROR", "its process ended without a word")
+        assert after.ended == report(1).time
+
+
+def test_last_words_written_after_the_refresh_are_heard(home: Home) -> None:
+    """A process that said "completed" and went, between our look at its journal and our look at its lock."""
+    folder = new_trial(home)
+    alive = AliveLock(folder.alive_path(1))
+    append(folder, 1, lines(started(folder)))
+    age(folder)
+    with Index.open(home) as index:
+        index.refresh()
+        before = index.trial(1)
+        append(folder, 1, lines(Ended(time=START, outcome="completed")))
+        alive.release()
+
+        assert before.state == "ACTIVE"
+        assert index.trial(1).state == "COMPLETED"
+
+
+def test_the_exit_status_of_a_supervised_script_is_the_reason(home: Home) -> None:
+    """Seen by `core-sdk run` where the script could not speak for itself."""
+    folder = new_trial(home)
+    record(folder)
+    folder.write_exit(1, ExitRecord(time=START + 7, code=-9))
+    with Index.open(home) as index:
+        index.refresh()
+
+        row = index.trial(1)
+
+        assert (row.state, row.reason, row.ended) == ("ERROR", "killed by SIGKILL", START + 7)
