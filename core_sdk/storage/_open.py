@@ -39,7 +39,7 @@ def storage_from_url(url: str) -> Storage:
     if parts.scheme in _CLOUD_SCHEMES:
         raise UnknownStorageError(url, f"it is an object store: {_ONLY_FILE_SYSTEMS}")
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise UnknownStorageError(url, "a storage is named like file:///mnt/checkpoints")
+        raise UnknownStorageError(url, "it is not the URL of a storage, such as file:///mnt/checkpoints")
     path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
     if not path.is_absolute():
         raise UnknownStorageError(url, "it has no absolute path: write file:///mnt/checkpoints, with three slashes")

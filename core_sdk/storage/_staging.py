@@ -204,10 +204,13 @@ def _sweep(place: Path) -> bool:
     except OSError:
         return False
     try:
+        # Its owner may have left since it was listed: then only the lock, made anew by us, is there to be removed.
+        was_there = place.exists()
         _remove(place)
-        if not place.exists():
+        is_gone = not place.exists()
+        if is_gone:
             lock_path.unlink(missing_ok=True)
-        return not place.exists()
+        return was_there and is_gone
     finally:
         lock.release()
 

@@ -64,10 +64,10 @@ def store(context: core.Context, steps_completed: int) -> str:
 def test_every_numbered_sentence_has_a_test() -> None:
     """A sentence that is added needs a test that is added."""
     page = (REPOSITORY / "docs" / "contract.md").read_text()
-    numbers = {int(number) for number in re.findall(r"(?:^|\| )(\d+)\. ", page, re.MULTILINE)}
+    numbers = {int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE)}
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
 
-    assert numbers == tested == set(range(1, 23))
+    assert numbers == tested == set(range(1, 24))
 
 
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
@@ -466,3 +466,25 @@ def test_22_a_second_claim_is_refused(home: Home, monkeypatch: pytest.MonkeyPatc
 
     assert AttemptClaimedError.__name__ in claimed.stdout
     assert [report.steps_completed for report in reports(home, trial_id=3)] == [1]
+
+
+def test_23_a_full_disk_does_not_reach_the_scripts_output(small_disk: Path, tmp_path: Path) -> None:
+    """What cannot be kept is dropped and counted, and the script ends well."""
+    script = tmp_path / "talk.py"
+    script.write_text(
+        f"""
+from pathlib import Path
+hog = Path({str(small_disk / "hog")!r})
+hog.write_bytes(b"x" * 700 * 1024)
+for _ in range(1000):
+    print("x" * 999)
+hog.unlink()
+print("the end")
+"""
+    )
+
+    run = core_sdk("run", "--", sys.executable, str(script), CORE_SDK_HOME=str(small_disk / "home"))
+
+    assert run.returncode == 0
+    assert "bytes of output were dropped" in run.stdout
+    assert run.stdout.endswith("the end\n")

@@ -34,7 +34,7 @@ def cut_in_the_middle(content: bytes) -> bytes:
 
 
 def cut_within_the_last_page(content: bytes) -> bytes:
-    return content[:-100]
+    return content[: -4096 + 100]
 
 
 def overwrite_the_header(content: bytes) -> bytes:
@@ -136,7 +136,7 @@ def test_an_open_index_follows_when_another_process_rebuilds_it(home: Home, inde
 
         assert index.trial(1).steps_completed == 1000
         with Index.open(home) as other:
-            assert other.trial(1).steps_completed == 1000
+            assert [row.steps_completed for row in other.reports(1)][-1] == 1000
 
 
 def test_an_index_of_a_newer_version_is_refused(home: Home, indexed: str) -> None:
