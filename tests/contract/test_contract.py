@@ -42,10 +42,9 @@ def reports(home: Home, trial_id: int = 1, attempt: int = 1) -> list[Report]:
     return [record for record in records if isinstance(record, Report)]
 
 
-def core_sdk(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "core_sdk.cli", *arguments], capture_output=True, text=True, timeout=60
-    )
+def core_sdk(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "core_sdk.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | variables)
 
 
 def flip_a_bit(path: Path) -> None:
