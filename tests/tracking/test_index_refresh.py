@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from processes import Script, wait_for
 from tracking.journals import (
@@ -55,7 +56,7 @@ _REFRESH = """
 """
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25, deadline=None, phases=[Phase.reuse, Phase.generate])  # chance does not shrink
 @given(chance=st.randoms(use_true_random=False))
 def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: random.Random) -> None:
     """Journals grow by any bytes, in any order, between refreshes; folders look unchanged unless a file came."""
@@ -203,6 +204,22 @@ def test_what_has_not_changed_is_not_read_again(home: Home) -> None:
         assert index.refresh().num_trials == 0
 
 
+def test_a_change_within_one_tick_of_the_clock_is_seen(home: Home) -> None:
+    """The folder's time is the same before and after it, as where file systems count in seconds."""
+    folder = new_trial(home, lr=0.1)
+    status = folder.path.stat()
+    with Index.open(home) as index:
+        index.refresh()
+        trial = folder.read_record()
+        trial.hparams["lr"] = 0.2
+        folder.write_record(trial)
+        os.utime(folder.path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+        index.refresh()
+
+        assert index.trial(1).hparams == {"lr": 0.2}
+
+
 def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:
     """Its bytes are not counted as bad while its end is missing."""
     folder = new_trial(home)
@@ -311,7 +328,7 @@ def test_a_damaged_trial_is_left_out_and_named(home: Home, caplog: pytest.LogCap
         path.write_bytes(content)
         index.refresh()
 
-        assert result.damaged == [path]
+        assert result.left_out == [damaged.path]
         assert without == [good.trial_id]
         assert [row.trial_id for row in index.trials()] == [damaged.trial_id, good.trial_id]
     assert str(path) in caplog.text

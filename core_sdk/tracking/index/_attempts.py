@@ -40,7 +40,7 @@ _UPDATE_ATTEMPT = sa.update(attempt).where(attempt.c.id == sa.bindparam("row_id"
 
 _NOTHING_READ: AttemptRow = {
     column.name: None for column in attempt.columns.values() if column.name not in ("id", "trial_id", "attempt")
-} | dict.fromkeys(("end_offset", "size_bytes", "num_bad_lines", "num_dropped"), 0)
+} | dict.fromkeys(("end_offset", "num_bad_lines", "num_dropped"), 0)
 
 
 def insert_attempt(connection: sa.Connection, trial_id: int, number: int) -> AttemptRow:
@@ -73,7 +73,6 @@ class AttemptIndexer:
             if self._batch.is_full:
                 self.save()
                 self._batch.commit()
-        self._row["size_bytes"] = self._row['end_offset']
 
     def save(self, **columns: object) -> None:
         self._row |= columns

@@ -20,8 +20,8 @@ class RefreshResult:
     """Trials that had changed."""
     num_points: int = 0
     num_bad_lines: int = 0
-    damaged: list[Path] = field(default_factory=list)
-    """Files that could not be read; the trial or experiment that they describe is left out."""
+    left_out: list[Path] = field(default_factory=list)
+    """Trials' folders and experiments' files that could not be read."""
 
 
 class Batch:

@@ -43,12 +43,14 @@ class DamagedError(Exception):
 def connect_file(path: Path) -> sa.Engine:
     engine = sa.create_engine(f"sqlite:///{path}", connect_args={"timeout": _BUSY_TIMEOUT_S})
     sa.event.listen(engine, "connect", _configure)
+    _begin_transactions(engine)
     return engine
 
 
 def connect_memory() -> sa.Engine:
     """An index that lives as long as its engine."""
     engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
+    _begin_transactions(engine)
     create(engine)
     return engine
 
@@ -91,8 +93,6 @@ def prepare(engine: sa.Engine, path: Path) -> bool:
 
 def create(engine: sa.Engine) -> None:
     with engine.connect() as connection:
-        # Without it each CREATE would commit on its own, and a kill between them would leave half a schema.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
         metadata.create_all(connection, checkfirst=False)
         connection.execute(sa.insert(version).values(version_num=REVISION))
         connection.commit()
@@ -133,6 +133,13 @@ def _configure(connection: sqlite3.Connection, _: Any) -> None:
     # after a power cut a wrong index could pass for a right one; the fsyncs come once per batch.
     for pragma in (f"page_size={_PAGE_BYTES}", "journal_mode=TRUNCATE", "synchronous=NORMAL", "cache_size=-65536"):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_transactions(engine: sa.Engine) -> None:
+    """Left alone, sqlite3 begins one only before an INSERT: a question would see the index change between its queries,
+    and a kill could leave half a schema."""
+    sa.event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
 
 
 def _migrate(engine: sa.Engine, path: Path, found: str | None) -> None:

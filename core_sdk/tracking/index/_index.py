@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -36,8 +37,8 @@ _Identity = tuple[int, int]
 class Index:
     """The index of a home. Answers as of the last `refresh`; only whether a process lives is asked anew.
 
-    A file that turns out to be damaged is built again, saying so. Where no file can be written, or there is no home,
-    the index is kept in memory.
+    A file that turns out to be damaged is built again, saying so. Where none can be written, or there is no home, the
+    index is kept in memory.
     """
 
     def __init__(self, home: Home) -> None:
@@ -45,7 +46,7 @@ class Index:
         self._path = home.database
         self._file_lock = _file_lock(home)
         self._identity: _Identity | None = None
-        self._is_file = home.root.is_dir()
+        self._is_file = os.access(home.root, os.W_OK)
         self._engine = _database.connect_file(self._path) if self._is_file else _database.connect_memory()
         if self._is_file:
             self._open_file()
@@ -154,25 +155,25 @@ class Index:
         return self._ask(lambda connection: _curves.read_validation_metric_names(connection, experiment_id))
 
     def _experiments(self, where: sa.ColumnElement[bool]) -> list[ExperimentRow]:
-        is_running = self._is_running()
+        is_running = self._is_running(sa.true())
         return self._ask(lambda connection: _trials.read_experiments(connection, where, is_running))
 
     def _trials(self, where: sa.ColumnElement[bool]) -> list[TrialRow]:
-        is_running = self._is_running()
+        is_running = self._is_running(where)
         return self._ask(
             lambda connection: _trials.read_trials(
                 connection, where, is_running, _checkpoints.latest_checkpoints(connection, where)
             )
         )
 
-    def _is_running(self) -> dict[AttemptKey, bool]:
+    def _is_running(self, where: sa.ColumnElement[bool]) -> dict[AttemptKey, bool]:
         """Whether the attempts that have not said how they ended are being executed.
 
         One that is not may have said its last words since the last refresh: they must be read before it is judged.
         """
         is_running = {
             (trial_id, number): TrialFolder(self.home, trial_id).is_running(number)
-            for trial_id, number in self._ask(_trials.open_attempts)
+            for trial_id, number in self._ask(lambda connection: _trials.open_attempts(connection, where))
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
         if gone and self._have_changed(gone):

@@ -49,8 +49,8 @@ def _index_or_forget(folder: TrialFolder, batch: Batch, *, is_known: bool) -> No
         is_known = True  # in part, and being deleted
     except TrialNotFoundError:
         pass
-    except RecordDamagedError as error:
-        _leave_out(error, batch)
+    except (RecordDamagedError, OSError) as error:
+        _leave_out(folder.path, error, batch)
     if is_known:
         forget_trial(batch.connection, folder.trial_id)
 
@@ -68,8 +68,8 @@ def _index_experiments(home: Home, batch: Batch) -> None:
             present.add(experiment_id)
         except (FileNotFoundError, ExperimentNotFoundError):
             continue
-        except RecordDamagedError as error:
-            _leave_out(error, batch)
+        except (RecordDamagedError, OSError) as error:
+            _leave_out(folder.record_path, error, batch)
     for experiment_id in known.keys() - present:
         batch.connection.execute(_DELETE_EXPERIMENT, {"row_id": experiment_id})
 
@@ -88,9 +88,10 @@ def _index_experiment(folder: ExperimentFolder, signature: str, connection: sa.C
     connection.execute(sa.insert(experiment), row)
 
 
-def _leave_out(error: RecordDamagedError, batch: Batch) -> None:
-    logger.warning("%s", error)
-    batch.result.damaged.append(error.path)
+def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) -> None:
+    """Damaged, or somebody else's and not to be read."""
+    logger.warning("%s is left out: %s", path, error)
+    batch.result.left_out.append(path)
 
 
 def _signature(record: Path) -> str:

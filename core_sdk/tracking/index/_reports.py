@@ -114,7 +114,7 @@ def _report_rows(trial_id: int, rows: Iterable[Any], all_series: Mapping[int, _S
         attempt_number, started, group, name, is_profile, visible_until = all_series[series_id]
         for _, steps, ticks, value in of_series:
             key = (steps, attempt_number, ticks, started, group, is_profile, steps > visible_until)
-            reports[key][name] = value if type(value) is float else from_column(value) if name else value
+            reports[key][name] = value if type(value) is float or not name else from_column(value)
     return [_report_row(trial_id, key, reports[key]) for key in sorted(reports)]
 
 

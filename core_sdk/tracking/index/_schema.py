@@ -68,9 +68,8 @@ attempt = sa.Table(
     sa.Column("trial_id", sa.Integer, nullable=False),
     # 0 is the trial's changes.journal.
     sa.Column("attempt", sa.Integer, nullable=False),
-    # Bytes of the journal that are indexed, and its size when it was last read: a torn tail lies between them.
+    # Bytes of the journal that are indexed.
     sa.Column("end_offset", sa.BigInteger, nullable=False),
-    sa.Column("size_bytes", sa.BigInteger, nullable=False),
     sa.Column("started", sa.Float),
     sa.Column("last_time", sa.Float),
     sa.Column("resumed_steps", sa.BigInteger),

@@ -44,16 +44,16 @@ class KnownTrial:
     """How a trial's folder looked when it was last indexed to the end."""
 
     mtime_ns: int
-    sizes_bytes: dict[int, int] = field(default_factory=dict)
-    """Attempt -> size of its journal."""
+    end_offsets: dict[int, int] = field(default_factory=dict)
+    """Attempt -> bytes of its journal that are indexed."""
 
 
 def known_trials(connection: sa.Connection) -> dict[int, KnownTrial]:
     trials = connection.execute(sa.select(trial.c.trial_id, trial.c.mtime_ns))
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
-    journals = connection.execute(sa.select(attempt.c.trial_id, attempt.c.attempt, attempt.c.size_bytes))
-    for trial_id, number, size_bytes in journals:
-        known[trial_id].sizes_bytes[number] = size_bytes
+    journals = connection.execute(sa.select(attempt.c.trial_id, attempt.c.attempt, attempt.c.end_offset))
+    for trial_id, number, end_offset in journals:
+        known[trial_id].end_offsets[number] = end_offset
     return known
 
 
@@ -65,8 +65,8 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
         return any(
-            _size_bytes(f"{directory}/{number or 'changes'}.journal") != size_bytes
-            for number, size_bytes in known.sizes_bytes.items()
+            _size_bytes(f"{directory}/{number or 'changes'}.journal") != end_offset
+            for number, end_offset in known.end_offsets.items()
         )
     except FileNotFoundError:
         return True
@@ -120,10 +120,10 @@ def _index_attempts(folder: TrialFolder, numbers: Collection[int], batch: Batch)
         journal = folder.journal_path(number) if number else folder.changes_path
         size_bytes = _size_bytes(str(journal))
         end = _read_exit(folder, number)
-        if size_bytes == row["size_bytes"] and (end is None or row["exit_code"] is not None):
+        if size_bytes == row["end_offset"] and (end is None or row["exit_code"] is not None):
             continue
         indexer = AttemptIndexer(batch, row)
-        if size_bytes != row["size_bytes"]:
+        if size_bytes != row["end_offset"]:
             indexer.read(journal, size_bytes)
         indexer.save(exit_time=end and end.time, exit_code=end and end.code)
 

@@ -18,7 +18,7 @@ AttemptKey = tuple[int, int]
 """Trial id and attempt."""
 
 
-def open_attempts(connection: sa.Connection) -> list[AttemptKey]:
+def open_attempts(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[AttemptKey]:
     """Newest attempts of trials that have not said how they ended."""
     newest = (
         sa.select(attempt.c.trial_id, sa.func.max(attempt.c.attempt).label("newest"))
@@ -27,7 +27,12 @@ def open_attempts(connection: sa.Connection) -> list[AttemptKey]:
         .subquery()
     )
     is_newest = sa.and_(attempt.c.trial_id == newest.c.trial_id, attempt.c.attempt == newest.c.newest)
-    query = sa.select(attempt.c.trial_id, attempt.c.attempt).join(newest, is_newest).where(attempt.c.outcome.is_(None))
+    query = (
+        sa.select(attempt.c.trial_id, attempt.c.attempt)
+        .join(newest, is_newest)
+        .join(trial, trial.c.trial_id == attempt.c.trial_id)
+        .where(where, attempt.c.outcome.is_(None))
+    )
     return [(row.trial_id, row.attempt) for row in connection.execute(query)]
 
 

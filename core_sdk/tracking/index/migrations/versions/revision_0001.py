@@ -39,7 +39,6 @@ def upgrade() -> None:
         sa.Column("trial_id", sa.Integer, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
         sa.Column("end_offset", sa.BigInteger, nullable=False),
-        sa.Column("size_bytes", sa.BigInteger, nullable=False),
         sa.Column("started", sa.Float),
         sa.Column("last_time", sa.Float),
         sa.Column("resumed_steps", sa.BigInteger),
