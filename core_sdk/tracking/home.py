@@ -183,7 +183,7 @@ class ExperimentFolder:
         """The record, to be changed in place; written at the end, one editor at a time."""
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
-        with FileLock(self.path / "experiment.lock"):
+        with FileLock(self.path / "experiment.lock", mode=0o600):
             record = self.read()
             before = msgspec.json.encode(record)
             yield record
@@ -285,7 +285,7 @@ class TrialFolder:
         """Records something done to the trial from outside; one such writer at a time."""
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
-        with FileLock(self.path / "changes.lock"), self.changes_path.open("ab") as file:
+        with FileLock(self.path / "changes.lock", mode=0o600), self.changes_path.open("ab") as file:
             file.write(encode_line(record))
             file.flush()
             os.fsync(file.fileno())

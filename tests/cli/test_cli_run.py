@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -209,3 +210,28 @@ def test_the_script_reads_our_input(cli: Cli, write_script: WriteScript) -> None
     script = write_script("print('read', input())")
 
     assert cli("run", "--", sys.executable, str(script), stdin="hello\n").output == "read hello\n"
+
+
+def test_a_script_that_names_its_experiment_leaves_no_other_behind(cli: Cli, write_script: WriteScript) -> None:
+    """Until it has spoken, its trial is in an experiment of the script's name."""
+    script = write_script("from core_sdk import core\nwith core.init(name='digits'): pass\n")
+    cli("run", "--", sys.executable, str(script))
+
+    experiments = json.loads(cli("experiment", "list", "--json").output)
+
+    assert [experiment["name"] for experiment in experiments] == ["digits"]
+
+
+def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """Whatever the umask says: names, metrics and commands are the user's own business."""
+    script = write_script("from core_sdk import core\nwith core.init(labels=['a']) as c: c.train.report_progress(1)\n")
+    umask = os.umask(0)
+    try:
+        cli("run", "--", sys.executable, str(script))
+        cli("trial", "list")
+    finally:
+        os.umask(umask)
+
+    open_to_others = [path for path in home.root.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
+    assert open_to_others == []
+    assert stat.S_IMODE(home.root.stat().st_mode) == 0o700

@@ -78,7 +78,7 @@ def is_ready(engine: sa.Engine, path: Path) -> bool:
 def prepare(engine: sa.Engine, path: Path) -> bool:
     """Creates, migrates, or replaces what is damaged; returns whether it was. Raises `IndexTooNewError`."""
     if not path.exists() or path.stat().st_size == 0:
-        create(engine)
+        _create_file(engine, path)
         return False
     try:
         if (found := _read_revision(engine, path)) != REVISION:
@@ -87,8 +87,13 @@ def prepare(engine: sa.Engine, path: Path) -> bool:
     except DamagedError as error:
         engine.dispose()
         remove_damaged(path, error)
-        create(engine)
+        _create_file(engine, path)
         return True
+
+
+def _create_file(engine: sa.Engine, path: Path) -> None:
+    path.touch(mode=0o600)  # SQLite would go by the umask; its journal takes the database's mode
+    create(engine)
 
 
 def create(engine: sa.Engine) -> None:

@@ -88,7 +88,8 @@ class Index:
             return self._ask(lambda connection: _indexer.refresh(self.home, connection))
 
     def experiments(self) -> list[ExperimentRow]:
-        return self._experiments(sa.true())
+        """Those with trials; one whose trials have all been deleted is still found by `experiment`."""
+        return self._experiments(experiment.c.experiment_id.in_(sa.select(trial.c.experiment_id)))
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         """Raises `ExperimentNotFoundError`."""
@@ -235,7 +236,7 @@ class Index:
 
 
 def _file_lock(home: Home) -> FileLock:
-    return FileLock(home.database.with_name(home.database.name + ".lock"))
+    return FileLock(home.database.with_name(home.database.name + ".lock"), mode=0o600)
 
 
 def _identity(path: Path) -> _Identity | None:
