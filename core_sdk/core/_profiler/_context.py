@@ -67,8 +67,7 @@ class ProfilerContext:
             collector.stop()
 
     def _machine_sources(self) -> Callable[[], Iterable[Source]]:
-        from core_sdk.core._profiler._machine import (
-            machine_sources,
-        )  # loads psutil, which not every script profiles with
+        # Loads psutil, and not every script profiles.
+        from core_sdk.core._profiler._machine import machine_sources
 
         return functools.partial(machine_sources, self._journal.path)
