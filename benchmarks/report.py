@@ -6,63 +6,69 @@ python benchmarks/report.py [--num-reports 1000000]
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import resource
+import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from core_sdk import core
 
+NUM_TURNS = 10
+Call = Callable[[int], object]
+
 METRICS = {"loss": 0.123456, "accuracy": 0.98765, "learning_rate": 0.001}
 
 
+class Percentiles(NamedTuple):
+    p50_us: float
+    p99_us: float
+
+    def __str__(self) -> str:
+        return f"p50 {self.p50_us:8.2f} µs   p99 {self.p99_us:8.2f} µs"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-reports", type=int, default=1_000_000)
-    num_reports: int = parser.parse_args().num_reports
-    with tempfile.TemporaryDirectory() as scratch:
-        os.environ["CORE_SDK_HOME"] = scratch
-        descriptor = os.open(Path(scratch, "bare"), os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-        encode = msgspec.json.Encoder().encode
-
-        def bare(step: int) -> None:
-            line = {"group": "training", "steps_completed": step, "metrics": METRICS, "time": time.time()}
-            os.write(descriptor, encode(line))
-
-        with core.init(name="benchmark") as core_context:
-            report = core_context.train.report_training_metrics
-            ours: list[tuple[float, float, float]] = []
-            bares: list[tuple[float, float, float]] = []
-            chunk = num_reports // 10
-            memory_kb = []
-            # In turns, so that a noisy neighbour disturbs both alike.
-            for turn in range(10):
-                bares.append(percentiles_us(bare, range(turn * chunk, (turn + 1) * chunk)))
-                ours.append(percentiles_us(lambda step: report(step, METRICS), range(turn * chunk, (turn + 1) * chunk)))
-                memory_kb.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
-            stop = percentiles_us(lambda _: core_context.preempt.should_preempt(), range(chunk))
-        bare_p50, ours_p50 = median(p50 for p50, _, _ in bares), median(p50 for p50, _, _ in ours)
-        print(f"bare encode + write       p50 {bare_p50:6.2f} µs   p99 {median(p[1] for p in bares):6.2f} µs")
-        print(f"report of 3 floats        p50 {ours_p50:6.2f} µs   p99 {median(p[1] for p in ours):6.2f} µs")
-        print(f"ratio of p50              {ours_p50 / bare_p50:.2f}   (target <= 2; p99 target <= 25 µs)")
-        print(f"peak memory after 10 % of the reports {memory_kb[0]:,} KB, after all {memory_kb[-1]:,} KB")
-        print(f"should_preempt            p50 {stop[0]:6.2f} µs   p99 {stop[1]:6.2f} µs   (target <= 0.5 µs)")
-    for name, make in (("tensorboardX", tensorboard_x), ("mlflow", mlflow), ("wandb", wandb)):
+    compare_with_bare(parser.parse_args().num_reports // NUM_TURNS)
+    for name, other in (("tensorboardX", tensorboard_x), ("mlflow", mlflow), ("wandb", wandb)):
         if importlib.util.find_spec(name) is None:
             print(f"{name}: not installed")
             continue
-        with tempfile.TemporaryDirectory() as scratch:
-            p50, p99, _ = percentiles_us(make(Path(scratch)), range(2_000))
-            print(f"{name:<25} p50 {p50:6.2f} µs   p99 {p99:6.2f} µs")
+        with tempfile.TemporaryDirectory() as scratch, other(Path(scratch)) as call:
+            print(f"{name:<25} {measure(call, range(2_000))}")
 
 
-def percentiles_us(call: Callable[[int], object], steps: range) -> tuple[float, float, float]:
-    """p50, p99 and the slowest call."""
+def compare_with_bare(reports_per_turn: int) -> None:
+    bares = []
+    ours = []
+    memory_kb = []
+    with bare_writer() as bare, core_sdk() as core_context:
+        report = core_context.train.report_training_metrics
+        # In turns, so that a noisy neighbour disturbs both alike.
+        for turn in range(NUM_TURNS):
+            steps = range(turn * reports_per_turn, (turn + 1) * reports_per_turn)
+            bares.append(measure(bare, steps))
+            ours.append(measure(lambda step: report(step, METRICS), steps))
+            memory_kb.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        stop = measure(lambda _: core_context.preempt.should_preempt(), range(reports_per_turn))
+    print(f"bare encode + write       {medians(bares)}")
+    print(f"report of 3 floats        {medians(ours)}")
+    ratio = medians(ours).p50_us / medians(bares).p50_us
+    print(f"ratio of p50              {ratio:.2f}   (target <= 2; p99 target <= 25 µs)")
+    print(f"peak memory after 10 % of the reports {memory_kb[0]:,} KB, after all {memory_kb[-1]:,} KB")
+    print(f"should_preempt            {stop}   (target <= 0.5 µs)")
+
+
+def measure(call: Call, steps: range) -> Percentiles:
     clock = time.perf_counter_ns
     durations = []
     for step in steps:
@@ -70,34 +76,58 @@ def percentiles_us(call: Callable[[int], object], steps: range) -> tuple[float, 
         call(step)
         durations.append(clock() - begin)
     durations.sort()
-    return durations[len(durations) // 2] / 1e3, durations[len(durations) * 99 // 100] / 1e3, durations[-1] / 1e3
+    return Percentiles(durations[len(durations) // 2] / 1e3, durations[len(durations) * 99 // 100] / 1e3)
 
 
-def median(values: object) -> float:
-    ordered = sorted(values)  # type: ignore[call-overload]
-    return float(ordered[len(ordered) // 2])
+def medians(turns: Sequence[Percentiles]) -> Percentiles:
+    return Percentiles(*(statistics.median(values) for values in zip(*turns, strict=True)))
 
 
-def tensorboard_x(scratch: Path) -> Callable[[int], object]:
+@contextlib.contextmanager
+def bare_writer() -> Iterator[Call]:
+    encode = msgspec.json.Encoder().encode
+    with tempfile.TemporaryFile("ab", buffering=0) as file:
+        descriptor = file.fileno()
+
+        def write(step: int) -> None:
+            line = {"group": "training", "steps_completed": step, "metrics": METRICS, "time": time.time()}
+            os.write(descriptor, encode(line))
+
+        yield write
+
+
+@contextlib.contextmanager
+def core_sdk() -> Iterator[core.Context]:
+    with tempfile.TemporaryDirectory() as scratch:
+        os.environ["CORE_SDK_HOME"] = scratch
+        with core.init(name="benchmark") as core_context:
+            yield core_context
+
+
+@contextlib.contextmanager
+def tensorboard_x(scratch: Path) -> Iterator[Call]:
     from tensorboardX import SummaryWriter
 
     writer = SummaryWriter(str(scratch))
-    return lambda step: [writer.add_scalar(name, value, step) for name, value in METRICS.items()]
+    yield lambda step: [writer.add_scalar(name, value, step) for name, value in METRICS.items()]
+    writer.close()
 
 
-def mlflow(scratch: Path) -> Callable[[int], object]:
+@contextlib.contextmanager
+def mlflow(scratch: Path) -> Iterator[Call]:
     import mlflow
 
     mlflow.set_tracking_uri(f"sqlite:///{scratch}/mlflow.db")
-    mlflow.start_run()
-    return lambda step: mlflow.log_metrics(METRICS, step=step)
+    with mlflow.start_run():
+        yield lambda step: mlflow.log_metrics(METRICS, step=step)
 
 
-def wandb(scratch: Path) -> Callable[[int], object]:
+@contextlib.contextmanager
+def wandb(scratch: Path) -> Iterator[Call]:
     import wandb
 
-    run = wandb.init(mode="offline", dir=str(scratch))
-    return lambda step: run.log(METRICS, step=step)
+    with wandb.init(mode="offline", dir=str(scratch)) as run:
+        yield lambda step: run.log(METRICS, step=step)
 
 
 if __name__ == "__main__":
