@@ -4,6 +4,9 @@
 |---------------------|-----------------------------------------------------------------------------|
 | `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
+
+torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
+`GROUP_RANK` and `GROUP_WORLD_SIZE`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.errors import RunInfoError
+from core_sdk.errors import HomeNotWritableError, RunInfoError
 from core_sdk.records import ClusterInfo, from_json
 
 HOME_VARIABLE = "CORE_SDK_HOME"
@@ -63,9 +66,43 @@ class Environment:
         home = variables.get(HOME_VARIABLE)
         run_info = variables.get(RUN_INFO_VARIABLE)
         return cls(
-            home=Path(home).expanduser().absolute() if home else _default_home(),
+            home=_absolute(Path(home)) if home else _default_home(),
             run_info=Path(run_info) if run_info else None,
         )
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """A process's place among those of its training, in the words of `DistributedContext`."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+    @classmethod
+    def from_torchrun(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
+        """Raises `KeyError` where torchrun did not start this process, `ValueError` for what is not a number."""
+        variables = os.environ if variables is None else variables
+        return cls(
+            rank=_number(variables, "RANK"),
+            size=_number(variables, "WORLD_SIZE"),
+            local_rank=_number(variables, "LOCAL_RANK"),
+            local_size=_number(variables, "LOCAL_WORLD_SIZE"),
+            cross_rank=_number(variables, "GROUP_RANK"),
+            cross_size=_number(variables, "GROUP_WORLD_SIZE"),
+        )
+
+
+def _number(variables: Mapping[str, str], name: str) -> int:
+    if name not in variables:
+        raise KeyError(f"{name} is not set: torchrun did not start this process")
+    try:
+        return int(variables[name])
+    except ValueError:
+        raise ValueError(f"{name} is {variables[name]!r}; torchrun gives it a number") from None
 
 
 def get_cluster_info() -> ClusterInfo | None:
@@ -81,8 +118,8 @@ def get_cluster_info() -> ClusterInfo | None:
     except (OSError, msgspec.DecodeError) as error:
         raise RunInfoError(path, str(error)) from error
     info._user_data = from_json(info._user_data)
-    if info._trial is not None:
-        info._trial.hparams = from_json(info._trial.hparams)
+    if info._trial_info is not None:
+        info._trial_info.hparams = from_json(info._trial_info.hparams)
     return info
 
 
@@ -107,7 +144,7 @@ def main_script() -> str:
         before = arguments[: arguments.index("-m")]
         if all(argument.startswith("-") for argument in before):
             return arguments[arguments.index("-m") + 1]
-    return Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-c") else "interactive"
+    return Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-", "-c") else "interactive"
 
 
 def command_of_this_process() -> list[str]:
@@ -133,4 +170,13 @@ def _is_text(value: str) -> bool:
 def _default_home() -> Path:
     import platformdirs  # a tenth of our import time, and needed only without CORE_SDK_HOME
 
-    return Path(platformdirs.user_data_dir("core-sdk", appauthor=False))
+    return _absolute(Path(platformdirs.user_data_dir("core-sdk", appauthor=False)))
+
+
+def _absolute(home: Path) -> Path:
+    try:
+        return home.expanduser().absolute()
+    except RuntimeError as error:
+        raise HomeNotWritableError(home, "no home directory is known for the user that it names") from error
+    except FileNotFoundError as error:
+        raise HomeNotWritableError(home, "it is relative to the working directory, which is gone") from error

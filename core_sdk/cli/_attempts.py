@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,9 @@ from core_sdk.tracking.continuation import Continuation, newest_good_checkpoint
 from core_sdk.tracking.deletion import delete_trial
 
 
-def start_trial(home_path: Path, argv: Sequence[str], *, name: str | None, labels: Sequence[str]) -> int:
+def start_trial(
+    home_path: Path, argv: Sequence[str], *, name: str | None, labels: Sequence[str], hparams: Mapping[str, Any]
+) -> int:
     """Runs the command as a new trial's first attempt; gives the exit status for our own process.
 
     Raises `CommandError`, and leaves no trial then.
@@ -42,6 +45,7 @@ def start_trial(home_path: Path, argv: Sequence[str], *, name: str | None, label
         experiment_id=experiment.experiment_id,
         created=time.time(),
         seed=random.SystemRandom().randrange(2**31),
+        hparams=dict(hparams),
         is_named=name is not None,
     )
     return _run_first_attempt(folder, trial, command)
@@ -134,7 +138,7 @@ def _run_info(
         task_id=f"trial-{trial.trial_id}",
         allocation_id=f"trial-{trial.trial_id}.{attempt}",
         _latest_checkpoint=checkpoint.storage_id if checkpoint else None,
-        _trial=TrialInfo(
+        _trial_info=TrialInfo(
             trial_id=trial.trial_id,
             experiment_id=trial.experiment_id,
             trial_seed=trial.seed,

@@ -29,6 +29,13 @@ def run(
         typer.Option(help="The experiment's name.", show_default="the script's name, or what it gives init()"),
     ] = None,
     label: Annotated[list[str] | None, typer.Option(help="A label for the experiment; may be repeated.")] = None,
+    hparam: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="A hyperparameter, above what the script gives to init(); VALUE is YAML. May be repeated.",
+        ),
+    ] = None,
 ) -> None:
     """Start a training script as a new trial, and keep its output.
 
@@ -38,6 +45,8 @@ def run(
     reaches it through the terminal. If core-sdk itself is killed, the script goes on and its output is still kept.
     """
     from core_sdk.cli._attempts import start_trial
+    from core_sdk.cli._hparams import parse_hparams
     from core_sdk.environment import Environment
 
-    raise typer.Exit(start_trial(Environment.read().home, command, name=name, labels=label or []))
+    hparams = parse_hparams(hparam or [])
+    raise typer.Exit(start_trial(Environment.read().home, command, name=name, labels=label or [], hparams=hparams))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from core_sdk._version import __version__
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.environment import command_of_this_process, main_script, recorded_variables
-from core_sdk.errors import AttemptClaimedError
+from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
 from core_sdk.journal import AliveLock, JournalWriter
 from core_sdk.records import (
     FORMAT,
@@ -60,14 +61,28 @@ class Definition:
     ) -> Definition:
         """Raises `ValueError` or `TypeError` for what cannot be kept."""
         parse_max_length(max_length)
+        if isinstance(labels, str):
+            raise TypeError(f"labels is {labels!r}, a str; it must be a list of labels")
         return cls(
             name=None if name is None else check_name("the experiment's name", name),
-            hparams=None if hparams is None else to_json(hparams, "hparams"),
+            hparams=None if hparams is None else _checked_dict(hparams, "hparams"),
             labels=None if labels is None else tuple(check_name("the label", label) for label in labels),
-            description=description,
-            data=None if data is None else to_json(data, "data"),
+            description=None if description is None else _checked_text(description, "description"),
+            data=None if data is None else _checked_dict(data, "data"),
             max_length=to_json(max_length, "max_length"),
         )
+
+
+def _checked_dict(value: Mapping[str, Any], what: str) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be a dict, not {type(value).__name__}")
+    return dict(to_json(value, what))
+
+
+def _checked_text(value: str, what: str) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a string, not {type(value).__name__}")
+    return str(to_json(value, what))
 
 
 @dataclass(frozen=True)
@@ -85,15 +100,28 @@ class Attempt:
 def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition) -> Attempt:
     """The attempt that `info` names; without one, the first attempt of a new trial.
 
-    Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home.
+    Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home,
+    `HomeNotWritableError` if something cannot be written: a new trial is then taken back.
     """
-    if info is None or info.task_type != "TRIAL":
-        return _claim_first_attempt(home, info or ClusterInfo(), definition)
-    return _claim_given_attempt(home, info, definition)
+    try:
+        if info is None or info.task_type != "TRIAL":
+            return _claim_first_attempt(home, info or ClusterInfo(), definition)
+        return _claim_given_attempt(home, info, definition)
+    except OSError as error:
+        raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
 
 
 def _claim_first_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
     folder = home.create_trial()
+    try:
+        return _start_first_attempt(home, folder, info, definition)
+    except BaseException:
+        # Nothing half-made may be listed.
+        folder.clear()
+        raise
+
+
+def _start_first_attempt(home: Home, folder: TrialFolder, info: ClusterInfo, definition: Definition) -> Attempt:
     experiment = home.find_or_create_experiment(definition.name or main_script())
     record = _define(
         TrialRecord(
@@ -105,36 +133,35 @@ def _claim_first_attempt(home: Home, info: ClusterInfo, definition: Definition) 
         definition,
     )
     _describe_experiment(home, record.experiment_id, definition)
-    folder.write_command(
-        CommandRecord(argv=command_of_this_process(), cwd=str(Path.cwd()), environment=recorded_variables())
-    )
-    journal, alive = _open_journal(folder, attempt=1)
-    _append_start(journal, folder, 1, latest_checkpoint=None, resumed_steps=0)
-    # Last, since it makes the trial visible.
-    folder.write_record(record)
+    _write_command(folder)
+    with _claimed(folder, attempt=1) as (journal, alive):
+        _append_start(journal, folder, 1, latest_checkpoint=None, resumed_steps=0)
+        # Last, since it makes the trial visible.
+        folder.write_record(record)
     return Attempt(folder, 1, _with_trial(info, record, attempt=1), record, journal, alive)
 
 
 def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
     folder = home.trial(info.trial.trial_id)
     number = info.trial._trial_run_id
-    journal, alive = _open_journal(folder, number)
-    resumed_steps = info.trial._steps_completed
-    _append_start(journal, folder, number, info.latest_checkpoint, resumed_steps)
-    record = folder.read_record()
-    if not record.is_defined:
-        record = _define(record, definition)
-        if definition.name is not None and not record.is_named:
-            record.experiment_id = home.find_or_create_experiment(definition.name).experiment_id
-        _describe_experiment(home, record.experiment_id, definition)
-        folder.write_record(record)
+    with _claimed(folder, number) as (journal, alive):
+        resumed_steps = info.trial._steps_completed
+        _append_start(journal, folder, number, info.latest_checkpoint, resumed_steps)
+        record = folder.read_record()
+        if not record.is_defined:
+            record = _define(record, definition)
+            if definition.name is not None and not record.is_named:
+                record.experiment_id = home.find_or_create_experiment(definition.name).experiment_id
+            _describe_experiment(home, record.experiment_id, definition)
+            folder.write_record(record)
     return Attempt(folder, number, _with_trial(info, record, number), record, journal, alive)
 
 
 def _define(record: TrialRecord, definition: Definition) -> TrialRecord:
     record.is_defined = True
     if definition.hparams is not None:
-        record.hparams = definition.hparams
+        # What the command line or the continued trial has set stands above what the script proposes.
+        record.hparams = definition.hparams | record.hparams
     if definition.data is not None:
         record.data = definition.data
     if definition.max_length is not None:
@@ -151,18 +178,43 @@ def _describe_experiment(home: Home, experiment_id: int, definition: Definition)
             experiment.description = definition.description
 
 
-def _open_journal(folder: TrialFolder, attempt: int) -> tuple[JournalWriter, AliveLock]:
+def _write_command(folder: TrialFolder) -> None:
+    try:
+        cwd = Path.cwd()
+        argv = [argument.encode().decode() for argument in command_of_this_process()]
+    except (FileNotFoundError, UnicodeEncodeError) as error:
+        logger.warning(
+            "trial %d cannot be resumed by `core-sdk trial resume`: its working directory is gone, or an argument is "
+            "not UTF-8 (%s)",
+            folder.trial_id,
+            error,
+        )
+        return
+    folder.write_command(CommandRecord(argv=argv, cwd=str(cwd), environment=recorded_variables()))
+
+
+@contextlib.contextmanager
+def _claimed(folder: TrialFolder, attempt: int) -> Iterator[tuple[JournalWriter, AliveLock]]:
+    """The attempt's journal and lock, for good; closed again if the block raises."""
     try:
         journal = JournalWriter(folder.journal_path(attempt))
-        return journal, AliveLock(folder.alive_path(attempt))
-    except (FileExistsError, BlockingIOError) as error:
+    except FileExistsError as error:
         raise AttemptClaimedError(folder.trial_id, attempt) from error
+    with contextlib.ExitStack() as undo:
+        undo.callback(journal.close)
+        try:
+            alive = AliveLock(folder.alive_path(attempt))
+        except BlockingIOError as error:
+            raise AttemptClaimedError(folder.trial_id, attempt) from error
+        undo.callback(alive.release)
+        yield journal, alive
+        undo.pop_all()
 
 
 def _append_start(
     journal: JournalWriter, folder: TrialFolder, attempt: int, latest_checkpoint: str | None, resumed_steps: int
 ) -> None:
-    journal.append(
+    journal.append_or_raise(
         AttemptStarted(
             time=time.time(),
             format=FORMAT,
@@ -179,13 +231,13 @@ def _append_start(
 
 def _with_trial(info: ClusterInfo, record: TrialRecord, attempt: int) -> ClusterInfo:
     """`info`, with the trial as it was recorded."""
-    info._trial = TrialInfo(
+    info._trial_info = TrialInfo(
         trial_id=record.trial_id,
         experiment_id=record.experiment_id,
         trial_seed=record.seed,
         hparams=from_json(record.hparams),
-        _config=info._trial._config if info._trial else {},
-        _steps_completed=info._trial._steps_completed if info._trial else 0,
+        _config=info._trial_info._config if info._trial_info else {},
+        _steps_completed=info._trial_info._steps_completed if info._trial_info else 0,
         _trial_run_id=attempt,
     )
     info._user_data = from_json(record.data)

@@ -64,6 +64,7 @@ class CheckpointContext:
         if ckpt_dir is None:
             raise RuntimeError("upload() has no directory from any rank: pass ckpt_dir on at least one")
         metadata = _checked_metadata(metadata)
+        self._journal.check_open()
         storage_id = str(uuid.uuid4())
         self._record(self._storage.upload(storage_id, Path(ckpt_dir), metadata, selector))
         return storage_id
@@ -82,8 +83,11 @@ class CheckpointContext:
     @contextlib.contextmanager
     def _store(self, metadata: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         storage_id = str(uuid.uuid4())
+        self._journal.check_open()
         with self._storage.stage(storage_id) as staging:
             yield staging.path, storage_id
+            # Not in a child that was forked in the block: what the parent is still writing would be stored.
+            self._journal.check_open()
             manifest = staging.commit(_checked_metadata(metadata))
         self._record(manifest)
 
@@ -122,6 +126,7 @@ class CheckpointContext:
 
     def delete(self, storage_id: str) -> None:
         """Deletes the checkpoint from the storage. It vanishes at once; then its space is freed."""
+        self._journal.check_open()
         self._storage.delete(storage_id)
         self._journal.append(CheckpointDeleted(time=time.time(), storage_id=storage_id))
 

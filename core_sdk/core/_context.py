@@ -86,9 +86,14 @@ class Context:
         self._parts: list[Part] = [preempt] if mirror is None else [mirror, preempt]
         self._is_started = False
         self._open.callback(distributed.close)
+        # SIGTERM is given back late: a second one must not kill the attempt before its end is recorded.
+        self._open.callback(preempt.close)
         self._open.callback(attempt.alive.release)
         self._open.callback(attempt.journal.close)
+        if mirror is not None:
+            self._open.callback(mirror.close)
         self._open.callback(self._ending.record)
+        self._open.callback(profiler.off)
         # Closes what a script left open, at the interpreter's exit or when a notebook forgets the Context.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
 
@@ -99,8 +104,6 @@ class Context:
         self._is_started = True
         for part in self._parts:
             part.start()
-            self._open.callback(part.close)
-        self._open.callback(self.profiler.off)
 
     def close(
         self,
@@ -141,11 +144,12 @@ class Context:
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"
     ) -> None:
         """Records something that a person should see. `ValueError` for a level other than those named, in any case."""
-        name = (level or "info").lower()
+        name = str(level or "info").lower()
         if name not in _LEVELS:
             raise ValueError(f"the alert level is {level!r}; it must be one of {', '.join(_LEVELS)}")
-        logger.log(_LEVELS[name], "alert: %s: %s", title or "", description or "")
-        self._journal.append(Alert(time=time.time(), title=title or "", description=description or "", level=name))
+        title, description = str(title or ""), str(description or "")
+        logger.log(_LEVELS[name], "alert: %s: %s", title, description)
+        self._journal.append(Alert(time=time.time(), title=title, description=description, level=name))
 
 
 class _Ending:

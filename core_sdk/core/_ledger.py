@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import weakref
@@ -11,6 +12,8 @@ from pathlib import Path
 from core_sdk.errors import DuplicateMetricError
 from core_sdk.journal import read_records
 from core_sdk.records import Report, check_name
+
+logger = logging.getLogger("core_sdk.train")
 
 
 class _Group:
@@ -28,6 +31,9 @@ class _Group:
 class Ledger:
     """Safe in threads and in forked children.
 
+    `lock` must be held from `enter` until the report is in the journal, where a later `enter` looks for it. It is
+    reentrant: a signal handler that reports may interrupt a report of its own thread.
+
     Steps nearly always rise, so that only the last one is remembered and memory stays flat. When a group goes back in
     steps, what it reported so far is read once from the journal.
     """
@@ -35,23 +41,22 @@ class Ledger:
     def __init__(self, journal_path: Path) -> None:
         self._journal_path = journal_path
         self._groups: dict[str, _Group] = {}
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
         _renew_lock_in_child(self)
 
     def enter(self, group_name: str, steps_completed: int, names: Iterable[str]) -> None:
         """Raises `InvalidNameError` or `TypeError` for a name, `DuplicateMetricError` for a second report."""
         names = tuple(names)
-        with self._lock:
-            group = self._groups.get(group_name)
-            if group is None or names != group.layout:
-                group = self._new_layout(group_name, names)
-            if steps_completed > group.step:
-                group.step = steps_completed
-                group.names_at_step = names
-                if group.names_by_step is not None:
-                    group.names_by_step[steps_completed] = names
-            else:
-                self._enter_again(group, group_name, steps_completed, names)
+        group = self._groups.get(group_name)
+        if group is None or names != group.layout:
+            group = self._new_layout(group_name, names)
+        if steps_completed > group.step:
+            group.step = steps_completed
+            group.names_at_step = names
+            if group.names_by_step is not None:
+                group.names_by_step[steps_completed] = names
+        else:
+            self._enter_again(group, group_name, steps_completed, names)
 
     def _new_layout(self, group_name: str, names: tuple[str, ...]) -> _Group:
         for name in names:
@@ -79,10 +84,14 @@ class Ledger:
     def _read_names_by_step(self, group_name: str) -> dict[int, tuple[str, ...]]:
         names_by_step: dict[int, tuple[str, ...]] = {}
         layouts: dict[tuple[str, ...], tuple[str, ...]] = {}
-        for record in read_records(self._journal_path):
-            if isinstance(record, Report) and record.group == group_name:
-                names = names_by_step.get(record.steps_completed, ()) + tuple(record.metrics)
-                names_by_step[record.steps_completed] = layouts.setdefault(names, names)
+        try:
+            for record in read_records(self._journal_path):
+                if isinstance(record, Report) and record.group == group_name:
+                    names = names_by_step.get(record.steps_completed, ()) + tuple(record.metrics)
+                    names_by_step[record.steps_completed] = layouts.setdefault(names, names)
+        except OSError as error:
+            # To miss a report made twice is better than to lose one, and the training with it.
+            logger.warning("whether group %r repeats a step cannot be told: %s", group_name, error)
         return names_by_step
 
 
@@ -91,6 +100,6 @@ def _renew_lock_in_child(ledger: Ledger) -> None:
 
     def after_in_child() -> None:
         if (inherited := reference()) is not None:
-            inherited._lock = threading.Lock()
+            inherited.lock = threading.RLock()
 
     os.register_at_fork(after_in_child=after_in_child)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import datetime
 import enum
 import logging
+import math
+import os
 import signal
 import threading
 import time
+import weakref
 from types import FrameType, TracebackType
 from typing import Any
 
 from core_sdk.distributed import DistributedContext
+from core_sdk.errors import RecordDamagedError
 from core_sdk.journal import JournalWriter
 from core_sdk.records import StopAcknowledged
 from core_sdk.tracking import TrialFolder
@@ -56,6 +60,7 @@ class PreemptContext:
         self._is_quiet = False
         self._is_acknowledged = False
         self._sigterm: _SigtermHook | None = None
+        self._is_folder_unreadable = False
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -129,15 +134,30 @@ class PreemptContext:
         while self._source is None:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._stop("deadline")
-            elif self._folder.stop_path(self._attempt).exists():
-                request = self._folder.read_stop_request(self._attempt)
-                self._stop(request.source if request else "stop file")
+            elif (source := self._requested_by()) is not None:
+                self._stop(source)
             elif self._closing.wait(_POLL_INTERVAL_S):
                 return
 
+    def _requested_by(self) -> str | None:
+        try:
+            request = self._folder.read_stop_request(self._attempt)
+        except RecordDamagedError:
+            return "stop file"  # its presence is the request
+        except OSError as error:
+            if not self._is_folder_unreadable:
+                logger.warning("`core-sdk trial pause` is not heard: %s. SIGTERM and the deadline are", error)
+            self._is_folder_unreadable = True
+            return None
+        self._is_folder_unreadable = False
+        return None if request is None else request.source
+
 
 class _SigtermHook:
-    """Calls `on_stop` on SIGTERM, and then whatever was there before."""
+    """Calls `on_stop` on SIGTERM, and then whatever was there before.
+
+    Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of SIGTERM as it would without us.
+    """
 
     def __init__(self, on_stop: Any) -> None:
         self._on_stop = on_stop
@@ -151,17 +171,34 @@ class _SigtermHook:
             return
         self._previous = signal.signal(signal.SIGTERM, self._handle)
         self._is_hooked = True
+        _remove_in_child(self)
 
     def remove(self) -> None:
         """Restores the previous handler, unless somebody has put theirs over ours meanwhile."""
         is_main = threading.current_thread() is threading.main_thread()
         if self._is_hooked and is_main and signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, self._previous)
+        self._is_hooked = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self._on_stop("SIGTERM")
+        if self._is_hooked:
+            self._on_stop("SIGTERM")
         if callable(self._previous):
             self._previous(number, frame)
+        elif not self._is_hooked and signal.getsignal(number) == self._handle:
+            # Removed while another handler lay over ours, and that one has given back what it had found.
+            signal.signal(number, self._previous)
+            signal.raise_signal(number)
+
+
+def _remove_in_child(hook: _SigtermHook) -> None:
+    reference = weakref.ref(hook)
+
+    def after_in_child() -> None:
+        if (inherited := reference()) is not None:
+            inherited.remove()
+
+    os.register_at_fork(after_in_child=after_in_child)
 
 
 def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime | None) -> float | None:
@@ -171,4 +208,6 @@ def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime 
     if isinstance(deadline, datetime.datetime):
         deadline = deadline - datetime.datetime.now(deadline.tzinfo)
     seconds = deadline.total_seconds() if isinstance(deadline, datetime.timedelta) else float(deadline)
+    if math.isnan(seconds):
+        raise ValueError("deadline is NaN; it must be a number of seconds")
     return time.monotonic() + seconds

@@ -22,6 +22,7 @@ from core_sdk.records import (
     Progress,
     Report,
     StatusSet,
+    check_name,
     from_json,
     nonfinite_to_json,
     to_json,
@@ -92,6 +93,8 @@ class TrainContext:
         metrics: dict[str, Any],
         batch_metrics: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
+        if type(group) is not str:
+            group = check_name("the metric group", group)
         if type(steps_completed) is not int:
             steps_completed = _checked_steps(steps_completed)
         # The usual report, a dict of finite floats, passes without being copied.
@@ -101,11 +104,12 @@ class TrainContext:
             if type(value) is not float or value - value != 0.0:
                 metrics = _checked_metrics(group, metrics)
                 break
-        batches = None if batch_metrics is None else [_checked_metrics(group, batch) for batch in batch_metrics]
+        batches = None if batch_metrics is None else [_checked_batch(group, batch) for batch in batch_metrics]
         if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
-        self._ledger.enter(group, steps_completed, metrics)
-        self._journal.append(Report(time.time(), group, steps_completed, metrics, batches))
+        with self._ledger.lock:
+            self._ledger.enter(group, steps_completed, metrics)
+            self._journal.append(Report(time.time(), group, steps_completed, metrics, batches))
 
     def report_progress(self, progress: float) -> None:
         """`progress` is the finished fraction of the training, 0 to 1; `ValueError` outside."""
@@ -120,6 +124,8 @@ class TrainContext:
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
         """Replaces the trial's metadata; returns it as it is stored. `TypeError` for what JSON cannot keep."""
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
         stored = to_json(metadata, "metadata")
         self._journal.append(MetadataSet(time=time.time(), metadata=stored))
         return dict(from_json(stored))
@@ -200,6 +206,13 @@ def _checked_metrics(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics of group {group!r} must be a dict, not {type(metrics).__name__}")
     return {name: nonfinite_to_json(_as_metric(group, name, value)) for name, value in metrics.items()}
+
+
+def _checked_batch(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    checked = _checked_metrics(group, metrics)
+    for name in checked:
+        check_name(f"the metric name in a batch of group {group!r}", name)
+    return checked
 
 
 def _as_metric(group: str, name: str, value: Any) -> Metric:

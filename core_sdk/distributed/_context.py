@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import dataclasses
+from typing import Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
+from core_sdk.environment import RankPlace
 
 T = TypeVar("T")
 
@@ -13,7 +15,8 @@ class DistributedContext:
     """The ranks of a trial. The default is a trial of one rank.
 
     Ranks count from 0 over the whole trial, local ranks within a node, cross ranks over the nodes. Rank 0 is the chief.
-    Raises `ValueError` for numbers that contradict each other.
+    `chief_ip` is where ranks on other nodes find the chief. Raises `ValueError` for several ranks, which this version
+    does not have.
     """
 
     def __init__(
@@ -25,11 +28,12 @@ class DistributedContext:
         local_size: int = 1,
         cross_rank: int = 0,
         cross_size: int = 1,
+        chief_ip: str | None = None,
     ) -> None:
         if (rank, size, local_rank, local_size, cross_rank, cross_size) != (0, 1, 0, 1, 0, 1):
             raise ValueError(
                 f"rank {rank} of {size} (local {local_rank} of {local_size}, node {cross_rank} of {cross_size}): "
-                "this version trains on one rank; leave DistributedContext out"
+                "this version trains on one rank only; start the script as one process"
             )
         self.rank = rank
         self.size = size
@@ -39,6 +43,14 @@ class DistributedContext:
         self.cross_size = cross_size
         self._all: Channel = SoloChannel()
         self._node: Channel = SoloChannel()
+
+    @classmethod
+    def from_torch_distributed(cls, chief_ip: str | None = None) -> Self:
+        """The ranks as torchrun has told them to this process.
+
+        Raises `KeyError` where no torchrun started it, which a script may take for a training of one rank.
+        """
+        return cls(**dataclasses.asdict(RankPlace.from_torchrun()), chief_ip=chief_ip)
 
     @property
     def is_chief(self) -> bool:

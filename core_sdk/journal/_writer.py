@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import logging
 import os
 import threading
@@ -19,6 +21,7 @@ logger = logging.getLogger("core_sdk.journal")
 
 _CLOSED = -1
 _FORKED = -2
+_STDERR = 2
 
 
 class JournalWriter:
@@ -32,13 +35,14 @@ class JournalWriter:
     def __init__(self, path: Path, *, fsync_interval_s: float = 1.0) -> None:
         self.path = path
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(path, flags, 0o600)
+        self._descriptor = _above_standard_streams(os.open(path, flags, 0o600))
         fsync_directory(path.parent)
         self._is_dirty = False
         self._num_dropped = 0
         self._num_unannounced = 0
         self._drop_reason = ""
-        self._drop_lock = threading.Lock()
+        # Reentrant: a signal handler that reports may interrupt a report of its own thread.
+        self._drop_lock = threading.RLock()
         self._closing = threading.Event()
         self._fsync_thread = threading.Thread(
             target=self._fsync_while_dirty, args=(fsync_interval_s,), name="core-sdk-fsync", daemon=True
@@ -63,6 +67,20 @@ class JournalWriter:
         if self._num_unannounced:
             self._recovered()
 
+    def append_or_raise(self, record: Record) -> None:
+        """For a record without which the others mean something else: `OSError` where `append` would drop it."""
+        line = encode_line(record)
+        if os.write(self._descriptor, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        self._is_dirty = True
+
+    def check_open(self) -> None:
+        """Raises what `append` would: for what must not be done if it cannot be recorded."""
+        if self._descriptor == _CLOSED:
+            raise JournalClosedError(self.path)
+        if self._descriptor == _FORKED:
+            raise JournalForkedError(self.path)
+
     def close(self) -> None:
         """Fsyncs and closes; does nothing the second time. Raises `ReportsDroppedError` if records were lost."""
         if self._descriptor < 0:
@@ -78,10 +96,7 @@ class JournalWriter:
             raise ReportsDroppedError(self.path, self._num_dropped, self._drop_reason)
 
     def _drop(self, error: OSError | None, num_written: int) -> None:
-        if self._descriptor == _CLOSED:
-            raise JournalClosedError(self.path) from None
-        if self._descriptor == _FORKED:
-            raise JournalForkedError(self.path) from None
+        self.check_open()
         with self._drop_lock:
             if num_written:
                 # The half line must go, or it would spoil the next one. Nobody else writes to this file.
@@ -127,6 +142,16 @@ class JournalWriter:
             os.close(self._descriptor)
             self._descriptor = _FORKED
             self._num_unannounced = 0
+
+
+def _above_standard_streams(descriptor: int) -> int:
+    """Where a process has no standard streams, C code that prints would print into the first files opened."""
+    if descriptor > _STDERR:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _STDERR + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _tell_forked_child(journal: JournalWriter) -> None:

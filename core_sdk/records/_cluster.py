@@ -38,15 +38,15 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     container_slot_counts: list[int] = msgspec.field(default_factory=lambda: [1])
     gpu_uuids: list[str] = []
     _latest_checkpoint: str | None = msgspec.field(default=None, name="latest_checkpoint")
-    _trial: TrialInfo | None = msgspec.field(default=None, name="trial")
+    _trial_info: TrialInfo | None = msgspec.field(default=None, name="trial")
     _user_data: dict[str, Any] = msgspec.field(default_factory=dict, name="user_data")
 
     @property
     def trial(self) -> TrialInfo:
         """Raises `RuntimeError` for a task that is not a trial."""
-        if self._trial is None:
+        if self._trial_info is None:
             raise RuntimeError(f"a task of type {self.task_type} has no trial")
-        return self._trial
+        return self._trial_info
 
     @property
     def latest_checkpoint(self) -> str | None:

@@ -40,10 +40,12 @@ def to_json(value: Any, where: str) -> Any:
 
     Accepts None, bool, int, float, str, and lists, tuples and string-keyed mappings of them; numpy scalars and
     0-dimensional tensors become Python numbers; a tuple becomes a list. Raises `TypeError` naming the place of
-    anything else.
+    anything else, and of text that is not valid Unicode.
     """
-    if value is None or isinstance(value, (bool, str)):
-        return str(value) if isinstance(value, str) else value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, where)
     if isinstance(value, int):
         if not -MAX_INT <= value <= MAX_INT:
             raise TypeError(f"{where} is {value}, which is beyond 64 bits")
@@ -76,7 +78,15 @@ def _key(key: object, where: str) -> str:
         raise TypeError(f"{where} has the key {key!r}, a {type(key).__name__}; keys must be strings")
     if key == _FLOAT_TAG:
         raise TypeError(f"{where} has the key {key!r}, which is reserved")
-    return str(key)
+    return _text(key, f"{where}'s key")
+
+
+def _text(value: str, where: str) -> str:
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise TypeError(f"{where} is {value!r}, which is not valid Unicode") from error
+    return str.__str__(value)  # `str(value)` of a member of an Enum is its name
 
 
 def check_name(what: str, name: object) -> str:
@@ -91,4 +101,4 @@ def check_name(what: str, name: object) -> str:
         raise InvalidNameError(what, name, "is not valid Unicode") from error
     if size_bytes > MAX_NAME_BYTES:
         raise InvalidNameError(what, name[:40] + "…", f"has {size_bytes} bytes, over {MAX_NAME_BYTES}")
-    return str(name)
+    return str.__str__(name)  # `str(name)` of a member of an Enum is its name

@@ -10,7 +10,12 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.errors import CheckpointNotFoundError, CheckpointNotStoredError, StorageNotWritableError
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CheckpointNotFoundError,
+    CheckpointNotStoredError,
+    StorageNotWritableError,
+)
 from core_sdk.files import fsync_directory, write_atomically
 from core_sdk.records import Manifest, encode_manifest
 from core_sdk.storage._download import download
@@ -59,18 +64,31 @@ class DirectoryStorage(Storage):
         yield self._path(storage_id)
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
-        if _is_within(directory, self.root):
+        # What is being staged is no part of the storage yet.
+        if _is_within(directory, self.root) and not _is_within(directory, self._area.path):
             raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
         manifest = self.manifest(storage_id)
-        download(self._path(storage_id), directory, manifest, _selected(manifest, selector))
+        with self._deletions_told_from_damage(storage_id):
+            download(self._path(storage_id), directory, manifest, _selected(manifest, selector))
 
     def manifest(self, storage_id: str) -> Manifest:
         return read_manifest(self._path(storage_id))
 
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
         manifest = self.manifest(storage_id)
-        verify(self._path(storage_id), manifest, None if selector is None else _selected(manifest, selector))
+        with self._deletions_told_from_damage(storage_id):
+            verify(self._path(storage_id), manifest, None if selector is None else _selected(manifest, selector))
         return manifest
+
+    @contextlib.contextmanager
+    def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
+        """Files vanish under a reader when somebody deletes the checkpoint meanwhile."""
+        try:
+            yield
+        except (CheckpointDamagedError, FileNotFoundError) as error:
+            if self._path(storage_id).exists():
+                raise
+            raise CheckpointNotFoundError(storage_id, str(self.root)) from error
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
         path = self._path(storage_id)

@@ -67,7 +67,8 @@ def _configured_directory(config: Mapping[str, Any]) -> Path:
         _check_keys(config, {"container_path"})
         return _absolute_path(config, "container_path")
     if kind == "shared_fs":
-        _check_keys(config, {"host_path", "storage_path"})
+        # The last two say how a container mounts the directory; there is no container here.
+        _check_keys(config, {"host_path", "storage_path", "container_path", "propagation"})
         return _shared_directory(_absolute_path(config, "host_path"), config.get("storage_path"))
     raise ValueError(f"checkpoint_storage has type {kind!r}; it must be 'directory' or 'shared_fs'")
 

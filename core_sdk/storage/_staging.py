@@ -21,7 +21,7 @@ from core_sdk.files import fsync_directory
 from core_sdk.records import Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._flush import Flusher
-from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME
+from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
 from core_sdk.storage._storage import Staging
 from core_sdk.storage._tree import Tree, scan, walk
 
@@ -130,9 +130,12 @@ class DirectoryStaging(Staging):
         self._place.leave()
 
     def _seal(self, metadata: dict[str, Any]) -> Manifest:
-        tree = scan(self.path)
+        tree = scan(self.path).without_reserved()
         tree.check_reserved()
         tree.replace_links(self.path)
+        for name in RESERVED_NAMES:
+            # What came with a copy of another checkpoint may be a hard link to that one's.
+            (self.path / name).unlink(missing_ok=True)
         (self.path / METADATA_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(metadata)))
         names = sorted([*tree.files, METADATA_NAME])
         with Flusher() as flusher:

@@ -26,7 +26,8 @@ class Staging(ABC):
         """Makes the checkpoint exist, whole and durable; or raises, and nothing of it is ever seen.
 
         Raises `ReservedNameError` or `UnsafePathError` for a file that cannot be kept, `TypeError` for metadata that
-        JSON cannot keep, `NotEnoughSpaceError` or `CheckpointNotStoredError`.
+        JSON cannot keep, `NotEnoughSpaceError` or `CheckpointNotStoredError`. If what was written is a copy of another
+        checkpoint, that one's metadata and manifest are left out.
         """
 
     @abstractmethod

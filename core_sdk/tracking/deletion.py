@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
 from collections.abc import Iterator
 
@@ -32,12 +31,7 @@ def delete_trial(folder: TrialFolder) -> None:
             with contextlib.suppress(CheckpointNotFoundError):
                 storage_from_url(recorded.record.storage).delete(recorded.record.storage_id)
         # Last among the things of worth: as long as the trial is listed, its deletion can be repeated.
-        (folder.path / "trial.json").unlink(missing_ok=True)
-        for entry in folder.path.iterdir():
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry)
-            else:
-                entry.unlink(missing_ok=True)
+        folder.clear()
 
 
 def delete_experiment(home: Home, experiment_id: int) -> None:

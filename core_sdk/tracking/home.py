@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -70,9 +71,9 @@ class Home:
                     write_atomically(record, content, overwrite=False)
             if not os.access(home.runs, os.W_OK | os.X_OK):
                 raise PermissionError("permission denied")
+            home._check_format()
         except OSError as error:
             raise HomeNotWritableError(root, error.strerror or str(error)) from error
-        home._check_format()
         return home
 
     @classmethod
@@ -128,15 +129,20 @@ class Home:
         while True:
             with contextlib.suppress(FileNotFoundError, ExperimentNotFoundError):
                 return self.experiment(int(by_name.read_text()))
-            candidate = self._create_experiment(name)
+            candidate = self._create_experiment_folder()
             try:
+                candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
                 write_atomically(by_name, str(candidate.experiment_id).encode(), overwrite=False)
+                return candidate
             except FileExistsError:
                 candidate.delete()
-            else:
-                return candidate
+            except OSError:
+                if not by_name.exists():
+                    # Nobody could find it, and the next one to ask would make another of this name.
+                    candidate.delete()
+                raise
 
-    def _create_experiment(self, name: str) -> ExperimentFolder:
+    def _create_experiment_folder(self) -> ExperimentFolder:
         experiment_id = max(_numbered_entries(self.experiments), default=0) + 1
         while True:
             folder = ExperimentFolder(self, experiment_id)
@@ -147,7 +153,6 @@ class Home:
             except OSError as error:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
             else:
-                folder.write(ExperimentRecord(experiment_id=experiment_id, name=name, created=time.time()))
                 return folder
 
     def _name_path(self, name: str) -> Path:
@@ -214,6 +219,16 @@ class TrialFolder:
 
     def exists(self) -> bool:
         return (self.path / "trial.json").exists()
+
+    def clear(self) -> None:
+        """Removes all that the folder holds; left empty, it keeps the id from being used again."""
+        # First, so that nobody sees the trial without what belongs to it.
+        (self.path / "trial.json").unlink(missing_ok=True)
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
 
     def attempts(self) -> list[int]:
         """Attempts that have begun, in order; the latest may have no journal yet."""

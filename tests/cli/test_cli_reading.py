@@ -7,7 +7,10 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
+import subprocess
+import sys
 import urllib.request
 
 import pytest
@@ -250,3 +253,24 @@ def _text_at(url: str) -> str:
     with urllib.request.urlopen(url) as answer:
         content: bytes = answer.read()
     return content.decode()
+
+
+@pytest.mark.usefixtures("two_trials")
+@pytest.mark.parametrize("closing", [">&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(closing: str) -> None:
+    """As in a daemon's scripts: there is just nobody to read."""
+    command = f"{shlex.quote(sys.executable)} -m core_sdk.cli trial list {closing}"
+
+    finished = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+
+    assert (finished.returncode, finished.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [("trial", "describe"), ("experiment", "describe")])
+def test_no_number_is_too_large_to_be_unknown(cli: Cli, command: tuple[str, ...]) -> None:
+    """SQLite itself refuses to be asked for such."""
+    finished = cli(*command, str(10**30))
+
+    assert finished.status == 3
+    assert f"{10**30}" in finished.errors
+    assert "Traceback" not in finished.errors

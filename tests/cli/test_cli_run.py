@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -235,3 +236,35 @@ def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_scrip
     open_to_others = [path for path in home.root.rglob("*") if stat.S_IMODE(path.stat().st_mode) & 0o077]
     assert open_to_others == []
     assert stat.S_IMODE(home.root.stat().st_mode) == 0o700
+
+
+def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: WriteScript) -> None:
+    """The script finds them before init() and after, above those that it proposes itself, and again when resumed."""
+    script = write_script(
+        """
+        import core_sdk as det
+        print(det.get_cluster_info().trial.hparams)
+        with det.core.init(hparams={"lr": 0.5, "layers": 2}) as context:
+            print(context.info.trial.hparams)
+        """
+    )
+    given = ["--hparam", "lr=1e-3", "--hparam", "sizes=[8, 16]", "--hparam", "optimizer=adam", "--hparam", "bias=true"]
+
+    run = cli("run", *given, "--", sys.executable, str(script))
+    resumed = cli("trial", "resume", "1")
+
+    hparams = {"lr": 0.001, "sizes": [8, 16], "optimizer": "adam", "bias": True}
+    before, after = map(ast.literal_eval, run.output.splitlines())
+    assert before == hparams
+    assert after == {"layers": 2} | hparams
+    assert [ast.literal_eval(line) for line in resumed.output.splitlines()] == [after, after]
+
+
+@pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "when=2020-01-01"])
+def test_a_hyperparameter_that_cannot_be_kept_is_refused(home: Home, cli: Cli, hparam: str) -> None:
+    """Before anything is started."""
+    run = cli("run", "--hparam", hparam, "--", sys.executable, "-c", "pass")
+
+    assert run.status == 2
+    assert "--hparam" in run.errors
+    assert not home.root.exists()

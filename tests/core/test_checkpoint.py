@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
+    JournalClosedError,
+    JournalForkedError,
     ReservedNameError,
     UnsafePathError,
 )
@@ -333,3 +336,42 @@ def test_checkpoints_go_where_they_are_told(tmp_path: Path, home: Home) -> None:
     (record,) = recorded(home)
     assert isinstance(record, CheckpointStored)
     assert record.storage == (tmp_path / "elsewhere").as_uri()
+
+
+def test_nothing_is_stored_or_deleted_that_cannot_be_recorded(home: Home, source: Path) -> None:
+    """After the Context has ended a checkpoint would take space for ever, since nobody knew of it."""
+    with core.init() as context:
+        kept = context.checkpoint.upload(source, {"steps_completed": 1})
+
+    with pytest.raises(JournalClosedError):
+        context.checkpoint.upload(source, {"steps_completed": 2})
+    with pytest.raises(JournalClosedError), context.checkpoint.store_path({"steps_completed": 2}):
+        pass
+    with pytest.raises(JournalClosedError):
+        context.checkpoint.delete(kept)
+
+    assert stored_ids(home) == [kept]
+
+
+def test_a_child_forked_in_the_block_does_not_store(checkpoint: core.CheckpointContext, home: Home) -> None:
+    """What the parent is still writing would be taken for whole."""
+    block = checkpoint.store_path({"steps_completed": 1})
+    path, storage_id = block.__enter__()
+    (path / "model.bin").write_bytes(b"half")
+    child = os.fork()
+    if child == 0:
+        try:
+            block.__exit__(None, None, None)
+        except JournalForkedError:
+            os._exit(42)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    ids_after_child = stored_ids(home)
+    (path / "model.bin").write_bytes(b"whole")
+    block.__exit__(None, None, None)
+
+    assert os.waitstatus_to_exitcode(status) == 42
+    assert ids_after_child == []
+    with checkpoint.restore_path(storage_id) as restored:
+        assert (restored / "model.bin").read_bytes() == b"whole"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import enum
+import itertools
 import os
+import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -172,7 +178,7 @@ def test_two_processes_cannot_claim_one_attempt(home: Home, tmp_path: Path, monk
     """The second is told which attempt, and what to do."""
     with core.init():
         pass
-    info = ClusterInfo(_trial=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, _trial_run_id=2))
+    info = ClusterInfo(_trial_info=TrialInfo(trial_id=1, experiment_id=1, trial_seed=0, _trial_run_id=2))
     path = home.trial(1).run_info_path(2)
     path.write_bytes(msgspec.json.encode(info))
     monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
@@ -243,6 +249,15 @@ def test_alerts_are_recorded(home: Home, level: core._context.AlertLevel | None)
     assert (alert.title, alert.description, alert.level) == ("title", "text", (level or "info").lower())
 
 
+def test_an_alert_of_anything_is_its_text(home: Home) -> None:
+    """An exception, say."""
+    with core.init() as context:
+        context.alert(ValueError("boom"), 3)  # type: ignore[arg-type]
+
+    alert = next(record for record in records(home) if isinstance(record, Alert))
+    assert (alert.title, alert.description) == ("boom", "3")
+
+
 def test_an_unknown_alert_level_is_refused() -> None:
     """It is not quietly turned into another."""
     with core.init() as context, pytest.raises(ValueError, match="loud"):
@@ -263,6 +278,36 @@ def test_arguments_are_checked_before_a_trial_is_made(home: Home) -> None:
     assert not home.runs.exists() or home.trial_ids() == []
 
 
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("hparams", [1, 2]),
+        ("hparams", {"name": "\ud800"}),
+        ("data", "text"),
+        ("labels", "text"),
+        ("description", 3),
+        ("description", "\ud800"),
+    ],
+)
+def test_what_the_records_cannot_hold_is_refused_by_name(home: Home, argument: str, value: Any) -> None:
+    """Written, it would make the record of the trial, or of the whole experiment, unreadable for good."""
+    with pytest.raises(TypeError, match=argument):
+        core.init(**{argument: value})
+
+    assert not home.runs.exists()
+    assert not home.experiments.exists()
+
+
+def test_hyperparameters_of_an_enum_are_kept_by_value() -> None:
+    """As json.dumps would write them."""
+
+    class Optimizer(str, enum.Enum):
+        ADAM = "adam"
+
+    with core.init(hparams={"optimizer": Optimizer.ADAM}) as context:
+        assert context.info.trial.hparams == {"optimizer": "adam"}
+
+
 def test_the_context_is_typed_for_its_users() -> None:
     """`Context` names every part."""
     assert set(Context.__annotations__) >= {
@@ -274,3 +319,98 @@ def test_the_context_is_typed_for_its_users() -> None:
         "train",
         "info",
     }
+
+
+@pytest.mark.parametrize("home_variable", ["~nobody-has-this-name/home", "relative"])
+def test_a_home_that_leads_nowhere_is_named(run_script: RunScript, tmp_path: Path, home_variable: str) -> None:
+    """A home directory of nobody, and one relative to a working directory that is gone."""
+    status, _, errors = run_script(
+        """
+        import os
+        gone = os.path.abspath("gone")
+        os.mkdir(gone)
+        os.chdir(gone)
+        os.rmdir(gone)
+        from core_sdk import core
+        core.init()
+        """,
+        CORE_SDK_HOME=home_variable,
+    )
+
+    assert status == 1
+    assert f"HomeNotWritableError: cannot write to the home {home_variable}" in errors
+
+
+@pytest.mark.parametrize("argument", ["", "\udcff"])
+def test_a_command_that_cannot_be_kept_does_not_keep_the_script_from_training(
+    home: Home, run_script: RunScript, argument: str
+) -> None:
+    """A working directory that is gone, an argument that is not UTF-8: the script is told that no resume is possible."""
+    status, _, errors = run_script(
+        """
+        import os, sys
+        if not sys.argv[1]:
+            os.mkdir("gone")
+            os.chdir("gone")
+            os.rmdir(os.getcwd())
+        from core_sdk import core
+        with core.init() as context:
+            context.train.report_training_metrics(1, {"loss": 1.0})
+        """,
+        argument,
+    )
+
+    assert status == 0, errors
+    assert "cannot be resumed" in errors
+    assert home.trial(1).read_command() is None
+    assert ending(home).outcome == "completed"
+
+
+START = """
+import sys
+from core_sdk import core
+from core_sdk.errors import HomeNotWritableError
+try:
+    core.init(name="digits", labels=["a"])
+except HomeNotWritableError:
+    sys.exit(3)
+"""
+
+
+def start_on_failing_disk(home: Path, *strace_options: str) -> int:
+    if not shutil.which("strace"):
+        pytest.skip("NOT TESTED: failing disks; strace is not installed")
+    command = ["strace", "-f", "-qq", "-o", os.devnull, *strace_options, sys.executable, "-c", START]
+    finished = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"CORE_SDK_HOME": str(home)})
+    if "ptrace" in finished.stderr.lower():
+        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {finished.stderr.strip()}")
+    return finished.returncode
+
+
+def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) -> None:
+    """Whichever fsync it is that fails: no trial is listed, and no experiment that its name does not lead to."""
+    for when in itertools.count(1):
+        home = Home(tmp_path / str(when))
+        status = start_on_failing_disk(home.root, "-e", "trace=fsync", "-e", f"inject=fsync:error=EIO:when={when}")
+        if status == 0:
+            break  # only the journal's last fsync, or none, was left to fail
+
+        home.experiments.joinpath("names").mkdir(parents=True, exist_ok=True)
+        experiment = home.find_or_create_experiment("digits")
+        assert status == 3
+        assert home.trial_ids() == []
+        assert home.experiment_ids() == [experiment.experiment_id]
+
+    assert when > 10
+
+
+def test_a_start_whose_first_record_is_refused_is_no_start(tmp_path: Path) -> None:
+    """Without it nobody could tell from where a later attempt went on."""
+    home = Home(tmp_path / "home")
+
+    status = start_on_failing_disk(
+        home.root, "-P", str(home.runs / "1" / "1.journal"), "-e", "trace=write", "-e", "inject=write:error=ENOSPC"
+    )
+
+    assert status == 3
+    assert list((home.runs / "1").iterdir()) == []

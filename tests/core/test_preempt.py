@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -162,3 +163,87 @@ def test_the_stop_reaches_a_script_deep_in_other_code(home: Home, start_script: 
     )
 
     assert script.wait()[:2] == (0, "True True\n")
+
+
+def test_a_forked_child_dies_of_sigterm(home: Home) -> None:
+    """So that `Process.terminate()` and `Pool.terminate()` of multiprocessing end their workers."""
+    with core.init() as context:
+        context.preempt.should_preempt()
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+            os._exit(42)
+        os.kill(child, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+
+        assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
+        assert not context.preempt.should_preempt()
+
+
+def test_contexts_that_end_out_of_order_leave_no_handler(start_script: Callable[..., Script]) -> None:
+    """As in a notebook whose cell is run again: the first Context ends while the second one listens."""
+    script = start_script(
+        """
+        import signal
+        from core_sdk import core
+        contexts = [core.init(), core.init()]
+        for context in contexts:
+            context.start()
+            context.preempt.should_preempt()
+        for context in contexts:
+            context.close()
+        print("closed")
+        signal.raise_signal(signal.SIGTERM)
+        print("survived")
+        """
+    )
+
+    assert script.wait()[:2] == (-signal.SIGTERM, "closed\n")
+
+
+def test_more_sigterms_do_not_lose_the_end(home: Home, start_script: Callable[..., Script]) -> None:
+    """Supervisors repeat themselves: what comes while the Context closes must not turn a pause into a failure."""
+    script = start_script(
+        """
+        from core_sdk import core
+        with core.init() as context:
+            context.preempt.should_preempt()
+            print("listening")
+            step = 0
+            while not context.preempt.should_preempt():
+                step += 1
+                context.train.report_training_metrics(step, {"loss": 1.0})
+        """
+    )
+    script.read_until("listening")
+    wait_for(lambda: home.trial(1).journal_path(1).stat().st_size > 1_000_000)
+
+    wait_for(lambda: script.process.send_signal(signal.SIGTERM) or script.process.poll() is not None)  # type: ignore[func-returns-value]
+
+    assert outcome(home) == "paused"
+
+
+def test_a_damaged_stop_request_stops(home: Home) -> None:
+    """The file's presence is the request."""
+    with core.init() as context:
+        assert not context.preempt.should_preempt()
+        home.trial(1).stop_path(1).write_bytes(b"{")
+
+        wait_for(context.preempt.should_preempt)
+
+
+def test_a_deadline_is_kept_while_the_folder_cannot_be_read(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """What fails is said once, and only pausing depends on it."""
+    with core.init(deadline=1.0) as context:
+        stop_path = home.trial(1).stop_path(1)
+        stop_path.mkdir()  # reading it is an error that is not "there is none"
+
+        wait_for(context.preempt.should_preempt)
+
+    assert caplog.text.count("trial pause` is not heard") == 1
+
+
+def test_a_deadline_that_is_no_number_is_refused() -> None:
+    """It would never come."""
+    with pytest.raises(ValueError, match="deadline"):
+        core.init(deadline=float("nan"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import math
 import os
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from core_sdk import core
 from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalForkedError
-from core_sdk.journal import read_records
+from core_sdk.journal import read_journal, read_records
 from core_sdk.records import Report, metrics_from_json
 from core_sdk.tracking import Home
 
@@ -243,6 +244,91 @@ def test_threads_may_report(context: core.Context, home: Home) -> None:
     assert len(refused) == 3 * 300
 
 
+def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home) -> None:
+    """Also where it was overtaken: another thread asks for it in the moment between its check and its writing."""
+    ledger = context.train._ledger
+    refused: list[DuplicateMetricError] = []
+
+    def report() -> None:
+        context.train.report_training_metrics(2, {"loss": 1.0})
+        try:
+            context.train.report_training_metrics(1, {"loss": 1.0})
+        except DuplicateMetricError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=report)
+    with ledger.lock:
+        ledger.enter("training", 1, {"loss": 1.0})
+        thread.start()
+        context.train._journal.append(Report(1.0, "training", 1, {"loss": 1.0}))
+    thread.join()
+
+    assert len(refused) == 1
+    assert [r.steps_completed for r in reports(home)] == [1, 2]
+
+
+def test_a_signal_handler_may_report(run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """Although it interrupts reports of its own thread, at a thousand places."""
+    status, output, errors = run_script(
+        """
+        import signal
+        from core_sdk import core
+        with core.init() as context:
+            num_signals = 0
+            def handle(*_):
+                global num_signals
+                num_signals += 1
+                context.train.report_metrics("signals", num_signals, {"received": 1.0})
+            signal.signal(signal.SIGALRM, handle)
+            signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
+            step = 0
+            while num_signals < 1000:
+                step += 1
+                context.train.report_training_metrics(step, {"loss": 1.0})
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            print("reported")
+        """
+    )
+
+    assert (status, output) == (0, "reported\n"), errors
+
+
+def test_a_journal_that_cannot_be_read_loses_no_report(context: core.Context, home: Home) -> None:
+    """Whether the step is there already can then not be told; that is no reason to stop a training."""
+    journal = home.trial(1).journal_path(1)
+    context.train.report_training_metrics(5, {"loss": 1.0})
+    journal.rename(journal.with_name("elsewhere"))
+
+    context.train.report_training_metrics(2, {"loss": 1.0})
+
+    journal.with_name("elsewhere").rename(journal)
+    assert [r.steps_completed for r in reports(home)] == [5, 2]
+
+
+@pytest.mark.parametrize("name", [1, "", "\ud800"])
+def test_names_in_batches_are_checked_like_all_others(context: core.Context, home: Home, name: Any) -> None:
+    """And what was refused may be reported correctly."""
+    with pytest.raises((TypeError, InvalidNameError)):
+        context.train.report_training_metrics(1, {"loss": 1.0}, [{name: 1.0}])
+    context.train.report_training_metrics(1, {"loss": 1.0}, [{"loss": 1.0}])
+
+    assert [r.batch_metrics for r in reports(home)] == [[{"loss": 1.0}]]
+
+
+class Group(str, enum.Enum):
+    TEST = "test"
+
+
+@pytest.mark.parametrize("group", [Group.TEST, np.str_("test")])
+def test_a_group_may_be_any_kind_of_string(context: core.Context, home: Home, group: str) -> None:
+    """It is the same group as the plain string."""
+    context.train.report_metrics(group, 1, {"loss": 1.0})
+
+    with pytest.raises(DuplicateMetricError):
+        context.train.report_metrics("test", 1, {"loss": 1.0})
+    assert [r.group for r in reports(home)] == ["test"]
+
+
 def test_a_data_loader_worker_is_refused_and_harms_nothing(context: core.Context, home: Home) -> None:
     """A forked child gets an error that says why; the parent reports on."""
     child = os.fork()
@@ -275,6 +361,14 @@ def test_metadata_comes_back_in_later_attempts_too(context: core.Context) -> Non
 
     assert stored == {"best": math.inf, "shape": [1, 2]}
     assert context.train.get_metadata() == stored
+
+
+def test_metadata_is_a_dict(context: core.Context, home: Home) -> None:
+    """Anything else would be a record that nobody can read."""
+    with pytest.raises(TypeError, match="metadata"):
+        context.train.set_metadata([1])  # type: ignore[arg-type]
+
+    assert [chunk.bad_lines for chunk in read_journal(home.trial(1).journal_path(1))] == [[]]
 
 
 def test_best_validation_is_over_the_whole_experiment(context: core.Context) -> None:

@@ -273,3 +273,27 @@ def test_asking_does_not_free_the_own_lock(tmp_path: Path) -> None:
 
     lock.release()
     assert not is_alive(tmp_path / "alive")
+
+
+def test_no_standard_stream_leads_into_the_journal(tmp_path: Path) -> None:
+    """In a daemon that was started without them, the first file opened is what C code takes for its stderr."""
+    source = f"""
+import os
+os.closerange(0, 3)
+from pathlib import Path
+from core_sdk.journal import JournalWriter
+from core_sdk.records import Progress
+journal = JournalWriter(Path({str(tmp_path / "1.journal")!r}))
+for descriptor in range(3):
+    try:
+        os.write(descriptor, b"a warning of some library")
+    except OSError:
+        pass
+journal.append(Progress(time=1.0, progress=0.5))
+journal.close()
+"""
+
+    status = subprocess.run([sys.executable, "-c", source]).returncode
+
+    assert status == 0
+    assert list(read_records(tmp_path / "1.journal")) == [Progress(time=1.0, progress=0.5)]

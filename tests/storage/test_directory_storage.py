@@ -674,3 +674,22 @@ def test_the_staging_area_is_as_open_as_the_storage(storage: DirectoryStorage) -
     storage.stage("a").discard()
 
     assert stat.S_IMODE((storage.root / ".staging").stat().st_mode) == 0o2770
+
+
+@pytest.mark.parametrize("call", ["verify", "download"])
+def test_a_checkpoint_that_is_deleted_while_it_is_read_is_not_called_damaged(
+    storage: DirectoryStorage, source: Path, tmp_path: Path, call: str
+) -> None:
+    """Somebody else's clean-up is no reason to look for a broken disk."""
+    storage.upload("a", source, METADATA)
+
+    def delete_and_accept(name: str) -> bool:
+        if storage.list():
+            storage.delete("a")
+        return True
+
+    with pytest.raises(CheckpointNotFoundError):
+        if call == "verify":
+            storage.verify("a", delete_and_accept)
+        else:
+            storage.download("a", tmp_path / "copy", delete_and_accept)

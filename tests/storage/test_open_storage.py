@@ -82,7 +82,7 @@ def test_a_url_leads_back_to_its_storage(tmp_path: Path, name: str) -> None:
         ({"type": "directory", "container_path": "relative"}, "needs container_path, an absolute path"),
         ({"type": "directory", "container_path": "/a", "host_path": "/b"}, "has host_path, which this version cannot"),
         ({"type": "shared_fs", "storage_path": "a"}, "needs host_path"),
-        ({"type": "shared_fs", "host_path": "/a", "propagation": "rslave"}, "has propagation"),
+        ({"type": "shared_fs", "host_path": "/a", "bucket": "b"}, "has bucket"),
         ({"type": "shared_fs", "host_path": "/a", "storage_path": "../b"}, "not within /a"),
         ({"type": "shared_fs", "host_path": "/a", "storage_path": "/b"}, "not within /a"),
         ({"type": "shared_fs", "host_path": "/a", "storage_path": 3}, "must be a string"),

@@ -19,7 +19,7 @@ from core_sdk.errors import (
     HomeNotWritableError,
     TrialNotFoundError,
 )
-from core_sdk.records import Metric
+from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index import _checkpoints, _curves, _database, _indexer, _reports, _trials
 from core_sdk.tracking.index._batch import RefreshResult
@@ -94,7 +94,8 @@ class Index:
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         """Raises `ExperimentNotFoundError`."""
         column = experiment.c.experiment_id if isinstance(id_or_name, int) else experiment.c.name
-        if not (found := self._experiments(column == id_or_name)):
+        is_possible = isinstance(id_or_name, str) or _can_be_id(id_or_name)
+        if not is_possible or not (found := self._experiments(column == id_or_name)):
             raise ExperimentNotFoundError(id_or_name, self.home.root)
         return found[0]
 
@@ -103,7 +104,7 @@ class Index:
 
     def trial(self, trial_id: int) -> TrialRow:
         """Raises `TrialNotFoundError`."""
-        if not (found := self._trials(trial.c.trial_id == trial_id)):
+        if not _can_be_id(trial_id) or not (found := self._trials(trial.c.trial_id == trial_id)):
             raise TrialNotFoundError(trial_id, self.home.root)
         return found[0]
 
@@ -233,6 +234,11 @@ class Index:
 
     def _lock(self) -> contextlib.AbstractContextManager[object]:
         return self._file_lock if self._is_file else contextlib.nullcontext()
+
+
+def _can_be_id(number: int) -> bool:
+    """SQLite refuses to be asked for greater ones."""
+    return number < MAX_INT
 
 
 def _file_lock(home: Home) -> FileLock:

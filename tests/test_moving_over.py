@@ -1,0 +1,284 @@
+"""Scripts of the kinds that people wrote for the predecessor: only their import line is another one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commands import run_cli, start_cli_in
+
+import core_sdk as det
+from core_sdk import client
+from core_sdk.tracking import Home
+
+RunScript = Callable[..., tuple[int, str, str]]
+
+METRICS = """
+    import logging
+    import core_sdk as det
+
+    def main(core_context, increment_by):
+        x = 0
+        for batch in range(100):
+            x += increment_by
+            steps_completed = batch + 1
+            if steps_completed % 10 == 0:
+                core_context.train.report_training_metrics(steps_completed=steps_completed, metrics={"x": x})
+                core_context.train.report_progress(steps_completed / 100)
+                logging.info(f"x is now {x}")
+        core_context.train.report_validation_metrics(steps_completed=steps_completed, metrics={"x": x})
+
+    logging.basicConfig(level=logging.DEBUG, format=det.LOG_FORMAT)
+    with det.core.init() as core_context:
+        main(core_context=core_context, increment_by=1)
+"""
+
+# It asks for its latest checkpoint before it opens a Context, and waits at step 20 to be stopped.
+CHECKPOINTS = """
+    import pathlib, time
+    import core_sdk as det
+
+    def load_state(trial_id, directory):
+        x, steps_completed, stored_trial_id = map(int, (directory / "state").read_text().split(","))
+        return (x, steps_completed) if stored_trial_id == trial_id else (x, 0)
+
+    def main(core_context, latest_checkpoint, trial_id):
+        x = first_batch = 0
+        if latest_checkpoint is not None:
+            with core_context.checkpoint.restore_path(latest_checkpoint) as path:
+                x, first_batch = load_state(trial_id, path)
+        print("from", x, first_batch)
+        for batch in range(first_batch, 40):
+            x += 1
+            steps_completed = batch + 1
+            if steps_completed % 10 == 0:
+                core_context.train.report_training_metrics(steps_completed=steps_completed, metrics={"x": x})
+                with core_context.checkpoint.store_path({"steps_completed": steps_completed}) as (path, uuid):
+                    path.joinpath("state").write_text(f"{x},{steps_completed},{trial_id}")
+                print("step", steps_completed)
+                while steps_completed == 20 and not pathlib.Path("go").exists():
+                    if core_context.preempt.should_preempt():
+                        break
+                    time.sleep(0.01)
+                if core_context.preempt.should_preempt():
+                    return
+        core_context.train.report_validation_metrics(steps_completed=steps_completed, metrics={"x": x})
+
+    info = det.get_cluster_info()
+    assert info is not None, "this script runs only where something started it"
+    with det.core.init() as core_context:
+        main(core_context, info.latest_checkpoint, info.trial.trial_id)
+"""
+
+# In the manner of a fine-tuning script: its own event files, and a state that it finds in metadata.json.
+FINE_TUNING = """
+    import json
+    import core_sdk as det
+
+    try:
+        distributed = det.core.DistributedContext.from_torch_distributed()
+    except KeyError:
+        distributed = None
+
+    with det.core.init(distributed=distributed, tensorboard_mode=det.core.TensorboardMode.MANUAL) as core_context:
+        directory = core_context.train.get_tensorboard_path()
+        (directory / "events.out.tfevents.1.host").write_bytes(b"events")
+        (directory / "notes.txt").write_text("not for TensorBoard")
+        core_context.train.upload_tensorboard_files(
+            selector=lambda path: path.match("*tfevents*"), mangler=lambda path, rank: path.with_suffix(f".{rank}")
+        )
+        with core_context.checkpoint.store_path({"steps_completed": 7, "epoch_idx": 2}) as (path, storage_id):
+            path.joinpath("learned.bin").write_bytes(b"1234")
+        with core_context.checkpoint.restore_path(storage_id) as path, path.joinpath("metadata.json").open() as file:
+            print("steps", json.load(file)["steps_completed"])
+        print("epoch", core_context.checkpoint.get_metadata(storage_id)["epoch_idx"])
+        print("ranks", core_context.distributed.gather(core_context.distributed.rank))
+        print("shared", core_context.distributed.broadcast_local("path"))
+"""
+
+TORCHRUN = {
+    "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0",
+    "GROUP_WORLD_SIZE": "1",
+}  # fmt: skip
+
+
+def curve(trial_id: int, group: str = "training") -> list[tuple[int, int | None, float]]:
+    """Attempt, step and x of each report."""
+    reports = client.get_trial(trial_id).iter_metrics(group)
+    return [(report.trial_run_id, report.steps_completed, report.metrics["x"]) for report in reports]
+
+
+def as_torchrun_does(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in (TORCHRUN | variables).items():
+        monkeypatch.setenv(name, value)
+
+
+def test_a_script_that_reports_runs_where_it_stands(run_script: RunScript) -> None:
+    """And what it reports is kept, with no cluster."""
+    status, _, errors = run_script(METRICS)
+
+    assert status == 0, errors
+    assert "root: x is now 100" in errors
+    assert curve(1) == [(1, 10 * tenth, 10 * tenth) for tenth in range(1, 11)]
+    assert curve(1, "validation") == [(1, 100, 100)]
+
+
+def test_a_script_that_insists_on_a_cluster_finds_one_under_core_sdk_run(tmp_path: Path) -> None:
+    """Paused, resumed and continued, it tells the two continuations apart by the trial's id."""
+    script = tmp_path / "train.py"
+    script.write_text("\n".join(line[4:] for line in CHECKPOINTS.splitlines()))
+    run = start_cli_in(tmp_path, "run", "--", sys.executable, str(script))
+    run.read_until("step 20")
+
+    paused = run_cli(tmp_path, "trial", "pause", "1", "--wait")
+    run.wait()
+    (tmp_path / "go").touch()
+    resumed = run_cli(tmp_path, "trial", "resume", "1")
+    continued = run_cli(tmp_path, "trial", "continue", "1")
+
+    assert paused.status == resumed.status == continued.status == 0
+    assert resumed.output.splitlines() == ["from 20 20", "step 30", "step 40"]
+    assert continued.output.splitlines() == ["from 40 0", "step 10", "step 20", "step 30", "step 40"]
+    assert curve(1) == [(1, 10, 10), (1, 20, 20), (2, 30, 30), (2, 40, 40)]
+    assert curve(2, "validation") == [(1, 40, 80)]
+
+
+def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script: RunScript) -> None:
+    """Where no torchrun started it, it catches the KeyError; event files of its own and metadata.json are at hand."""
+    status, output, errors = run_script(FINE_TUNING)
+
+    assert status == 0, errors
+    assert output.splitlines() == ["steps 7", "epoch 2", "ranks [0]", "shared path"]
+    shown = [path.name for path in home.trial(1).tensorboard_path.iterdir()]
+    assert shown == ["events.out.tfevents.1.0"]
+
+
+def test_torchrun_with_one_process_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ranks are those that torchrun tells."""
+    as_torchrun_does(monkeypatch)
+
+    with det.core.init(distributed=det.core.DistributedContext.from_torch_distributed()) as context:
+        assert (context.distributed.rank, context.distributed.size, context.distributed.local_rank) == (0, 1, 0)
+        assert context.distributed.allgather("x") == ["x"]
+
+
+@pytest.mark.parametrize("name", sorted(TORCHRUN))
+def test_a_missing_rank_variable_is_a_key_error_that_names_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts take it for "no torchrun here"."""
+    as_torchrun_does(monkeypatch)
+    monkeypatch.delenv(name)
+
+    with pytest.raises(KeyError, match=rf"\b{name} is not set"):
+        det.core.DistributedContext.from_torch_distributed()
+
+
+@pytest.mark.parametrize("value", ["", "one", "1.0"])
+def test_a_rank_variable_that_is_no_number_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not taken for a missing one, which would train as another job."""
+    as_torchrun_does(monkeypatch, WORLD_SIZE=value)
+
+    with pytest.raises(ValueError, match=f"WORLD_SIZE is '{value}'"):
+        det.core.DistributedContext.from_torch_distributed()
+
+
+def test_several_ranks_are_refused_in_words(monkeypatch: pytest.MonkeyPatch, home: Home) -> None:
+    """Not as a KeyError, which would make each rank a training of its own."""
+    as_torchrun_does(monkeypatch, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
+
+    with pytest.raises(ValueError, match=r"rank 1 of 2 .* start the script as one process"):
+        det.core.DistributedContext.from_torch_distributed()
+
+    assert not home.runs.exists()
+
+
+def test_one_rank_may_be_told_where_its_chief_is() -> None:
+    """Scripts that start their own workers pass the address to each, also where there is one."""
+    distributed = det.core.DistributedContext(
+        rank=0, size=1, local_rank=0, local_size=1, cross_rank=0, cross_size=1, chief_ip="127.0.0.1"
+    )
+
+    assert distributed.broadcast("x") == "x"
+
+
+def test_a_trainers_output_directory_goes_up_and_down(tmp_path: Path) -> None:
+    """A callback restores the latest checkpoint into the directory from which it then uploads the next ones."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    for name in ("checkpoint-5/model.bin", "runs/events", "cache/scratch"):
+        (first / name).parent.mkdir(parents=True)
+        (first / name).write_text(name)
+
+    with det.core.init() as context:
+        latest = context.checkpoint.upload(
+            str(first), metadata={"steps_completed": 5}, shard=True,
+            selector=lambda name: name.startswith(("checkpoint-5/", "runs/")),
+        )  # fmt: skip
+        context.checkpoint.download(latest, str(second))
+        (second / "checkpoint-10").mkdir()
+        (second / "checkpoint-10" / "model.bin").write_text("10")
+        newest = context.checkpoint.upload(
+            str(second), metadata={"steps_completed": 10}, shard=True,
+            selector=lambda name: name.startswith(("checkpoint-10/", "runs/")),
+        )  # fmt: skip
+
+        with context.checkpoint.restore_path(newest, "NO_SHARED_DOWNLOAD") as path:  # type: ignore[arg-type]
+            names = {file.relative_to(path).as_posix() for file in path.rglob("*") if file.is_file()}
+        assert names - {"metadata.json", ".manifest.json"} == {"checkpoint-10/model.bin", "runs/events"}
+        assert context.checkpoint.get_metadata(newest) == {"steps_completed": 10}
+
+
+def test_a_checkpoint_may_begin_as_a_copy_of_another() -> None:
+    """Copied, linked or downloaded into the new one's directory: the old metadata and manifest stay the old one's."""
+    with det.core.init() as context:
+        checkpoint = context.checkpoint
+        with checkpoint.store_path({"steps_completed": 1, "of": "the first"}) as (path, first):
+            (path / "model.bin").write_text("model")
+        with checkpoint.restore_path(first) as old, checkpoint.store_path({"steps_completed": 2}) as (path, copied):
+            shutil.copytree(old, path, dirs_exist_ok=True)
+        with checkpoint.restore_path(first) as old, checkpoint.store_path({"steps_completed": 3}) as (path, linked):
+            shutil.copytree(old, path, copy_function=os.link, dirs_exist_ok=True)
+        with checkpoint.store_path({"steps_completed": 4}) as (path, downloaded):
+            checkpoint.download(first, path)
+
+        for storage_id, steps_completed in ((first, 1), (copied, 2), (linked, 3), (downloaded, 4)):
+            with checkpoint.restore_path(storage_id) as path:
+                assert (path / "model.bin").read_text() == "model"
+            assert checkpoint.get_metadata(storage_id)["steps_completed"] == steps_completed
+        assert checkpoint.get_metadata(first).keys() - checkpoint.get_metadata(downloaded).keys() == {"of"}
+
+
+def test_hyperparameters_come_from_the_context_where_no_search_gives_them() -> None:
+    """A script that is ready for a search runs by itself, for the length that it says."""
+    with det.core.init(hparams={"increment_by": 2}, max_length={"epochs": 3}) as context:
+        x = 0
+        for operation in context.searcher.operations():
+            for epoch in range(operation.length):
+                x += context.info.trial.hparams["increment_by"]
+                context.train.report_validation_metrics(steps_completed=epoch + 1, metrics={"x": x, "epochs": epoch})
+                operation.report_progress(epoch + 1)
+            operation.report_completed(x)
+
+    assert curve(1, "validation") == [(1, 1, 2), (1, 2, 4), (1, 3, 6)]
+
+
+def test_the_info_has_the_private_attributes_that_scripts_read() -> None:
+    """Not promised by the predecessor, but its own examples read them."""
+    with det.core.init() as context:
+        info = context.info
+
+        assert info._trial_info is not None
+        assert info._trial_info.experiment_id == info.trial.experiment_id == 1
+        assert (info.trial._config, info.trial._steps_completed, info.trial._trial_run_id) == ({}, 0, 1)
+
+
+def test_modes_may_be_given_by_their_values() -> None:
+    """As strings, at every call that takes a mode."""
+    with det.core.init(preempt_mode="CHIEF_ONLY", tensorboard_mode="MANUAL") as context:  # type: ignore[arg-type]
+        assert not context.preempt.should_preempt()
+        context.train.upload_tensorboard_files()
+        context.train.report_early_exit("EXITED_REASON_INVALID_HP")  # type: ignore[arg-type]
+        for operation in context.searcher.operations("CHIEF_ONLY"):  # type: ignore[arg-type]
+            operation.report_completed(1.0)
