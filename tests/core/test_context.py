@@ -301,7 +301,7 @@ def test_what_the_records_cannot_hold_is_refused_by_name(home: Home, argument: s
 def test_hyperparameters_of_an_enum_are_kept_by_value() -> None:
     """As json.dumps would write them."""
 
-    class Optimizer(str, enum.Enum):
+    class Optimizer(str, enum.Enum):  # scripts have them; a StrEnum is no trouble
         ADAM = "adam"
 
     with core.init(hparams={"optimizer": Optimizer.ADAM}) as context:
@@ -345,7 +345,7 @@ def test_a_home_that_leads_nowhere_is_named(run_script: RunScript, tmp_path: Pat
 def test_a_command_that_cannot_be_kept_does_not_keep_the_script_from_training(
     home: Home, run_script: RunScript, argument: str
 ) -> None:
-    """A working directory that is gone, an argument that is not UTF-8: the script is told that no resume is possible."""
+    """Its working directory is gone, or an argument is not UTF-8: the script is told that no resume is possible."""
     status, _, errors = run_script(
         """
         import os, sys

@@ -169,10 +169,14 @@ def test_a_forked_child_dies_of_sigterm(home: Home) -> None:
     """So that `Process.terminate()` and `Pool.terminate()` of multiprocessing end their workers."""
     with core.init() as context:
         context.preempt.should_preempt()
+        ready, is_ready = os.pipe()
         child = os.fork()
         if child == 0:
+            os.write(is_ready, b"!")
             signal.pause()
             os._exit(42)
+        # Python itself forgets a signal that comes while a child is being made.
+        os.read(ready, 1)
         os.kill(child, signal.SIGTERM)
         _, status = os.waitpid(child, 0)
 

@@ -315,7 +315,7 @@ def test_names_in_batches_are_checked_like_all_others(context: core.Context, hom
     assert [r.batch_metrics for r in reports(home)] == [[{"loss": 1.0}]]
 
 
-class Group(str, enum.Enum):
+class Group(str, enum.Enum):  # scripts have them; a StrEnum is no trouble
     TEST = "test"
 
 
