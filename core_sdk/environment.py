@@ -147,8 +147,13 @@ def main_script() -> str:
     return Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-", "-c") else "interactive"
 
 
-def command_of_this_process() -> list[str]:
-    """The argument vector that starts this process's script again, with the interpreter's own path."""
+def command_of_this_process() -> list[str] | None:
+    """The argument vector that starts this process's script again, with the interpreter's own path.
+
+    None for what cannot be started again: a notebook, and lines that a person types or pipes.
+    """
+    if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
+        return None
     return [sys.executable, *sys.orig_argv[1:]]
 
 

@@ -179,9 +179,11 @@ def _describe_experiment(home: Home, experiment_id: int, definition: Definition)
 
 
 def _write_command(folder: TrialFolder) -> None:
+    if (command := command_of_this_process()) is None:
+        return
     try:
         cwd = Path.cwd()
-        argv = [argument.encode().decode() for argument in command_of_this_process()]
+        argv = [argument.encode().decode() for argument in command]
     except (FileNotFoundError, UnicodeEncodeError) as error:
         logger.warning(
             "trial %d cannot be resumed by `core-sdk trial resume`: its working directory is gone, or an argument is "

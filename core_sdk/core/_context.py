@@ -159,6 +159,8 @@ class _Ending:
         self._attempt = attempt
         self._preempt = preempt
         self._process = os.getpid()
+        # In a notebook the errors of earlier cells; not the error itself, whose frames may hold a model.
+        self._past_error_id = id(_last_error())
         self._outcome: Outcome | None = None
         self._error: str | None = None
 
@@ -174,15 +176,23 @@ class _Ending:
         else:
             self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
 
+    def note_exit(self) -> None:
+        """At the exit of the interpreter the error that ended it is all that tells success from failure."""
+        error = _last_error()
+        self.note(None if id(error) == self._past_error_id else error)
+
     def record(self) -> None:
         self._attempt.journal.append(Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error))
 
 
 def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:
     if not ending.is_foreign():
-        # At the exit of the interpreter the error that ended it is all that tells success from failure.
-        ending.note(getattr(sys, "last_value", None))
+        ending.note_exit()
         open_parts.close()
+
+
+def _last_error() -> BaseException | None:
+    return getattr(sys, "last_value", None)
 
 
 def _is_success(error: BaseException) -> bool:

@@ -158,6 +158,19 @@ def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:
     assert ending(home).outcome == "completed"
 
 
+def test_a_session_of_typed_lines_is_judged_by_what_follows_the_start(home: Home) -> None:
+    """An error before `init()` is no error of the attempt, and a session cannot be started again by a command."""
+    lines = b"1 / 0\nfrom core_sdk import core\ncontext = core.init()\ncontext.start()\n"
+    subprocess.run([sys.executable, "-i"], input=lines, capture_output=True, check=True)
+    subprocess.run([sys.executable, "-i"], input=lines + b"[][0]\n", capture_output=True, check=True)
+
+    outcomes = [
+        record.outcome for trial_id in (1, 2) for record in records(home, trial_id) if isinstance(record, Ended)
+    ]
+    assert outcomes == ["completed", "error"]
+    assert home.trial(1).read_command() is None
+
+
 def test_a_forked_child_does_not_end_the_attempt(home: Home) -> None:
     """Leaving the Context in a child, by whatever door, is the child's affair."""
     with core.init() as context:
