@@ -3,54 +3,161 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Self, TypeVar
+import os
+import sys
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Protocol, Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
-from core_sdk.environment import RankPlace
+from core_sdk.distributed._joining import Terms, join_node, join_ranks, torch_rendezvous
+from core_sdk.distributed._places import host_identity, problems_of_numbers, this_place
+from core_sdk.distributed._rendezvous import Rendezvous
+from core_sdk.environment import Meeting, RankPlace
+from core_sdk.errors import ContradictoryRanksError
 
 T = TypeVar("T")
+
+_DEFAULT_NUMBER = 12360
+_TIMEOUT_S = 1800.0
+_JOIN_TIMEOUT_S = 600.0
+
+
+class Horovod(Protocol):
+    """As much as we need of the module `horovod.torch`, after its `init()`."""
+
+    def rank(self) -> int: ...
+    def size(self) -> int: ...
+    def local_rank(self) -> int: ...
+    def local_size(self) -> int: ...
+    def cross_rank(self) -> int: ...
+    def cross_size(self) -> int: ...
 
 
 class DistributedContext:
     """The ranks of a trial. The default is a trial of one rank.
 
     Ranks count from 0 over the whole trial, local ranks within a node, cross ranks over the nodes. Rank 0 is the chief.
-    `chief_ip` is where ranks on other nodes find the chief. Raises `ValueError` for several ranks, which this version
-    does not have.
+    Making one is collective: it blocks until all ranks have, for at most `join_timeout_s`. The collectives block too,
+    each for at most `timeout_s`. A rank that fails, dies, leaves or makes another call is an error on all ranks, and
+    names it.
+
+    Objects are pickled: send small ones, for coordination. One thread at a time makes the calls.
     """
 
     def __init__(
         self,
         *,
-        rank: int = 0,
-        size: int = 1,
-        local_rank: int = 0,
-        local_size: int = 1,
-        cross_rank: int = 0,
-        cross_size: int = 1,
+        rank: int | None = None,
+        size: int | None = None,
+        local_rank: int | None = None,
+        local_size: int | None = None,
+        cross_rank: int | None = None,
+        cross_size: int | None = None,
         chief_ip: str | None = None,
+        pub_port: int = _DEFAULT_NUMBER,
+        pull_port: int | None = None,
+        port_offset: int = 0,
+        force_tcp: bool = False,
+        rendezvous: str | None = None,
+        timeout_s: float = _TIMEOUT_S,
+        join_timeout_s: float = _JOIN_TIMEOUT_S,
     ) -> None:
-        if (rank, size, local_rank, local_size, cross_rank, cross_size) != (0, 1, 0, 1, 0, 1):
-            raise ValueError(
-                f"rank {rank} of {size} (local {local_rank} of {local_size}, node {cross_rank} of {cross_size}): "
-                "this version trains on one rank only; start the script as one process"
-            )
-        self.rank = rank
-        self.size = size
-        self.local_rank = local_rank
-        self.local_size = local_size
-        self.cross_rank = cross_rank
-        self.cross_size = cross_size
-        self._all: Channel = SoloChannel()
-        self._node: Channel = SoloChannel()
+        """All six numbers, or none for a single rank.
+
+        On one node the ranks are processes (or threads) of one parent, and find each other by that; several groups of
+        one parent need different `pub_port` numbers. No such port is opened: the system chooses ports. `pull_port` is
+        accepted and not needed. `rendezvous` is a directory in which the ranks of a node meet, or `tcp://HOST:PORT`
+        of rank 0, for which all need the same `CORE_SDK_CHANNEL_KEY`, as they do for `chief_ip` on several nodes.
+        `force_tcp` has ranks of one node use loopback rather than Unix sockets.
+
+        Raises `ValueError` for numbers that cannot be, and a `JoinError` if the ranks do not come together.
+        """
+        self._join(
+            _checked_place(rank, size, local_rank, local_size, cross_rank, cross_size),
+            Terms(chief_ip, pub_port + port_offset, force_tcp, rendezvous, timeout_s, join_timeout_s),
+            None,
+        )
 
     @classmethod
-    def from_torch_distributed(cls, chief_ip: str | None = None) -> Self:
-        """The ranks as torchrun has told them to this process.
+    def from_torch_distributed(
+        cls, chief_ip: str | None = None, *, timeout_s: float = _TIMEOUT_S, join_timeout_s: float = _JOIN_TIMEOUT_S
+    ) -> Self:
+        """The ranks as torchrun has told them to this process; they meet through torchrun's own store.
 
         Raises `KeyError` where no torchrun started it, which a script may take for a training of one rank.
         """
-        return cls(**dataclasses.asdict(RankPlace.from_torchrun()), chief_ip=chief_ip)
+        place = RankPlace.from_torchrun()
+        return cls._from_torch(place, Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s))
+
+    @classmethod
+    def from_deepspeed(
+        cls, chief_ip: str | None = None, *, timeout_s: float = _TIMEOUT_S, join_timeout_s: float = _JOIN_TIMEOUT_S
+    ) -> Self:
+        """The ranks as DeepSpeed's launcher has told them to this process; call `deepspeed.init_distributed()` first.
+
+        Raises `KeyError` where DeepSpeed's launcher did not start it.
+        """
+        place = RankPlace.from_deepspeed()
+        return cls._from_torch(place, Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s))
+
+    @classmethod
+    def from_horovod(
+        cls,
+        hvd: Horovod,
+        chief_ip: str | None = None,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+        join_timeout_s: float = _JOIN_TIMEOUT_S,
+    ) -> Self:
+        """The ranks as Horovod knows them, after `hvd.init()`; they meet through its `broadcast_object`."""
+        from core_sdk.distributed._horovod import HorovodRendezvous  # of no use without Horovod
+
+        place = RankPlace(
+            hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()
+        )
+        terms = Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
+        return cls._made(place, terms, lambda: HorovodRendezvous(hvd))
+
+    @classmethod
+    def _from_torch(cls, place: RankPlace, terms: Terms) -> Self:
+        return cls._made(place, terms, lambda: torch_rendezvous(Meeting.read(), terms))
+
+    @classmethod
+    def _made(cls, place: RankPlace, terms: Terms, rendezvous: Callable[[], Rendezvous | None]) -> Self:
+        made = cls.__new__(cls)
+        _check_numbers(place)
+        made._join(place, terms, rendezvous() if place.size > 1 else None)
+        return made
+
+    def _join(self, place: RankPlace, terms: Terms, rendezvous: Rendezvous | None) -> None:
+        self.rank = place.rank
+        self.size = place.size
+        self.local_rank = place.local_rank
+        self.local_size = place.local_size
+        self.cross_rank = place.cross_rank
+        self.cross_size = place.cross_size
+        self.channel: Channel
+        """The group of all ranks."""
+        self.node_channel: Channel
+        """The group of this node's ranks."""
+        self.hosts: tuple[str, ...]
+        """By rank: ranks of equal hosts see the same files."""
+        if place.size == 1:
+            self.channel = self.node_channel = SoloChannel()
+            self.hosts = (host_identity(),)
+        else:
+            here = this_place(place)
+            self.channel = everyone = join_ranks(here, terms, Meeting.read(), rendezvous)
+            self.hosts = tuple(each.host for each in everyone.places)
+            try:
+                self.node_channel = join_node(here, everyone, terms)
+            except BaseException as error:
+                everyone.close(error)
+                raise
+        # Says farewell for a script that forgets to: the others would take it for dead.
+        self._finalizer = weakref.finalize(self, _close_forgotten, self.node_channel, self.channel, os.getpid())
 
     @property
     def is_chief(self) -> bool:
@@ -74,30 +181,63 @@ class DistributedContext:
         return self.cross_size
 
     def gather(self, stuff: T) -> list[T] | None:
-        """Collective. All ranks' objects, in rank order, on the chief; None on the others."""
-        return self._all.gather(stuff)
+        """Collective. All ranks' objects, in rank order, on the chief; None on the others, once the chief has all."""
+        return self.channel.gather(stuff)
 
     def gather_local(self, stuff: T) -> list[T] | None:
         """Collective within a node. The node's objects, in local-rank order, on its local chief; None on the others."""
-        return self._node.gather(stuff)
+        return self.node_channel.gather(stuff)
 
     def allgather(self, stuff: T) -> list[T]:
         """Collective. All ranks' objects, in rank order, on every rank."""
-        return self._all.allgather(stuff)
+        return self.channel.allgather(stuff)
 
     def allgather_local(self, stuff: T) -> list[T]:
         """Collective within a node. The node's objects, in local-rank order, on every rank of it."""
-        return self._node.allgather(stuff)
+        return self.node_channel.allgather(stuff)
 
     def broadcast(self, stuff: T) -> T:
-        """Collective. The chief's object on every rank."""
-        return self._all.broadcast(stuff)
+        """Collective. The chief's object on every rank; the chief does not wait until it has arrived."""
+        return self.channel.broadcast(stuff)
 
     def broadcast_local(self, stuff: T | None = None) -> T | None:
         """Collective within a node. The local chief's object on every rank of it."""
-        return self._node.broadcast(stuff)
+        return self.node_channel.broadcast(stuff)
 
-    def close(self) -> None:
-        """Leaves both groups; does nothing the second time."""
-        self._node.close()
-        self._all.close()
+    def close(self, error: BaseException | None = None) -> None:
+        """Leaves both groups; does nothing the second time. Others who still call learn of `error`, if there is one."""
+        self._finalizer.detach()
+        self.node_channel.close(error)
+        self.channel.close(error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.close(exc_val)
+
+
+def _checked_place(*numbers: int | None) -> RankPlace:
+    if all(number is None for number in numbers):
+        return RankPlace(0, 1, 0, 1, 0, 1)
+    names = [field.name for field in dataclasses.fields(RankPlace)]
+    given = {name: number for name, number in zip(names, numbers, strict=True) if number is not None}
+    if missing := [name for name in names if name not in given]:
+        raise ValueError(f"{', '.join(missing)} must be given too, beside {', '.join(given)}: all six numbers, or none")
+    place = RankPlace(**given)
+    _check_numbers(place)
+    return place
+
+
+def _check_numbers(place: RankPlace) -> None:
+    if problems := problems_of_numbers(place):
+        raise ContradictoryRanksError(problems)
+
+
+def _close_forgotten(node_channel: Channel, channel: Channel, process: int) -> None:
+    if os.getpid() == process:
+        error = getattr(sys, "last_value", None)
+        node_channel.close(error)
+        channel.close(error)

@@ -1,0 +1,291 @@
+"""The chief's end of a group: collects from all members, delivers to all, and knows who lives."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import select
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from core_sdk.distributed._control import ControlThread
+from core_sdk.distributed._encoding import Buffer, Part, join
+from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._messages import (
+    Died,
+    Interrupted,
+    Left,
+    Message,
+    Mismatch,
+    Notice,
+    Place,
+    Question,
+    Status,
+    Statuses,
+    TimedOut,
+)
+from core_sdk.distributed._reception import Peer
+from core_sdk.distributed._star import Call, Operation, StarChannel, milliseconds_until
+from core_sdk.distributed._survey import Survey, findings_on
+from core_sdk.errors import ChannelError, MessageTooLargeError
+
+_OWN_SURVEY_S = 2.0
+
+
+class _Member:
+    """A peer, and what it has said in the collectives so far."""
+
+    def __init__(self, peer: Peer) -> None:
+        self.rank = peer.place.rank
+        self.place = peer.place
+        self.data = peer.data
+        self.control = peer.control
+        self.num_heard = 0
+
+
+class ChiefChannel(StarChannel):
+    """Rank 0 of the group."""
+
+    def __init__(self, place: Place, peers: Sequence[Peer], timeout_s: float) -> None:
+        self._members = {peer.place.rank: _Member(peer) for peer in peers}
+        self._members_by_descriptor = {member.data.fileno(): member for member in self._members.values()}
+        self._broadcasts: dict[int, Call] = {}
+        self._surveys: dict[int, Survey] = {}
+        self._serials = itertools.count(1)
+        # While results are being delivered, news of a death or a farewell must not overtake them.
+        self._delivering = threading.Lock()
+        super().__init__(place, [place, *(peer.place for peer in peers)], timeout_s)
+        self._poller = select.poll()
+        self._poller.register(self._board, select.POLLIN)
+        for descriptor in self._members_by_descriptor:
+            self._poller.register(descriptor, select.POLLIN)
+        self._control.start()
+
+    def tell_chief(self, topic: str, content: bytes) -> None:
+        notice = Notice(topic, 0, content)
+        self._control.call(lambda: self._hear_notice(notice))
+
+    def tell_all(self, topic: str, content: bytes) -> None:
+        self._tell_others(Notice(topic, 0, content))
+        self.tell_chief(topic, content)
+
+    def _open_control(self) -> ControlThread:
+        return ControlThread(
+            {rank: member.control for rank, member in self._members.items()},
+            on_message=self._on_message,
+            on_end=self._on_end,
+            on_tick=self._close_late_surveys,
+        )
+
+    def _data_links(self) -> Sequence[Link]:
+        return [member.data for member in self._members.values()]
+
+    def _tell_others(self, message: Message) -> None:
+        self._relay(message, self._members)
+
+    def _relay(self, message: Message, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self._control.post(rank, message)
+
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+        if call.operation is Operation.BROADCAST:
+            self._broadcasts[call.number] = call
+            self._deliver(call, part)
+            self._hear_announcements()
+            return part if part.is_failure else [part.content]
+        parts = self._collect(call, part)
+        failed = next((part for part in parts if part.is_failure), None) or _too_large(call, parts)
+        if failed is not None:
+            self._deliver(call, failed)
+            return failed
+        contents = [part.content for part in parts]
+        self._deliver(call, Part(False, b""), join(contents) if call.operation is Operation.ALLGATHER else ())
+        return contents
+
+    def _collect(self, call: Call, part: Part) -> list[Part]:
+        parts = [part] * self.size
+        missing = dict(self._members)
+        ready: Iterable[_Member] = list(missing.values())
+        deadline = 0.0
+        while True:
+            for member in ready:
+                if (heard := self._hear(member, call)) is not None and missing.pop(member.rank, None) is not None:
+                    parts[member.rank] = heard
+            if not missing:
+                return parts
+            deadline = deadline or time.monotonic() + self._timeout_s
+            ready = self._wait(call, deadline, missing)
+
+    def _wait(self, call: Call, deadline: float, missing: dict[int, _Member]) -> list[_Member]:
+        """The members that have said something, perhaps none."""
+        events = self._poller.poll(milliseconds_until(deadline))
+        if not events:
+            self._time_out(call, list(missing))
+        ready = []
+        for descriptor, _ in events:
+            if descriptor == self._board.fileno():
+                self._board.forget_wakes()
+                self._board.check(call.number, str(call))
+            else:
+                ready.append(self._members_by_descriptor[descriptor])
+        return ready
+
+    def _hear(self, member: _Member, call: Call) -> Part | None:
+        """What the member brings to this call, if it has come."""
+        try:
+            while (frame := member.data.receive_nowait()) is not None:
+                expected = call if member.num_heard + 1 == call.number else self._broadcasts.get(member.num_heard + 1)
+                self._check(member, frame, expected or call)
+                member.num_heard += 1
+                if expected is call:
+                    return Part(frame.kind == Kind.FAILURE, frame.payload)
+        except LinkEndedError:
+            self._lose(member, call)
+        return None
+
+    def _check(self, member: _Member, frame: Frame, expected: Call) -> None:
+        is_same = frame.operation == expected.operation and frame.sequence == expected.number
+        if not is_same or not self._sites.may_meet(frame.site, expected.site):
+            theirs = Call(Operation(frame.operation), frame.sequence, frame.site)
+            self._break(Mismatch(0, str(expected), member.rank, str(theirs)))
+            self._board.check(expected.number, str(expected))
+
+    def _lose(self, member: _Member, call: Call) -> None:
+        self._await_news(member.rank)
+        self._board.check(call.number, str(call))
+        self._break(Died(member.rank, member.place.process))
+        self._board.check(call.number, str(call))
+
+    def _deliver(self, call: Call, part: Part, pieces: Sequence[Buffer] = ()) -> None:
+        kind = Kind.FAILURE if part.is_failure else Kind.VALUE
+        frame = Frame(kind, call.operation, call.number, call.site, part.content)
+        deadline = time.monotonic() + self._timeout_s
+        with self._delivering:
+            for member in self._members.values():
+                try:
+                    member.data.send(frame, lambda member=member: self._wait_to_send(member, call, deadline), pieces)  # type: ignore[misc]
+                except LinkEndedError:
+                    self._lose(member, call)
+
+    def _wait_to_send(self, member: _Member, call: Call, deadline: float) -> None:
+        """The member may itself wait until we have read what it announced."""
+        poller = select.poll()
+        poller.register(self._board, select.POLLIN)
+        poller.register(member.data, select.POLLIN | select.POLLOUT)
+        events = dict(poller.poll(milliseconds_until(deadline)))
+        if not events:
+            self._time_out(call, [member.rank])
+        if self._board.fileno() in events:
+            self._board.forget_wakes()
+            self._board.check(call.number, str(call))
+        if events.get(member.data.fileno(), 0) & ~select.POLLOUT:
+            self._hear_announcement(member, call)
+
+    def _hear_announcements(self) -> None:
+        """So that what members say never piles up, and a wrong call is found at once."""
+        last = self._call
+        if last is None:
+            return
+        for descriptor, _ in self._poller.poll(0):
+            if descriptor != self._board.fileno():
+                self._hear_announcement(self._members_by_descriptor[descriptor], last)
+        lowest = min(member.num_heard for member in self._members.values())
+        while self._broadcasts and next(iter(self._broadcasts)) <= lowest:
+            del self._broadcasts[next(iter(self._broadcasts))]
+
+    def _hear_announcement(self, member: _Member, last: Call) -> None:
+        try:
+            while member.num_heard < last.number and (frame := member.data.receive_nowait()) is not None:
+                self._check(member, frame, self._broadcasts.get(member.num_heard + 1, last))
+                member.num_heard += 1
+        except LinkEndedError:
+            # It has what it came for, or its death is told by the other connection.
+            with contextlib.suppress(KeyError):
+                self._poller.unregister(member.data)
+
+    def _time_out(self, call: Call, missing: list[int]) -> None:
+        survey = self._start_survey(asker=0)
+        survey.is_complete.wait(_OWN_SURVEY_S)
+        findings = findings_on(missing, survey.answers, self.places, call.number)
+        self._break(TimedOut(str(call), self._timeout_s, missing, findings))
+        self._board.check(call.number, str(call))
+
+    def _start_survey(self, asker: int, asked: int = 0) -> Survey:
+        serial = next(self._serials)
+        survey = self._surveys[serial] = Survey(asker, asked, num_expected=len(self._members))
+        self._tell_others(Question(serial))
+        return survey
+
+    def _close_survey(self, serial: int) -> None:
+        survey = self._surveys.pop(serial)
+        survey.is_complete.set()
+        if survey.asker != 0:
+            statuses = [self._status(survey.asked), *survey.answers.values()]
+            self._control.post(survey.asker, Statuses(survey.asked, statuses))
+
+    def _close_late_surveys(self) -> None:
+        for serial in [serial for serial, survey in self._surveys.items() if survey.is_late()]:
+            self._close_survey(serial)
+
+    def _on_message(self, rank: int, message: Message) -> None:
+        match message:
+            case Notice():
+                self._hear_notice(message)
+            case Left():
+                self._board.report_left(message)
+                self._relay_in_order(message, rank)
+            case Died() | Mismatch() | TimedOut() | Interrupted():
+                if self._board.report(message):
+                    self._relay_in_order(message, rank)
+            case Question(serial):
+                self._start_survey(asker=rank, asked=serial)
+            case Status(serial) if (survey := self._surveys.get(serial)) is not None:
+                survey.answers[rank] = message
+                if len(survey.answers) == survey.num_expected:
+                    self._close_survey(serial)
+
+    def _on_end(self, rank: int) -> None:
+        if not self._board.knows(rank):
+            died = Died(rank, self._members[rank].place.process)
+            self._board.report(died)
+            self._relay_in_order(died, rank)
+
+    def _relay_in_order(self, message: Message, sender: int) -> None:
+        with self._after_delivery():
+            self._relay(message, [rank for rank in self._members if rank != sender])
+
+    @contextlib.contextmanager
+    def _after_delivery(self) -> Iterator[None]:
+        # Not for ever: the delivery may be waiting for the very rank that this is about.
+        has_lock = self._delivering.acquire(timeout=0.5)
+        try:
+            yield
+        finally:
+            if has_lock:
+                self._delivering.release()
+
+    def _finish_sending(self) -> None:
+        self._await_last_announcements()
+        super()._finish_sending()
+
+    def _await_last_announcements(self, timeout_s: float = 5.0) -> None:
+        """A TCP connection that is closed before all was read from it may lose what the other side has not yet read."""
+        last = self._call
+        remote = [member for member in self._members.values() if not member.data.is_local]
+        deadline = time.monotonic() + timeout_s
+        while last is not None and self._board.is_quiet() and time.monotonic() < deadline:
+            if all(member.num_heard >= last.number for member in remote):
+                return
+            self._poller.poll(min(50.0, milliseconds_until(deadline)))
+            try:
+                self._hear_announcements()
+            except ChannelError:
+                return
+
+
+def _too_large(call: Call, parts: Sequence[Part]) -> Part | None:
+    num_bytes = sum(len(part.content) for part in parts)
+    if call.operation is not Operation.ALLGATHER or num_bytes <= MAX_PAYLOAD_BYTES:
+        return None
+    return Part.of_error(0, MessageTooLargeError(num_bytes, MAX_PAYLOAD_BYTES))

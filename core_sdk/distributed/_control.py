@@ -1,0 +1,142 @@
+"""The channel's thread: hears and says what no collective waits for, on connections of its own.
+
+It is what lets a rank learn of another's death while its script computes, and answer while its script does not.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import select
+import selectors
+import threading
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._messages import Message, decode_message, encode_message
+
+logger = logging.getLogger("core_sdk.distributed")
+
+_SEND_TIMEOUT_S = 5.0
+_TICK_S = 1.0
+
+
+class ControlThread:
+    """Posts may come from any thread, and from signal handlers: they are sent by the thread itself."""
+
+    def __init__(
+        self,
+        links: Mapping[int, Link],
+        *,
+        on_message: Callable[[int, Message], None],
+        on_end: Callable[[int], None],
+        on_tick: Callable[[], None],
+    ) -> None:
+        """`on_message` gets the sending rank, `on_end` the one whose connection has ended; `on_tick` comes each second.
+
+        All three are called by the thread.
+        """
+        self._links = dict(links)
+        self._on_message = on_message
+        self._on_end = on_end
+        self._on_tick = on_tick
+        self._posts: collections.deque[tuple[int, Message] | Callable[[], None]] = collections.deque()
+        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        for rank, link in self._links.items():
+            self._selector.register(link, selectors.EVENT_READ, rank)
+        self._is_stopping = False
+        self._thread = threading.Thread(target=self._run, name="core-sdk-channel", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, rank: int, message: Message) -> None:
+        """Sends it soon; it is forgotten if the rank is gone."""
+        self._posts.append((rank, message))
+        self._wake()
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Has the thread do something soon."""
+        self._posts.append(action)
+        self._wake()
+
+    def stop(self, timeout_s: float) -> None:
+        """Sends what was posted, and closes the connections."""
+        self._is_stopping = True
+        self._wake()
+        self._thread.join(timeout_s)
+
+    def close_inherited(self) -> None:
+        """In a forked child: the connections are the parent's, and must end with it."""
+        for link in self._links.values():
+            link.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # full: it is awake already
+            os.write(self._wake_write, b"!")
+
+    def _run(self) -> None:
+        try:
+            while self._links or not self._is_stopping:
+                ready = self._selector.select(_TICK_S)
+                # Looked at before the posts: what was posted before the stop is sent.
+                is_last = self._is_stopping
+                self._forget_wakes()
+                self._send_posts()
+                if is_last:
+                    break
+                for key, _ in ready:
+                    if key.data is not None:
+                        self._hear(key.data)
+                self._on_tick()
+        finally:
+            for link in self._links.values():
+                link.end_sending()
+                link.close()
+            self._selector.close()
+
+    def _forget_wakes(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake_read, 4096):
+                pass
+
+    def _send_posts(self) -> None:
+        while self._posts:
+            post = self._posts.popleft()
+            if callable(post):
+                post()
+            elif (link := self._links.get(post[0])) is not None:
+                self._send(post[0], link, post[1])
+
+    def _send(self, rank: int, link: Link, message: Message) -> None:
+        def blocked() -> None:
+            poller = select.poll()
+            poller.register(link, select.POLLOUT)
+            if not poller.poll(_SEND_TIMEOUT_S * 1000):
+                raise LinkEndedError("it has not read for seconds")
+
+        try:
+            link.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(message)), blocked)
+        except LinkEndedError:
+            self._end(rank)
+
+    def _hear(self, rank: int) -> None:
+        try:
+            while rank in self._links and (frame := self._links[rank].receive_nowait()) is not None:
+                self._on_message(rank, decode_message(frame.payload))
+        except (LinkEndedError, msgspec.MsgspecError):
+            self._end(rank)
+
+    def _end(self, rank: int) -> None:
+        link = self._links.pop(rank)
+        self._selector.unregister(link)
+        link.close()
+        self._on_end(rank)

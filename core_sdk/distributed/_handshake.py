@@ -1,0 +1,81 @@
+"""Two processes prove to each other that they hold the same key, before either believes a byte of the other.
+
+    acceptor  -> connector   greeting, 32 random bytes A
+    connector -> acceptor    32 random bytes B, HMAC-SHA-256(key, "connector" + A + B)
+    acceptor  -> connector   HMAC-SHA-256(key, "acceptor" + A + B)
+
+All have a fixed length. The words keep a proof from being sent back; A and B keep it from being used again, and give
+the connection its own two keys.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+
+from core_sdk.distributed._link import Seal
+
+GREETING = b"core-sdk ranks 1"
+GREETING_BYTES = len(GREETING) + 32
+PROOF_BYTES = 64
+REPLY_BYTES = 32
+
+
+class WrongPeerError(Exception):
+    """What has connected, or was connected to, does not hold the key."""
+
+
+class Acceptor:
+    """The side that waits for connections."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._nonce = secrets.token_bytes(32)
+
+    def greeting(self) -> bytes:
+        return GREETING + self._nonce
+
+    def reply(self, proof: bytes) -> bytes:
+        """Raises `WrongPeerError`."""
+        nonce, code = proof[:32], proof[32:]
+        if not hmac.compare_digest(_proof(self._key, b"connector", self._nonce, nonce), code):
+            raise WrongPeerError("it does not hold the key of this group")
+        self._nonces = self._nonce + nonce
+        return _proof(self._key, b"acceptor", self._nonce, nonce)
+
+    def seal(self) -> Seal:
+        return Seal(
+            send_key=_proof(self._key, b"to connector", self._nonces),
+            receive_key=_proof(self._key, b"to acceptor", self._nonces),
+        )
+
+
+class Connector:
+    """The side that connects."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._nonce = secrets.token_bytes(32)
+
+    def proof(self, greeting: bytes) -> bytes:
+        """Raises `WrongPeerError`."""
+        if greeting[: len(GREETING)] != GREETING:
+            raise WrongPeerError("what answers there is no rank")
+        self._theirs = greeting[len(GREETING) :]
+        return self._nonce + _proof(self._key, b"connector", self._theirs, self._nonce)
+
+    def check(self, reply: bytes) -> None:
+        """Raises `WrongPeerError`."""
+        if not hmac.compare_digest(_proof(self._key, b"acceptor", self._theirs, self._nonce), reply):
+            raise WrongPeerError("what answers there does not hold the key of this group")
+
+    def seal(self) -> Seal:
+        nonces = self._theirs + self._nonce
+        return Seal(
+            send_key=_proof(self._key, b"to acceptor", nonces),
+            receive_key=_proof(self._key, b"to connector", nonces),
+        )
+
+
+def _proof(key: bytes, word: bytes, *nonces: bytes) -> bytes:
+    return hmac.digest(key, word + b"".join(nonces), "sha256")

@@ -1,0 +1,178 @@
+"""How the ranks of a group come together: the one place that chooses between chief and member, Unix and TCP."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from core_sdk.distributed._channel import Channel, SoloChannel
+from core_sdk.distributed._chief import ChiefChannel
+from core_sdk.distributed._connecting import join_chief
+from core_sdk.distributed._member import MemberChannel
+from core_sdk.distributed._messages import Place
+from core_sdk.distributed._reception import Listeners, Reception
+from core_sdk.distributed._rendezvous import (
+    Address,
+    DirectoryRendezvous,
+    FixedRendezvous,
+    GatheredRendezvous,
+    Rendezvous,
+    directory_of_parent,
+    own_addresses,
+    parent_start,
+)
+from core_sdk.distributed._star import StarChannel
+from core_sdk.environment import Meeting
+from core_sdk.errors import NoChannelKeyError
+
+_MIN_KEY_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a group is to be made, beyond its numbers."""
+
+    chief_ip: str | None
+    number: int
+    """Tells the groups of one parent process apart."""
+    has_tcp_only: bool
+    rendezvous: str | None
+    timeout_s: float
+    join_timeout_s: float
+
+
+def join_ranks(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous | None) -> StarChannel:
+    """The group of all ranks. Collective; raises a `JoinError`."""
+    if rendezvous is None:
+        rendezvous = choose_rendezvous(place, terms, meeting)
+    is_spread = place.cross_size > 1
+    reach = _Reach(
+        tcp_hosts=_chief_hosts(terms, meeting) if is_spread else (["127.0.0.1"] if terms.has_tcp_only else []),
+        bind_host=None if is_spread else "127.0.0.1",
+        has_unix=not terms.has_tcp_only,
+    )
+    return _join(place, rendezvous, reach, terms)
+
+
+def join_node(place: Place, everyone: StarChannel, terms: Terms) -> Channel:
+    """The group of this rank's node. Collective over all ranks; raises a `JoinError`."""
+    if place.cross_size == 1:
+        return everyone
+    node = _place_in_node(place)
+    reach = _Reach(["127.0.0.1"] if terms.has_tcp_only else [], "127.0.0.1", not terms.has_tcp_only)
+    is_chief = place.local_rank == 0 and place.local_size > 1
+    with Listeners() as listeners:
+        address = _listen(listeners, node, reach, 0, secrets.token_bytes(32)) if is_chief else None
+        addresses = everyone.allgather((place.cross_rank, address))
+        if place.local_size == 1:
+            return SoloChannel()
+        if address is not None:
+            peers = Reception(listeners, address.key, node, terms.join_timeout_s).receive_all()
+            return ChiefChannel(node, peers, terms.timeout_s)
+    found = next(address for cross_rank, address in addresses if cross_rank == place.cross_rank and address)
+    chief, places = join_chief(GatheredRendezvous(found), node, terms.join_timeout_s)
+    return MemberChannel(node, chief, places, terms.timeout_s)
+
+
+def choose_rendezvous(place: Place, terms: Terms, meeting: Meeting) -> Rendezvous:
+    """Raises `NoChannelKeyError`, or `ValueError` for a rendezvous that is none."""
+    if terms.rendezvous is not None:
+        return _given_rendezvous(terms.rendezvous, place, meeting)
+    is_spread = place.cross_size > 1
+    if meeting.directory is not None and not is_spread:
+        return DirectoryRendezvous(meeting.directory / str(terms.number))
+    if not is_spread:
+        return DirectoryRendezvous(directory_of_parent(os.getppid(), parent_start(), terms.number))
+    if terms.chief_ip is None:
+        raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip")
+    return FixedRendezvous(terms.chief_ip, terms.number, _key(meeting, place))
+
+
+def torch_rendezvous(meeting: Meeting, terms: Terms) -> Rendezvous | None:
+    """Through the store that torchrun or DeepSpeed has told of; None if there is none, or none is needed."""
+    if terms.rendezvous is not None or meeting.directory is not None:
+        return None
+    if meeting.master_address is None or meeting.master_port is None:
+        return None
+    from core_sdk.distributed._torch_store import TorchStoreRendezvous  # loads torch
+
+    prefix = f"{meeting.generation}/{terms.number}"
+    return TorchStoreRendezvous(meeting.master_address, meeting.master_port, prefix, terms.join_timeout_s)
+
+
+@dataclass(frozen=True)
+class _Reach:
+    """From where a chief is to be reached."""
+
+    tcp_hosts: Sequence[str]
+    bind_host: str | None
+    has_unix: bool
+
+
+def _join(place: Place, rendezvous: Rendezvous, reach: _Reach, terms: Terms) -> StarChannel:
+    if place.rank != 0:
+        chief, places = join_chief(rendezvous, place, terms.join_timeout_s)
+        return MemberChannel(place, chief, places, terms.timeout_s)
+    with Listeners() as listeners:
+        given = rendezvous.look() if isinstance(rendezvous, FixedRendezvous) else None
+        key = given.key if given else secrets.token_bytes(32)
+        rendezvous.publish(_listen(listeners, place, reach, rendezvous.tcp_port, key))
+        try:
+            peers = Reception(listeners, key, place, terms.join_timeout_s).receive_all()
+        finally:
+            rendezvous.withdraw()
+    return ChiefChannel(place, peers, terms.timeout_s)
+
+
+def _listen(listeners: Listeners, place: Place, reach: _Reach, port: int, key: bytes) -> Address:
+    return Address(
+        key=key,
+        host=place.host,
+        process=place.process,
+        unix_path=listeners.listen_unix() if reach.has_unix else None,
+        tcp_hosts=list(reach.tcp_hosts),
+        tcp_port=listeners.listen_tcp(reach.bind_host, port) if reach.tcp_hosts else 0,
+    )
+
+
+def _place_in_node(place: Place) -> Place:
+    name = f"{place.host_name}, rank {place.rank} of all"
+    return msgspec.structs.replace(
+        place,
+        rank=place.local_rank,
+        size=place.local_size,
+        cross_rank=0,
+        cross_size=1,
+        host_name=name,
+    )
+
+
+def _chief_hosts(terms: Terms, meeting: Meeting) -> list[str]:
+    if terms.chief_ip is not None:
+        return [terms.chief_ip]
+    # torchrun chooses the node of rank 0 for its own store.
+    master = [meeting.master_address] if meeting.master_address else []
+    return list(dict.fromkeys([*master, *own_addresses()]))
+
+
+def _given_rendezvous(rendezvous: str, place: Place, meeting: Meeting) -> Rendezvous:
+    url = urlsplit(rendezvous)
+    if url.scheme == "tcp" and url.hostname and url.port:
+        return FixedRendezvous(url.hostname, url.port, _key(meeting, place))
+    if url.scheme in ("", "file") and url.path:
+        return DirectoryRendezvous(Path(url.path))
+    raise ValueError(f"rendezvous is {rendezvous!r}; it must be a directory, or tcp://HOST:PORT")
+
+
+def _key(meeting: Meeting, place: Place) -> bytes:
+    if meeting.key is None:
+        raise NoChannelKeyError(place.cross_size)
+    if len(meeting.key) < _MIN_KEY_BYTES:
+        raise ValueError(f"CORE_SDK_CHANNEL_KEY has {len(meeting.key)} bytes; it must have at least {_MIN_KEY_BYTES}")
+    return meeting.key

@@ -1,0 +1,181 @@
+"""A member's end of a group: it speaks to the chief only."""
+
+from __future__ import annotations
+
+import itertools
+import select
+import threading
+import time
+from collections.abc import Sequence
+
+from core_sdk.distributed._control import ControlThread
+from core_sdk.distributed._encoding import Buffer, Part, split
+from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._messages import (
+    Died,
+    Interrupted,
+    Left,
+    Message,
+    Mismatch,
+    Notice,
+    Place,
+    Question,
+    Statuses,
+    TimedOut,
+)
+from core_sdk.distributed._reception import Peer
+from core_sdk.distributed._star import Call, Operation, StarChannel, milliseconds_until
+from core_sdk.distributed._survey import findings_on, late_ranks
+from core_sdk.errors import ChannelError
+
+_CHIEF = 0
+_SURVEY_S = 3.0
+# What the chief has sent on one connection may be overtaken by what it says on the other.
+_LAST_WORDS_MS = 100.0
+
+
+class MemberChannel(StarChannel):
+    """Any rank of the group but its chief."""
+
+    def __init__(self, place: Place, chief: Peer, places: Sequence[Place], timeout_s: float) -> None:
+        self._data = chief.data
+        self._chief_control = chief.control
+        self._early: Frame | None = None
+        self._serials = itertools.count(1)
+        self._statuses: Statuses | None = None
+        self._has_statuses = threading.Event()
+        super().__init__(place, places, timeout_s)
+        self._poller = select.poll()
+        self._poller.register(self._board, select.POLLIN)
+        self._poller.register(self._data, select.POLLIN)
+        self._control.start()
+
+    def tell_chief(self, topic: str, content: bytes) -> None:
+        self._control.post(_CHIEF, Notice(topic, self.rank, content))
+
+    def tell_all(self, topic: str, content: bytes) -> None:
+        raise RuntimeError(f"rank {self.rank} is not the chief: only the chief tells all")
+
+    def _open_control(self) -> ControlThread:
+        return ControlThread(
+            {_CHIEF: self._chief_control},
+            on_message=self._on_message,
+            on_end=self._on_end,
+            on_tick=lambda: None,
+        )
+
+    def _data_links(self) -> Sequence[Link]:
+        return [self._data]
+
+    def _tell_others(self, message: Message) -> None:
+        self._control.post(_CHIEF, message)
+
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+        deadline = time.monotonic() + self._timeout_s
+        try:
+            kind = Kind.FAILURE if part.is_failure else Kind.VALUE
+            frame = Frame(kind, call.operation, call.number, call.site, part.content)
+            self._data.send(frame, lambda: self._wait_to_send(call, deadline))
+            result = self._await_result(call, deadline)
+        except LinkEndedError:
+            self._lose_chief(call)
+            raise
+        self._check(result, call)
+        if result.kind == Kind.FAILURE:
+            return Part(True, result.payload)
+        if call.operation is Operation.ALLGATHER:
+            return split(result.payload)
+        return [result.payload]
+
+    def _wait_to_send(self, call: Call, deadline: float) -> None:
+        poller = select.poll()
+        poller.register(self._board, select.POLLIN)
+        # The chief's answer cannot come before our call is complete: whatever comes belongs to another call.
+        is_answer_early = call.operation is not Operation.BROADCAST and self._early is None
+        poller.register(self._data, select.POLLOUT | (select.POLLIN if is_answer_early else 0))
+        events = dict(poller.poll(milliseconds_until(deadline)))
+        if not events:
+            self._time_out(call)
+        if self._board.fileno() in events:
+            self._board.forget_wakes()
+            self._board.check(call.number, str(call))
+        if is_answer_early and events.get(self._data.fileno(), 0) & ~select.POLLOUT:
+            self._early = self._data.receive_nowait()
+            if self._early is not None:
+                self._check(self._early, call)
+
+    def _await_result(self, call: Call, deadline: float) -> Frame:
+        if self._early is not None:
+            frame, self._early = self._early, None
+            return frame
+        while True:
+            if (received := self._data.receive_nowait()) is not None:
+                return received
+            events = dict(self._poller.poll(milliseconds_until(deadline)))
+            if not events:
+                self._time_out(call)
+            if self._board.fileno() in events:
+                self._board.forget_wakes()
+                if (last := self._heed_board(call)) is not None:
+                    return last
+
+    def _heed_board(self, call: Call) -> Frame | None:
+        """Raises what the board says, unless the result of this call has come after all."""
+        try:
+            self._board.check(call.number, str(call))
+        except ChannelError:
+            poller = select.poll()
+            poller.register(self._data, select.POLLIN)
+            deadline = time.monotonic() + _LAST_WORDS_MS / 1000
+            while poller.poll(milliseconds_until(deadline)):
+                try:
+                    if (frame := self._data.receive_nowait()) is not None:
+                        return frame
+                except LinkEndedError:
+                    break
+            raise
+        return None
+
+    def _check(self, result: Frame, call: Call) -> None:
+        is_same = result.operation == call.operation and result.sequence == call.number
+        if not is_same or not self._sites.may_meet(result.site, call.site):
+            theirs = Call(Operation(result.operation), result.sequence, result.site)
+            self._break(Mismatch(_CHIEF, str(theirs), self.rank, str(call)))
+            self._board.check(call.number, str(call))
+
+    def _lose_chief(self, call: Call) -> None:
+        self._await_news(_CHIEF)
+        self._board.check(call.number, str(call))
+        self._board.report(Died(_CHIEF, self.places[_CHIEF].process))
+        self._board.check(call.number, str(call))
+
+    def _time_out(self, call: Call) -> None:
+        serial = next(self._serials)
+        self._has_statuses.clear()
+        self._control.post(_CHIEF, Question(serial))
+        has_answer = self._has_statuses.wait(_SURVEY_S) and self._statuses is not None
+        answers = {status.rank: status for status in self._statuses.statuses} if has_answer and self._statuses else {}
+        # Without an answer of the chief nothing is known of the others.
+        missing = late_ranks(answers, self.size, call.number, self.rank) if answers else [_CHIEF]
+        missing = missing or [_CHIEF]
+        findings = findings_on(missing, answers, self.places, call.number)
+        self._break(TimedOut(str(call), self._timeout_s, missing, findings))
+        self._board.check(call.number, str(call))
+
+    def _on_message(self, rank: int, message: Message) -> None:
+        match message:
+            case Notice():
+                self._hear_notice(message)
+            case Left():
+                self._board.report_left(message)
+            case Died() | Mismatch() | TimedOut() | Interrupted():
+                self._board.report(message)
+            case Question(serial):
+                self._control.post(_CHIEF, self._status(serial))
+            case Statuses():
+                self._statuses = message
+                self._has_statuses.set()
+
+    def _on_end(self, rank: int) -> None:
+        if not self._board.knows(_CHIEF):
+            self._board.report(Died(_CHIEF, self.places[_CHIEF].process))

@@ -1,0 +1,89 @@
+"""Whether what the ranks say of their places fits together."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from core_sdk.distributed._messages import Place
+from core_sdk.environment import RankPlace
+
+
+def this_place(place: RankPlace) -> Place:
+    """The place, and the process that runs here."""
+    return Place(
+        rank=place.rank,
+        size=place.size,
+        local_rank=place.local_rank,
+        local_size=place.local_size,
+        cross_rank=place.cross_rank,
+        cross_size=place.cross_size,
+        host=host_identity(),
+        host_name=socket.gethostname(),
+        pid=os.getpid(),
+        python=platform.python_version(),
+    )
+
+
+def host_identity() -> str:
+    """Equal for two processes exactly if they see the same files: one kernel, and one mount namespace in it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/mnt').readlink()}"
+    except OSError:  # not Linux: no containers that share a kernel
+        return socket.gethostname()
+
+
+def problems_of_numbers(place: RankPlace) -> list[str]:
+    """What is wrong with one rank's numbers, whatever the others say."""
+    problems = []
+    for name, number, size_name, size in (
+        ("rank", place.rank, "size", place.size),
+        ("local_rank", place.local_rank, "local_size", place.local_size),
+        ("cross_rank", place.cross_rank, "cross_size", place.cross_size),
+    ):
+        if size < 1:
+            problems.append(f"{size_name} is {size}; it must be at least 1")
+        elif not 0 <= number < size:
+            problems.append(f"{name} is {number}; it must be between 0 and {size - 1}, below {size_name}")
+    if not problems and place.local_size + place.cross_size - 1 > place.size:
+        problems.append(
+            f"size is {place.size}, too few for {place.cross_size} nodes of which one has {place.local_size} ranks"
+        )
+    return problems
+
+
+def problems_among(places: Sequence[Place]) -> list[str]:
+    """What contradicts what, once every rank has said its place."""
+    problems = [
+        f"there are {count} processes with rank {rank}"
+        for rank, count in sorted(Counter(place.rank for place in places).items())
+        if count > 1
+    ]
+    for name in ("size", "cross_size"):
+        if len(values := {getattr(place, name): place.rank for place in places}) > 1:
+            said = ", ".join(f"{value} on rank {rank}" for value, rank in sorted(values.items()))
+            problems.append(f"{name} is {said}")
+    if len(values := {place.python.rpartition(".")[0]: place.rank for place in places}) > 1:
+        said = ", ".join(f"{version} on rank {rank}" for version, rank in sorted(values.items()))
+        problems.append(f"Python is {said}")
+    return problems or _problems_of_nodes(places)
+
+
+def _problems_of_nodes(places: Sequence[Place]) -> list[str]:
+    problems = []
+    nodes: dict[int, list[Place]] = {}
+    for place in places:
+        nodes.setdefault(place.cross_rank, []).append(place)
+    if missing := set(range(places[0].cross_size)) - nodes.keys():
+        problems.append(f"no rank has cross_rank {', '.join(map(str, sorted(missing)))}")
+    for cross_rank, node in sorted(nodes.items()):
+        local_ranks = sorted(place.local_rank for place in node)
+        if local_ranks != list(range(len(node))) or any(place.local_size != len(node) for place in node):
+            said = ", ".join(f"rank {p.rank} is {p.local_rank} of {p.local_size}" for p in node)
+            problems.append(f"node {cross_rank} has {len(node)} ranks, and there {said}")
+    return problems

@@ -1,0 +1,156 @@
+"""Where the ranks of a group learn how to reach their chief, and the key: through something that is there already."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import tempfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.errors import ContradictoryRanksError, JoinError
+from core_sdk.files import write_atomically
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a chief."""
+
+    key: bytes
+    host: str
+    """The chief's host identity: its Unix socket is for ranks that have the same."""
+    process: str
+    unix_path: str | None = None
+    tcp_hosts: list[str] = []
+    tcp_port: int = 0
+
+
+class Rendezvous(ABC):
+    """A place that all ranks of a group know from the start."""
+
+    where: str
+    """For messages."""
+    tcp_port: int = 0
+    """The port that the chief must listen on; 0 for any."""
+
+    @abstractmethod
+    def publish(self, address: Address) -> None:
+        """On the chief. Raises `ContradictoryRanksError` if another process is chief here."""
+
+    @abstractmethod
+    def look(self) -> Address | None:
+        """On the others, without waiting: None while nothing has been published."""
+
+    @abstractmethod
+    def withdraw(self) -> None:
+        """On the chief, once all have come: whoever looks now belongs to a later group."""
+
+
+class DirectoryRendezvous(Rendezvous):
+    """A directory that only this user can enter."""
+
+    def __init__(self, directory: Path) -> None:
+        self.where = f"the directory {directory}"
+        self._directory = directory
+        self._path = directory / "chief"
+        self._lock: int | None = None
+
+    def publish(self, address: Address) -> None:
+        self._enter()
+        lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # Not the lock of `alive.py`: two threads of a process may be chiefs here, and only one at a time.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise ContradictoryRanksError([f"another rank 0 is waiting for its ranks in {self.where}"]) from None
+        self._lock = lock
+        write_atomically(self._path, msgspec.msgpack.encode(address))
+
+    def look(self) -> Address | None:
+        self._enter()
+        try:
+            return msgspec.msgpack.decode(self._path.read_bytes(), type=Address)
+        except FileNotFoundError:
+            return None
+
+    def withdraw(self) -> None:
+        if self._lock is not None:
+            self._path.unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = None
+
+    def _enter(self) -> None:
+        with contextlib.suppress(FileExistsError):
+            self._directory.mkdir(mode=0o700, parents=True)
+        status = self._directory.lstat()
+        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise JoinError(f"{self._directory} is not a directory of this user's alone: remove it, and start again")
+
+
+class FixedRendezvous(Rendezvous):
+    """An address and a key that every rank was given."""
+
+    def __init__(self, host: str, port: int, key: bytes) -> None:
+        self.where = f"{host}:{port}"
+        self.tcp_port = port
+        self._address = Address(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
+
+    def publish(self, address: Address) -> None:
+        pass
+
+    def look(self) -> Address:
+        return self._address
+
+    def withdraw(self) -> None:
+        pass
+
+
+class GatheredRendezvous(Rendezvous):
+    """The ranks of a node, whose chief's address has come through the group of all ranks."""
+
+    def __init__(self, address: Address) -> None:
+        self.where = "the group of all ranks"
+        self._address = address
+
+    def publish(self, address: Address) -> None:
+        pass
+
+    def look(self) -> Address:
+        return self._address
+
+    def withdraw(self) -> None:
+        pass
+
+
+def directory_of_parent(parent_pid: int, parent_start: str, number: int) -> Path:
+    """For ranks that one process has started: they share the number, and nobody else has the parent."""
+    name = f"core-sdk-{os.geteuid()}-{parent_pid}-{parent_start}-{number}"
+    return Path(tempfile.gettempdir()) / name
+
+
+def parent_start() -> str:
+    """When the parent process began, in the kernel's ticks: its pid will be used again one day."""
+    try:
+        return Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return "0"
+
+
+def own_addresses() -> list[str]:
+    """This host's names and addresses that other hosts may reach, most likely first."""
+    import psutil  # only for ranks on several nodes
+
+    addresses = [socket.gethostname()]
+    for interface in psutil.net_if_addrs().values():
+        for entry in interface:
+            if entry.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(entry.address):
+                addresses.append(entry.address)
+    return addresses
+
+
+def _is_loopback(address: str) -> bool:
+    return address.startswith("127.") or address == "::1"

@@ -1,0 +1,245 @@
+"""A group of ranks around its chief: what the chief and the members have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import logging
+import os
+import threading
+import time
+import weakref
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from core_sdk.distributed._call_site import CallSites, describe
+from core_sdk.distributed._channel import Channel, Listener
+from core_sdk.distributed._control import ControlThread
+from core_sdk.distributed._encoding import Buffer, Failure, Part, decode
+from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Link
+from core_sdk.distributed._messages import Interrupted, Left, Message, Notice, Place, Status, Trouble
+from core_sdk.distributed._trouble import TroubleBoard
+from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeError, RankFailedError
+
+logger = logging.getLogger("core_sdk.distributed")
+T = TypeVar("T")
+
+_CLOSE_TIMEOUT_S = 5.0
+
+
+class Operation(enum.IntEnum):
+    GATHER = 1
+    ALLGATHER = 2
+    BROADCAST = 3
+
+
+class Call(NamedTuple):
+    """One collective, as one rank makes it."""
+
+    operation: Operation
+    number: int
+    """From 1, over all calls of the group."""
+    site: bytes
+
+    def __str__(self) -> str:
+        return f"{self.operation.name.lower()} (its call {self.number}, at {describe(self.site)})"
+
+
+class StarChannel(Channel):
+    """The chief has two connections to every member: one for the collectives, one for all else."""
+
+    def __init__(self, place: Place, places: Sequence[Place], timeout_s: float) -> None:
+        self.rank = place.rank
+        self.size = len(places)
+        self.places = tuple(places)
+        self._timeout_s = timeout_s
+        self._board = TroubleBoard()
+        self._sites = CallSites()
+        self._calling = threading.Lock()
+        self._process = os.getpid()
+        self._num_calls = 0
+        self._call: Call | None = None
+        self._is_inside = False
+        self._is_closed = False
+        self._listeners: dict[str, Listener] = {}
+        self._unheard: list[Notice] = []
+        self._control = self._open_control()
+        _close_in_child(self)
+
+    @abstractmethod
+    def _open_control(self) -> ControlThread:
+        """Not yet started."""
+
+    @abstractmethod
+    def _data_links(self) -> Sequence[Link]: ...
+
+    @abstractmethod
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+        """A failure, or the other ranks' contents as `Operation` says; raises a `ChannelError`."""
+
+    @abstractmethod
+    def _tell_others(self, message: Message) -> None:
+        """Of the whole group."""
+
+    def gather(self, value: T) -> list[T] | None:
+        contents = self._make(Operation.GATHER, lambda: value)
+        return self._values(contents, value) if self.rank == 0 else None
+
+    def allgather(self, value: T) -> list[T]:
+        return self._values(self._make(Operation.ALLGATHER, lambda: value), value)
+
+    def broadcast(self, value: T) -> T:
+        if self.rank == 0:
+            self._make(Operation.BROADCAST, lambda: value)
+            return value
+        (content,) = self._make(Operation.BROADCAST, None)
+        return decode(content)  # type: ignore[no-any-return]
+
+    def allgather_outcome(self, compute: Callable[[], T]) -> list[T]:
+        values: list[T] = []
+
+        def compute_once() -> T:
+            values.append(compute())
+            return values[0]
+
+        contents = self._make(Operation.ALLGATHER, compute_once)
+        return self._values(contents, values[0])
+
+    def broadcast_outcome(self, compute: Callable[[], T]) -> T:
+        values: list[T] = []
+
+        def compute_once() -> T:
+            values.append(compute())
+            return values[0]
+
+        if self.rank == 0:
+            self._make(Operation.BROADCAST, compute_once)
+            return values[0]
+        (content,) = self._make(Operation.BROADCAST, None)
+        return decode(content)  # type: ignore[no-any-return]
+
+    def listen(self, topic: str, listener: Listener) -> None:
+        def register() -> None:
+            self._listeners[topic] = listener
+            waiting, self._unheard = self._unheard, []
+            for notice in waiting:
+                self._hear_notice(notice)
+
+        self._control.call(register)
+
+    def close(self, error: BaseException | None = None) -> None:
+        if self._is_closed or os.getpid() != self._process:
+            return
+        self._is_closed = True
+        failure = Failure(self.rank, "") if error is None else Failure.of(self.rank, error)
+        self._tell_others(Left(self.rank, self._num_calls, failure.error_text, failure.traceback_text))
+        self._finish_sending()
+        self._control.stop(_CLOSE_TIMEOUT_S)
+        for link in self._data_links():
+            link.close()
+        self._board.close()
+
+    def _finish_sending(self) -> None:
+        for link in self._data_links():
+            link.end_sending()
+
+    def _values(self, contents: Sequence[Buffer], own_value: Any) -> list[Any]:
+        return [own_value if rank == self.rank else decode(content) for rank, content in enumerate(contents)]
+
+    def _make(self, operation: Operation, compute: Callable[[], object] | None) -> Sequence[Buffer]:
+        """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
+        site = self._sites.current_call_site()
+        if os.getpid() != self._process or self._is_closed:
+            raise ChannelClosedError(operation.name.lower(), is_forked=os.getpid() != self._process)
+        part, own_error = self._part(compute)
+        with self._calling:
+            call = Call(operation, self._num_calls + 1, site)
+            try:
+                outcome = self._begin(call, part)
+            except ChannelError:
+                if own_error is None:
+                    raise
+                outcome = part
+        if own_error is not None:
+            raise own_error
+        if isinstance(outcome, Part):
+            failure = outcome.failure()
+            raise RankFailedError(failure.rank, failure.error_text, failure.traceback_text)
+        return outcome
+
+    def _part(self, compute: Callable[[], object] | None) -> tuple[Part, BaseException | None]:
+        if compute is None:
+            return Part(False, b""), None
+        try:
+            part = Part.of_value(compute())
+            if len(part.content) > MAX_PAYLOAD_BYTES:
+                raise MessageTooLargeError(len(part.content), MAX_PAYLOAD_BYTES)
+            return part, None
+        except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
+            return Part.of_error(self.rank, error), error
+
+    def _begin(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+        if not self._board.is_quiet():
+            self._board.check(call.number, str(call))
+        self._num_calls = call.number
+        self._call = call
+        self._is_inside = True
+        try:
+            return self._exchange(call, part)
+        except ChannelError:
+            raise
+        except BaseException as error:
+            # Whatever comes next on this rank would be out of step.
+            failure = Failure.of(self.rank, error)
+            self._break(Interrupted(self.rank, failure.error_text, failure.traceback_text))
+            raise
+        finally:
+            self._is_inside = False
+
+    def _break(self, trouble: Trouble) -> None:
+        """Ends the group, on all ranks."""
+        if self._board.report(trouble):
+            self._tell_others(trouble)
+
+    def _status(self, serial: int) -> Status:
+        call = "" if self._call is None else str(self._call)
+        return Status(serial, self.rank, self._num_calls, call, self._is_inside)
+
+    def _hear_notice(self, notice: Notice) -> None:
+        listener = self._listeners.get(notice.topic)
+        if listener is None:
+            self._unheard.append(notice)
+            return
+        try:
+            listener(notice.rank, notice.content)
+        except Exception:
+            logger.exception("a notice about %r could not be handled", notice.topic)
+
+    def _await_news(self, rank: int, timeout_s: float = 0.3) -> None:
+        """Why a connection has ended is told on the other one, at about the same time."""
+        deadline = time.monotonic() + timeout_s
+        while not self._board.knows(rank) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def _close_inherited(self) -> None:
+        self._control.close_inherited()
+        for link in self._data_links():
+            link.close()
+        self._board.close()
+
+
+def milliseconds_until(deadline: float) -> float:
+    return max(0.0, 1000 * (deadline - time.monotonic()))
+
+
+def _close_in_child(channel: StarChannel) -> None:
+    """A forked data-loader worker that kept our connections open would hide our death from the others."""
+    reference = weakref.ref(channel)
+
+    def after_in_child() -> None:
+        if (inherited := reference()) is not None and not inherited._is_closed:
+            with contextlib.suppress(OSError):
+                inherited._close_inherited()
+
+    os.register_at_fork(after_in_child=after_in_child)
