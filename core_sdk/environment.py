@@ -4,16 +4,25 @@
 |---------------------|-----------------------------------------------------------------------------|
 | `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
+| `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
+| `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
+| `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
+| `CORE_SDK_GRACE_S`  | how long a launcher waits for the end of ranks after it handed on SIGTERM; default: 3600 |
+
+Launchers tell each rank `CORE_SDK_LAUNCH_DIR`, a private directory of this launch on this node, and, if there is one
+node only, `CORE_SDK_RENDEZVOUS`, a private directory in which the ranks meet.
 
 torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
-`GROUP_RANK` and `GROUP_WORLD_SIZE`.
+`GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
+`CROSS_RANK` and `CROSS_SIZE`. Both tell where torch's store is in `MASTER_ADDR` and `MASTER_PORT`.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +33,14 @@ from core_sdk.records import ClusterInfo, from_json
 
 HOME_VARIABLE = "CORE_SDK_HOME"
 RUN_INFO_VARIABLE = "CORE_SDK_RUN_INFO"
+LAUNCH_DIR_VARIABLE = "CORE_SDK_LAUNCH_DIR"
+RENDEZVOUS_VARIABLE = "CORE_SDK_RENDEZVOUS"
+CHANNEL_KEY_VARIABLE = "CORE_SDK_CHANNEL_KEY"
+GRACE_VARIABLE = "CORE_SDK_GRACE_S"
+LAUNCH_DIR_VARIABLE = "CORE_SDK_LAUNCH_DIR"
+RENDEZVOUS_VARIABLE = "CORE_SDK_RENDEZVOUS"
+
+_DEFAULT_GRACE_S = 3600.0
 
 # What a resumed script needs to find its code, libraries and devices again. Anything else may hold a secret.
 _RECORDED_NAMES = frozenset(
@@ -72,6 +89,28 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class LaunchSettings:
+    """What a launcher was told from outside."""
+
+    grace_s: float
+    """How long ranks may take to end after a stop was asked for."""
+    log_level: str | None
+    """torchrun's LOGLEVEL."""
+    has_num_threads: bool
+    """Whether the user chose OMP_NUM_THREADS."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> LaunchSettings:
+        """Raises `ValueError` for a grace that is no length of time."""
+        variables = os.environ if variables is None else variables
+        return cls(
+            grace_s=_grace_s(variables.get(GRACE_VARIABLE)),
+            log_level=variables.get("LOGLEVEL"),
+            has_num_threads="OMP_NUM_THREADS" in variables,
+        )
+
+
+@dataclass(frozen=True)
 class RankPlace:
     """A process's place among those of its training, in the words of `DistributedContext`."""
 
@@ -85,24 +124,87 @@ class RankPlace:
     @classmethod
     def from_torchrun(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
         """Raises `KeyError` where torchrun did not start this process, `ValueError` for what is not a number."""
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+        return cls(*_numbers(variables, names, "torchrun"))
+
+    @classmethod
+    def from_deepspeed(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
+        """Raises `KeyError` where DeepSpeed's launcher did not start this process, `ValueError` likewise."""
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+        return cls(*_numbers(variables, names, "DeepSpeed's launcher"))
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What a launcher has told this process about where the ranks meet."""
+
+    directory: Path | None
+    key: bytes | None
+    master_address: str | None
+    master_port: int | None
+    generation: str
+    """Differs between jobs and between the restarts of one."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> Meeting:
+        """Raises `ValueError` for a MASTER_PORT that is not a number."""
         variables = os.environ if variables is None else variables
+        directory = variables.get(RENDEZVOUS_VARIABLE)
+        key = variables.get(CHANNEL_KEY_VARIABLE)
+        has_port = bool(variables.get("MASTER_PORT"))
         return cls(
-            rank=_number(variables, "RANK"),
-            size=_number(variables, "WORLD_SIZE"),
-            local_rank=_number(variables, "LOCAL_RANK"),
-            local_size=_number(variables, "LOCAL_WORLD_SIZE"),
-            cross_rank=_number(variables, "GROUP_RANK"),
-            cross_size=_number(variables, "GROUP_WORLD_SIZE"),
+            directory=Path(directory) if directory else None,
+            key=key.encode(errors="surrogateescape") if key else None,
+            master_address=variables.get("MASTER_ADDR") or None,
+            master_port=_numbers(variables, ("MASTER_PORT",), "torchrun")[0] if has_port else None,
+            generation="/".join(
+                variables.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+            ),
         )
 
 
-def _number(variables: Mapping[str, str], name: str) -> int:
+def _grace_s(text: str | None) -> float:
+    try:
+        grace_s = float(text) if text else _DEFAULT_GRACE_S
+    except ValueError:
+        grace_s = -1.0
+    if not 0.0 <= grace_s < float("inf"):
+        raise ValueError(f"{GRACE_VARIABLE} is {text!r}; it must be a number of seconds, at least 0")
+    return grace_s
+
+
+def launch_directory() -> Path | None:
+    """The private directory of the launch that started this process; None without one of our launchers."""
+    directory = os.environ.get(LAUNCH_DIR_VARIABLE)
+    return Path(directory) if directory else None
+
+
+def num_ranks_started() -> int:
+    """How many ranks a launcher says that it has started; 1 without a launcher."""
+    for name in ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        if (size := os.environ.get(name, "")).isdigit() and (name != "WORLD_SIZE" or "RANK" in os.environ):
+            return int(size)
+    return 1
+
+
+def _numbers(variables: Mapping[str, str] | None, names: Sequence[str], starter: str) -> list[int]:
+    variables = os.environ if variables is None else variables
+    return [_number(variables, name, starter) for name in names]
+
+
+def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What PET_… variables say in place of torchrun's options, by the option's name: `nproc_per_node`."""
+    variables = os.environ if variables is None else variables
+    return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
+
+
+def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
     if name not in variables:
-        raise KeyError(f"{name} is not set: torchrun did not start this process")
+        raise KeyError(f"{name} is not set: {starter} did not start this process")
     try:
         return int(variables[name])
     except ValueError:
-        raise ValueError(f"{name} is {variables[name]!r}; torchrun gives it a number") from None
+        raise ValueError(f"{name} is {variables[name]!r}; {starter} gives it a number") from None
 
 
 def get_cluster_info() -> ClusterInfo | None:
@@ -133,6 +235,11 @@ def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]
     """The environment of a script that we start: ours, overlaid by what was recorded, overlaid by `added`."""
     inherited = {name: value for name, value in os.environ.items() if name != RUN_INFO_VARIABLE}
     return inherited | dict(recorded) | added
+
+
+def unmarked_variables() -> dict[str, str]:
+    """The environment of a process of ours that must not count as part of the launch which we may run in."""
+    return {name: value for name, value in os.environ.items() if name != LAUNCH_DIR_VARIABLE}
 
 
 def main_script() -> str:

@@ -24,6 +24,20 @@
     │   ├── NotEnoughSpaceError
     │   ├── StorageNotWritableError
     │   └── UnknownStorageError (ValueError)
+    ├── ChannelError                  what carries objects between ranks
+    │   ├── JoinError                 the ranks did not come together
+    │   │   ├── RanksMissingError
+    │   │   ├── ChiefNotFoundError
+    │   │   ├── ContradictoryRanksError (ValueError)
+    │   │   ├── NoChannelKeyError (ValueError)
+    │   │   └── SeveralRanksError (ValueError)
+    │   ├── RankFailedError           another rank raised an error
+    │   ├── RankDiedError
+    │   ├── RankLeftError
+    │   ├── CollectiveMismatchError
+    │   ├── CollectiveTimeoutError
+    │   ├── MessageTooLargeError (ValueError)
+    │   └── ChannelClosedError
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   └── ExperimentNotFoundError
@@ -32,6 +46,7 @@
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
     ├── DuplicateMetricError
     └── InvalidNameError
+    CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
     UnsafePathError (ValueError)      an id or file name that would leave its directory
     InvalidHP (Exception)             raised by the user: these hyperparameters cannot be trained
@@ -41,12 +56,22 @@ A caller's mistake is a `ValueError` or `TypeError`; a failure of the world is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
 class CoreSDKError(Exception):
-    """A failure of the world around the training script."""
+    """A failure of the world around the training script. It can be pickled, for a process pool or another rank."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Unpickling an exception calls its class with `args`, the message alone, where ours take data.
+        return _unpickled, (type(self), str(self), self.__dict__)
+
+
+def _unpickled(kind: type[CoreSDKError], message: str, attributes: dict[str, object]) -> CoreSDKError:
+    error = kind.__new__(kind, message)
+    error.__dict__.update(attributes)
+    return error
 
 
 class HomeError(CoreSDKError):
@@ -230,6 +255,129 @@ class UnknownStorageError(CheckpointError, ValueError):
         super().__init__(f"the checkpoint storage {url!r} cannot be opened: {reason}.")
 
 
+class ChannelError(CoreSDKError):
+    """The ranks of a trial cannot exchange objects."""
+
+
+class JoinError(ChannelError):
+    """The ranks of a trial did not come together."""
+
+
+class RanksMissingError(JoinError):
+    def __init__(self, missing: Sequence[int], size: int, timeout_s: float) -> None:
+        self.missing = tuple(missing)
+        self.timeout_s = timeout_s
+        super().__init__(
+            f"{_ranks(missing)} of {size} did not join within {timeout_s:g} s. Look at the output of those ranks: "
+            "each must make its DistributedContext, with the same size. Allow more with join_timeout_s."
+        )
+
+
+class ChiefNotFoundError(JoinError):
+    def __init__(self, rank: int, where: str, tried: Sequence[str], timeout_s: float) -> None:
+        attempts = "; ".join(tried) or "nothing was found there"
+        super().__init__(
+            f"rank {rank} could not reach rank 0, the chief, through {where} within {timeout_s:g} s ({attempts}). "
+            "Is rank 0 running, and does it make its DistributedContext? Between nodes, chief_ip must be an address of "
+            "rank 0's node that the others reach."
+        )
+
+
+class ContradictoryRanksError(JoinError, ValueError):
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__(
+            f"the ranks contradict each other: {'; '.join(problems)}. Each process needs its own rank, and all the "
+            "same size; two jobs started side by side by one parent process need different pub_port numbers."
+        )
+
+
+class NoChannelKeyError(JoinError, ValueError):
+    def __init__(self, num_nodes: int) -> None:
+        super().__init__(
+            f"the ranks on {num_nodes} nodes have no key to prove who they are. Start them with "
+            "`python -m launch.torch_distributed` or torchrun and use DistributedContext.from_torch_distributed(), or "
+            "give every rank the same secret in CORE_SDK_CHANNEL_KEY, and rendezvous='tcp://HOST:PORT'."
+        )
+
+
+class SeveralRanksError(JoinError, ValueError):
+    def __init__(self, num_ranks: int) -> None:
+        super().__init__(
+            f"{num_ranks} ranks were started, and init() was called without a DistributedContext: each would record a "
+            "trial of its own. Pass init(distributed=core_sdk.core.DistributedContext.from_torch_distributed()), or "
+            "from_horovod(hvd), from_deepspeed()."
+        )
+
+
+class RankFailedError(ChannelError):
+    """`traceback_text` is the other rank's traceback."""
+
+    def __init__(self, rank: int, error_text: str, traceback_text: str = "") -> None:
+        self.rank = rank
+        self.error_text = error_text
+        self.traceback_text = traceback_text
+        where = f"\n\nOn rank {rank}:\n{traceback_text.rstrip()}" if traceback_text else ""
+        super().__init__(f"rank {rank} failed: {error_text}{where}")
+
+
+class RankDiedError(ChannelError):
+    def __init__(self, rank: int, process: str) -> None:
+        self.rank = rank
+        self.process = process
+        super().__init__(
+            f"rank {rank} ({process}) died, or its connection was cut. Look at the end of its output; the ranks must "
+            "be started again together."
+        )
+
+
+class RankLeftError(ChannelError):
+    def __init__(self, rank: int, call: str) -> None:
+        self.rank = rank
+        super().__init__(
+            f"rank {rank} has closed its DistributedContext, and this rank calls {call}: every rank must make the same "
+            "calls in the same order."
+        )
+
+
+class CollectiveMismatchError(ChannelError):
+    def __init__(self, first_rank: int, first_call: str, second_rank: int, second_call: str) -> None:
+        self.ranks = (first_rank, second_rank)
+        super().__init__(
+            f"the ranks do not make the same calls: rank {first_rank} called {first_call} where rank {second_rank} "
+            f"called {second_call}. Every rank must make the same calls in the same order."
+        )
+
+
+class CollectiveTimeoutError(ChannelError):
+    """`missing` are the ranks that others waited for."""
+
+    def __init__(self, call: str, timeout_s: float, missing: Sequence[int], findings: Sequence[str]) -> None:
+        self.missing = tuple(missing)
+        super().__init__(
+            f"{call} waited {timeout_s:g} s for {_ranks(missing)}: {'; '.join(findings)}. Allow more with timeout_s "
+            "of the DistributedContext."
+        )
+
+
+class MessageTooLargeError(ChannelError, ValueError):
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"an object of {size_bytes:,} bytes is too large for the channel between ranks, which carries up to "
+            f"{limit_bytes:,}. Send tensors with torch.distributed, or store them in a checkpoint."
+        )
+
+
+class ChannelClosedError(ChannelError):
+    def __init__(self, call: str, is_forked: bool) -> None:
+        reason = "it belongs to the parent process" if is_forked else "it is closed"
+        super().__init__(f"{call} on a DistributedContext that cannot be used: {reason}.")
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
 class NotFoundError(CoreSDKError):
     """The tracker does not know an id."""
 
@@ -292,6 +440,32 @@ class ReservedNameError(ValueError):
     def __init__(self, file: str) -> None:
         self.file = file
         super().__init__(f"a checkpoint cannot hold a file {file!r}: the name is Core SDK's own. Rename the file.")
+
+
+class CheckpointConflictError(ValueError):
+    """What the ranks of a sharded checkpoint contradict each other in, and the ranks; nothing was stored.
+
+    `files` are names in the checkpoint; `metadata` are places such as "/optimizer/lr".
+    """
+
+    def __init__(self, files: Mapping[str, Sequence[int]], metadata: Mapping[str, Sequence[int]]) -> None:
+        self.files = dict(files)
+        self.metadata = dict(metadata)
+        problems = []
+        if files:
+            problems.append(
+                f"wrote different files of the same name: {_listed(files)}; put the rank into the name, or write such "
+                "a file on one rank only"
+            )
+        if metadata:
+            problems.append(f"gave different metadata: {_listed(metadata)}; give it on one rank only, or the same")
+        super().__init__(f"the checkpoint was not stored, because its ranks {', and '.join(problems)}.")
+
+
+def _listed(places: Mapping[str, Sequence[int]], limit: int = 10) -> str:
+    texts = [f"{place!r} ({_ranks(ranks)})" for place, ranks in list(places.items())[:limit]]
+    rest = len(places) - limit
+    return ", ".join([*texts, f"and {rest} more"] if rest > 0 else texts)
 
 
 class UnsafePathError(ValueError):
