@@ -73,7 +73,7 @@ def test_core_exports(name: str) -> None:
         ("Context", "close", ["exc_type", "exc_val", "exc_tb"]),
         ("DistributedContext", "gather", ["stuff"]),
         ("DistributedContext", "broadcast_local", ["stuff"]),
-        ("DistributedContext", "from_torch_distributed", ["chief_ip"]),
+        ("DistributedContext", "from_torch_distributed", ["chief_ip", "timeout_s", "join_timeout_s"]),
     ],
 )
 def test_signatures(owner: str, method: str, expected: list[str]) -> None:

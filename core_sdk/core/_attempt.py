@@ -1,4 +1,4 @@
-"""One execution of a trial's script, claimed by this process: its folder, number, info and journal."""
+"""One execution of a trial's script, claimed by its chief: its folder, number, info and journal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from typing import Any
 
 from core_sdk._version import __version__
 from core_sdk.core._searcher import parse_max_length
+from core_sdk.distributed import DistributedContext
 from core_sdk.environment import command_of_this_process, main_script, recorded_variables
 from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
-from core_sdk.journal import AliveLock, JournalWriter
+from core_sdk.journal import AliveLock, Journal, JournalWriter, RankJournal
 from core_sdk.records import (
     FORMAT,
     AttemptStarted,
@@ -87,14 +88,61 @@ def _checked_text(value: str, what: str) -> str:
 
 @dataclass(frozen=True)
 class Attempt:
-    """Exactly one process holds an attempt."""
+    """Exactly one process holds an attempt; that of a trial's other ranks is the chief's."""
 
     folder: TrialFolder
     number: int
     info: ClusterInfo
     record: TrialRecord
-    journal: JournalWriter
-    alive: AliveLock
+    journal: Journal
+    alive: AliveLock | None
+    """The chief's."""
+
+
+@dataclass(frozen=True)
+class _Claimed:
+    """What the chief tells the other ranks of the attempt."""
+
+    home: str
+    number: int
+    info: ClusterInfo
+    record: TrialRecord
+
+
+def claim_together(
+    home_path: Path, info: ClusterInfo | None, definition: Definition, distributed: DistributedContext
+) -> Attempt:
+    """Collective: what `claim_attempt` gives the chief, and what belongs to it on the other ranks."""
+    attempts: list[Attempt] = []
+
+    def claim() -> _Claimed:
+        attempt = claim_attempt(Home(home_path), info, definition)
+        attempts.append(attempt)
+        return _Claimed(str(attempt.folder.home.root), attempt.number, attempt.info, attempt.record)
+
+    claimed = distributed.channel.broadcast_outcome(claim)
+    return attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
+
+
+def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
+    folder = TrialFolder(Home(Path(claimed.home)), claimed.record.trial_id)
+    start = _start_record(folder, claimed.number, None, 0, rank)
+    journal = RankJournal(
+        folder.rank_journal_path(claimed.number, rank),
+        start,
+        is_home_shared=folder.journal_path(claimed.number).exists(),
+    )
+    return Attempt(folder, claimed.number, _on_this_node(claimed.info, own_info), claimed.record, journal, None)
+
+
+def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInfo:
+    """The chief's, but for what differs between nodes."""
+    if own_info is not None:
+        info.container_rank = own_info.container_rank
+        info.slot_ids = own_info.slot_ids
+        info.gpu_uuids = own_info.gpu_uuids
+        info.agent_id = own_info.agent_id
+    return info
 
 
 def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition) -> Attempt:
@@ -216,18 +264,23 @@ def _claimed(folder: TrialFolder, attempt: int) -> Iterator[tuple[JournalWriter,
 def _append_start(
     journal: JournalWriter, folder: TrialFolder, attempt: int, latest_checkpoint: str | None, resumed_steps: int
 ) -> None:
-    journal.append_or_raise(
-        AttemptStarted(
-            time=time.time(),
-            format=FORMAT,
-            trial_id=folder.trial_id,
-            attempt=attempt,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            sdk_version=__version__,
-            latest_checkpoint=latest_checkpoint,
-            resumed_steps=resumed_steps,
-        )
+    journal.append_or_raise(_start_record(folder, attempt, latest_checkpoint, resumed_steps, rank=0))
+
+
+def _start_record(
+    folder: TrialFolder, attempt: int, latest_checkpoint: str | None, resumed_steps: int, rank: int
+) -> AttemptStarted:
+    return AttemptStarted(
+        time=time.time(),
+        format=FORMAT,
+        trial_id=folder.trial_id,
+        attempt=attempt,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        sdk_version=__version__,
+        latest_checkpoint=latest_checkpoint,
+        resumed_steps=resumed_steps,
+        rank=rank,
     )
 
 

@@ -85,10 +85,12 @@ class Context:
         self._open = contextlib.ExitStack()
         self._parts: list[Part] = [preempt] if mirror is None else [mirror, preempt]
         self._is_started = False
-        self._open.callback(distributed.close)
+        ending = self._ending
+        self._open.callback(lambda: distributed.close(ending.error))
         # SIGTERM is given back late: a second one must not kill the attempt before its end is recorded.
         self._open.callback(preempt.close)
-        self._open.callback(attempt.alive.release)
+        if attempt.alive is not None:
+            self._open.callback(attempt.alive.release)
         self._open.callback(attempt.journal.close)
         if mirror is not None:
             self._open.callback(mirror.close)
@@ -162,17 +164,21 @@ class _Ending:
         # In a notebook the errors of earlier cells; not the error itself, whose frames may hold a model.
         self._past_error_id = id(_last_error())
         self._outcome: Outcome | None = None
-        self._error: str | None = None
+        self._error_text: str | None = None
+        self.error: BaseException | None = None
+        """For the other ranks."""
 
     def is_foreign(self) -> bool:
         """In a forked child: the attempt is the parent's."""
         return os.getpid() != self._process
 
     def note(self, error: BaseException | None) -> None:
+        if error is not None and not _is_success(error):
+            self.error = error
         if isinstance(error, InvalidHP):
-            self._outcome, self._error = "invalid_hp", str(error)
-        elif error is not None and not _is_success(error):
-            self._outcome, self._error = "error", _describe(error)
+            self._outcome, self._error_text = "invalid_hp", str(error)
+        elif self.error is not None:
+            self._outcome, self._error_text = "error", _describe(self.error)
         else:
             self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
 
@@ -182,7 +188,9 @@ class _Ending:
         self.note(None if id(error) == self._past_error_id else error)
 
     def record(self) -> None:
-        self._attempt.journal.append(Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error))
+        self._attempt.journal.append(
+            Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error_text)
+        )
 
 
 def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:

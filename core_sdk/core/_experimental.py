@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from core_sdk.journal import JournalWriter
+from core_sdk.journal import Journal
 from core_sdk.records import CheckpointUsed
 
 
@@ -17,7 +17,7 @@ class _HasUuid(Protocol):
 class ExperimentalCoreContext:
     """Links from this trial to what it uses."""
 
-    def __init__(self, journal: JournalWriter) -> None:
+    def __init__(self, journal: Journal) -> None:
         self._journal = journal
 
     def report_task_using_checkpoint(self, checkpoint: _HasUuid) -> None:

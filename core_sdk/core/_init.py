@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from core_sdk.core._attempt import Definition, claim_attempt
+from core_sdk.core._attempt import Definition, claim_together
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._context import Context
 from core_sdk.core._experimental import ExperimentalCoreContext
@@ -15,8 +15,10 @@ from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
-from core_sdk.environment import Environment, get_cluster_info
-from core_sdk.storage import open_storage
+from core_sdk.environment import Environment, get_cluster_info, launch_directory, num_ranks_started
+from core_sdk.errors import SeveralRanksError
+from core_sdk.records import ClusterInfo
+from core_sdk.storage import Storage, open_storage
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home
 
@@ -45,8 +47,12 @@ def init(
     in the home. `max_length` is a length or `{"epochs": 20}`. `deadline` makes `should_preempt()` true: seconds from
     now, a `timedelta` from now, or a `datetime`.
 
-    Raises `HomeNotWritableError`, `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`;
-    `ValueError` or `TypeError` for arguments that cannot be kept.
+    On several ranks `init()` is collective: each passes its `DistributedContext`. The chief claims the attempt, its
+    arguments describe the trial, and what it reports counts for all ranks.
+
+    Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
+    `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; `ValueError` or `TypeError` for
+    arguments that cannot be kept. What one rank raises fails `init()` on all.
     """
     definition = Definition.checked(
         name=name, hparams=hparams, labels=labels, description=description, data=data, max_length=max_length
@@ -56,10 +62,10 @@ def init(
     tensorboard_mode = TensorboardMode(tensorboard_mode)
     environment = Environment.read()
     info = get_cluster_info()
-    distributed = distributed or DistributedContext()
-    home = Home.create(environment.home)
-    storage = open_storage(checkpoint_storage, default=home.checkpoints)
-    attempt = claim_attempt(home, info, definition)
+    distributed = distributed or _only_rank(info)
+    home = Home(distributed.channel.broadcast_outcome(lambda: Home.create(environment.home).root))
+    storage = _open_storage(checkpoint_storage, home, distributed)
+    attempt = claim_together(home.root, info, definition, distributed)
     train = TrainContext(
         folder=attempt.folder,
         journal=attempt.journal,
@@ -79,6 +85,7 @@ def init(
             distributed=distributed,
             preempt_mode=preempt_mode,
             deadline=stop_at,
+            launch_directory=launch_directory(),
         ),
         profiler=ProfilerContext(attempt.journal, distributed),
         searcher=SearcherContext(
@@ -87,7 +94,25 @@ def init(
         train=train,
         mirror=(
             TensorboardMirror(attempt.journal.path, attempt.folder.tensorboard_path)
-            if tensorboard_mode is TensorboardMode.AUTO
+            if tensorboard_mode is TensorboardMode.AUTO and distributed.is_chief
             else None
         ),
     )
+
+
+def _only_rank(info: ClusterInfo | None) -> DistributedContext:
+    num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
+    if (num_ranks := max(num_ranks_started(), num_slots)) > 1:
+        raise SeveralRanksError(num_ranks)
+    return DistributedContext()
+
+
+def _open_storage(
+    checkpoint_storage: str | Mapping[str, Any] | None, home: Home, distributed: DistributedContext
+) -> Storage:
+    """On every rank, or on none."""
+    opened: list[Storage] = []
+    distributed.channel.allgather_outcome(
+        lambda: opened.append(open_storage(checkpoint_storage, default=home.checkpoints))
+    )
+    return opened[0]

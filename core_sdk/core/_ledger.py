@@ -89,6 +89,8 @@ class Ledger:
                 if isinstance(record, Report) and record.group == group_name:
                     names = names_by_step.get(record.steps_completed, ()) + tuple(record.metrics)
                     names_by_step[record.steps_completed] = layouts.setdefault(names, names)
+        except FileNotFoundError:
+            pass  # this rank records no reports
         except OSError as error:
             # To miss a report made twice is better than to lose one, and the training with it.
             logger.warning("whether group %r repeats a step cannot be told: %s", group_name, error)

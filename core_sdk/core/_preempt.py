@@ -11,12 +11,15 @@ import signal
 import threading
 import time
 import weakref
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from core_sdk.core._stop_agreement import StopAgreement
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
-from core_sdk.journal import JournalWriter
+from core_sdk.journal import Journal
 from core_sdk.records import StopAcknowledged
 from core_sdk.tracking import TrialFolder
 
@@ -34,7 +37,7 @@ class PreemptMode(enum.Enum):
 
 
 class PreemptContext:
-    """The stop flag, raised by `core-sdk trial pause`, by SIGTERM or by a deadline; it is never lowered.
+    """The stop flag, raised by `core-sdk trial pause`, by SIGTERM or by a deadline on any rank; it is never lowered.
 
     SIGTERM is caught from the first `should_preempt()` on: a script that never asks dies of it, as it should.
     """
@@ -44,25 +47,34 @@ class PreemptContext:
         *,
         folder: TrialFolder,
         attempt: int,
-        journal: JournalWriter,
+        journal: Journal,
         distributed: DistributedContext,
         preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
         deadline: float | None = None,
+        launch_directory: Path | None = None,
     ) -> None:
-        """`deadline` is a time of `time.monotonic()`."""
+        """`deadline` is a time of `time.monotonic()`; the launcher looks for word of a stop in `launch_directory`."""
         self._folder = folder
         self._attempt = attempt
         self._journal = journal
         self._distributed = distributed
         self._mode = PreemptMode(preempt_mode)
         self._deadline = deadline
-        self._source: str | None = None
+        self._launch_directory = launch_directory
+        self._num_calls = 0
         self._is_quiet = False
         self._is_acknowledged = False
+        self._is_started = False
         self._sigterm: _SigtermHook | None = None
         self._is_folder_unreadable = False
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
+        self._agreement = StopAgreement(
+            distributed.channel,
+            counts_calls=self._mode is PreemptMode.WorkersAskChief,
+            num_calls=lambda: self._num_calls,
+            on_news=self._look_up,
+        )
 
     @property
     def is_acknowledged(self) -> bool:
@@ -71,17 +83,25 @@ class PreemptContext:
 
     def start(self) -> PreemptContext:
         """Raises `RuntimeError` the second time."""
-        if self._watcher is not None:
+        if self._is_started:
             raise RuntimeError("PreemptContext was started before")
-        self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
-        self._watcher.start()
+        self._is_started = True
+        if self._distributed.is_chief or self._deadline is not None:
+            self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
+            self._watcher.start()
+        if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
+            # This rank never asks: whether SIGTERM is a stop, the chief decides by asking.
+            self._sigterm = _SigtermHook(self._agreement.want, lambda: self._agreement.is_caught_by_chief)
         return self
 
     def close(self) -> None:
         """Gives SIGTERM back; does nothing the second time."""
+        if self._closing.is_set():
+            return
         self._closing.set()
         if self._watcher is not None:
             self._watcher.join(timeout=5)
+        self._agreement.leave()
         if self._sigterm is not None:
             self._sigterm.remove()
             self._sigterm = None
@@ -95,48 +115,70 @@ class PreemptContext:
         self.close()
 
     def should_preempt(self, auto_ack: bool = True) -> bool:
-        """True once the script should save a checkpoint and end; cheap enough for every step, and never blocking.
+        """True once the script should save a checkpoint and end; cheap enough for every step.
+
+        In mode WorkersAskChief all ranks must call it equally often, and all get True at the same call; there is no
+        communication until a stop is asked for, and then no rank waits for what another rank's script does. In mode
+        WorkersAskMaster each rank gets True at its next call; in mode ChiefOnly the chief alone calls.
 
         With `auto_ack`, True also acknowledges: the attempt then counts as paused if it ends well. Raises
         `RuntimeError` before `start()`, and in mode ChiefOnly on other ranks.
         """
+        self._num_calls += 1
         if self._is_quiet:
             return False
         return self._look(auto_ack)
 
     def acknowledge_preemption_signal(self) -> None:
         """Says that the script ends because it should, for scripts that ask with `auto_ack=False`."""
-        if self._source is not None and not self._is_acknowledged:
+        source = self._agreement.source
+        if source is not None and not self._is_acknowledged:
             self._is_acknowledged = True
-            self._journal.append(StopAcknowledged(time=time.time(), source=self._source))
+            self._journal.append(StopAcknowledged(time=time.time(), source=source))
+            self._tell_launcher()
 
     def _look(self, auto_ack: bool) -> bool:
-        if self._watcher is None:
+        if not self._is_started:
             raise RuntimeError("should_preempt() was called before the Context was entered")
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
             raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
         if self._sigterm is None:
-            self._sigterm = _SigtermHook(self._stop)
+            self._catch_sigterm()
         self._is_quiet = True
-        if self._source is None:
+        if self._agreement.is_calm:
             return False
-        self._is_quiet = False  # after the source was looked at: a stop in between must not be overlooked
+        self._is_quiet = False  # after the agreement was looked at: a stop in between must not be overlooked
+        if not self._agreement.is_reached(self._num_calls):
+            return False
         if auto_ack:
             self.acknowledge_preemption_signal()
         return True
 
-    def _stop(self, source: str) -> None:
-        if self._source is None:
-            self._source = source
+    def _catch_sigterm(self) -> None:
+        self._sigterm = _SigtermHook(self._agreement.want, lambda: True)
+        if self._mode is PreemptMode.ChiefOnly:
+            self._agreement.announce_catching()
+
+    def _look_up(self) -> None:
         self._is_quiet = False
 
+    def _tell_launcher(self) -> None:
+        if self._launch_directory is None:
+            return
+        try:
+            (self._launch_directory / "stopped").touch()
+        except OSError as error:
+            logger.warning("the launcher will not say that the training was stopped: %s", error)
+
     def _watch(self) -> None:
-        while self._source is None:
+        while self._agreement.source is None:
             if self._deadline is not None and time.monotonic() >= self._deadline:
-                self._stop("deadline")
-            elif (source := self._requested_by()) is not None:
-                self._stop(source)
-            elif self._closing.wait(_POLL_INTERVAL_S):
+                self._agreement.want("deadline")
+                return
+            if self._distributed.is_chief and (source := self._requested_by()) is not None:
+                self._agreement.want(source)
+                return
+            if self._closing.wait(_POLL_INTERVAL_S):
                 return
 
     def _requested_by(self) -> str | None:
@@ -154,13 +196,14 @@ class PreemptContext:
 
 
 class _SigtermHook:
-    """Calls `on_stop` on SIGTERM, and then whatever was there before.
+    """Calls `on_stop` on SIGTERM while `is_wanted`, and then whatever was there before.
 
     Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of SIGTERM as it would without us.
     """
 
-    def __init__(self, on_stop: Any) -> None:
+    def __init__(self, on_stop: Callable[[str], None], is_wanted: Callable[[], bool]) -> None:
         self._on_stop = on_stop
+        self._is_wanted = is_wanted
         self._previous: Any = None
         self._is_hooked = False
         if threading.current_thread() is not threading.main_thread():
@@ -181,12 +224,13 @@ class _SigtermHook:
         self._is_hooked = False
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if self._is_hooked:
+        is_caught = self._is_hooked and self._is_wanted()
+        if is_caught:
             self._on_stop("SIGTERM")
         if callable(self._previous):
             self._previous(number, frame)
-        elif not self._is_hooked and signal.getsignal(number) == self._handle:
-            # Removed while another handler lay over ours, and that one has given back what it had found.
+        elif not is_caught and signal.getsignal(number) == self._handle:
+            # Not wanted; or removed while another handler lay over ours, and that one has given back what it had found.
             signal.signal(number, self._previous)
             signal.raise_signal(number)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
-from core_sdk.journal import JournalWriter
+from core_sdk.journal import Journal
 from core_sdk.records import OperationCompleted, to_json
 
 logger = logging.getLogger("core_sdk.searcher")
@@ -34,7 +34,7 @@ class SearcherMode(enum.Enum):
 class SearcherOperation:
     """Train until `length`, counted from the beginning of the trial; then report the searched metric."""
 
-    def __init__(self, *, length: int, is_chief: bool, train: TrainContext, journal: JournalWriter) -> None:
+    def __init__(self, *, length: int, is_chief: bool, train: TrainContext, journal: Journal) -> None:
         self._length = length
         self._is_chief = is_chief
         self._train = train
@@ -78,7 +78,7 @@ class SearcherContext:
         *,
         distributed: DistributedContext,
         train: TrainContext,
-        journal: JournalWriter,
+        journal: Journal,
         max_length: int | Mapping[str, int] | None,
     ) -> None:
         """`max_length` is a length, or a length by its unit: `{"epochs": 20}`."""

@@ -13,7 +13,7 @@ from typing import Any
 from core_sdk.core._ledger import Ledger
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import InvalidMetricError
-from core_sdk.journal import JournalWriter
+from core_sdk.journal import Journal
 from core_sdk.records import (
     MAX_INT,
     EarlyExit,
@@ -58,7 +58,7 @@ class TrainContext:
         self,
         *,
         folder: TrialFolder,
-        journal: JournalWriter,
+        journal: Journal,
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
         searcher_config: Mapping[str, Any],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TypeVar
@@ -20,6 +21,8 @@ class Channel(ABC):
 
     rank: int
     size: int
+    timeout_s: float
+    """How long a call waits for the others."""
 
     @abstractmethod
     def gather(self, value: T) -> list[T] | None:
@@ -58,6 +61,10 @@ class Channel(ABC):
         """On the chief: sends a notice to every rank, also to itself; forgotten by those that are gone."""
 
     @abstractmethod
+    def check(self) -> None:
+        """Raises the `ChannelError` that has ended the group, if one has; without waiting. Not collective."""
+
+    @abstractmethod
     def close(self, error: BaseException | None = None) -> None:
         """Leaves the group, because of `error` or in peace; does nothing the second time."""
 
@@ -67,6 +74,7 @@ class SoloChannel(Channel):
 
     rank = 0
     size = 1
+    timeout_s = math.inf
 
     def __init__(self) -> None:
         self._listeners: dict[str, Listener] = {}
@@ -95,6 +103,9 @@ class SoloChannel(Channel):
 
     def tell_all(self, topic: str, content: bytes) -> None:
         self.tell_chief(topic, content)
+
+    def check(self) -> None:
+        pass
 
     def close(self, error: BaseException | None = None) -> None:
         self._listeners.clear()

@@ -114,7 +114,7 @@ class ChiefChannel(StarChannel):
                     parts[member.rank] = heard
             if not missing:
                 return parts
-            deadline = deadline or time.monotonic() + self._timeout_s
+            deadline = deadline or time.monotonic() + self.timeout_s
             ready = self._wait(call, deadline, missing)
 
     def _wait(self, call: Call, deadline: float, missing: dict[int, _Member]) -> list[_Member]:
@@ -160,7 +160,7 @@ class ChiefChannel(StarChannel):
     def _deliver(self, call: Call, part: Part, pieces: Sequence[Buffer] = ()) -> None:
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, part.content)
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.timeout_s
         with self._delivering:
             for member in self._members.values():
                 try:
@@ -208,7 +208,7 @@ class ChiefChannel(StarChannel):
         survey = self._start_survey(asker=0)
         survey.is_complete.wait(_OWN_SURVEY_S)
         findings = findings_on(missing, survey.answers, self.places, call.number)
-        self._break(TimedOut(str(call), self._timeout_s, missing, findings))
+        self._break(TimedOut(str(call), self.timeout_s, missing, findings))
         self._board.check(call.number, str(call))
 
     def _start_survey(self, asker: int, asked: int = 0) -> Survey:

@@ -71,7 +71,7 @@ class MemberChannel(StarChannel):
         self._control.post(_CHIEF, message)
 
     def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.timeout_s
         try:
             kind = Kind.FAILURE if part.is_failure else Kind.VALUE
             frame = Frame(kind, call.operation, call.number, call.site, part.content)
@@ -159,7 +159,7 @@ class MemberChannel(StarChannel):
         missing = late_ranks(answers, self.size, call.number, self.rank) if answers else [_CHIEF]
         missing = missing or [_CHIEF]
         findings = findings_on(missing, answers, self.places, call.number)
-        self._break(TimedOut(str(call), self._timeout_s, missing, findings))
+        self._break(TimedOut(str(call), self.timeout_s, missing, findings))
         self._board.check(call.number, str(call))
 
     def _on_message(self, rank: int, message: Message) -> None:

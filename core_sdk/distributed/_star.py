@@ -53,7 +53,7 @@ class StarChannel(Channel):
         self.rank = place.rank
         self.size = len(places)
         self.places = tuple(places)
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._board = TroubleBoard()
         self._sites = CallSites()
         self._calling = threading.Lock()
@@ -127,6 +127,10 @@ class StarChannel(Channel):
                 self._hear_notice(notice)
 
         self._control.call(register)
+
+    def check(self) -> None:
+        if not self._is_closed and not self._board.is_quiet():
+            self._board.check(self._num_calls, "this call")
 
     def close(self, error: BaseException | None = None) -> None:
         if self._is_closed or os.getpid() != self._process:

@@ -12,7 +12,9 @@ queue: a queue is exactly what a `kill -9` loses.
 """
 
 from core_sdk.alive import AliveLock, is_alive
+from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
+from core_sdk.journal._rank_journal import RankJournal
 from core_sdk.journal._reader import BadLine, Chunk, read_journal, read_records
 from core_sdk.journal._writer import JournalWriter
 
@@ -20,7 +22,9 @@ __all__ = [
     "AliveLock",
     "BadLine",
     "Chunk",
+    "Journal",
     "JournalWriter",
+    "RankJournal",
     "encode_line",
     "is_alive",
     "read_journal",

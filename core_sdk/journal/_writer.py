@@ -14,6 +14,7 @@ from pathlib import Path
 
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.files import fsync_directory
+from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
 from core_sdk.records import Dropped, Record
 
@@ -24,7 +25,7 @@ _FORKED = -2
 _STDERR = 2
 
 
-class JournalWriter:
+class JournalWriter(Journal):
     """Creates the journal and appends to it; `FileExistsError` if the file is there already.
 
     `append` may be called from any thread. A record that cannot be written (a full disk) is dropped, counted and
@@ -51,7 +52,6 @@ class JournalWriter:
         _tell_forked_child(self)
 
     def append(self, record: Record) -> None:
-        """Returns when the record is in the kernel's hands: no death of the process can lose it."""
         line = encode_line(record)
         if self._num_unannounced:
             line = self._announcement() + line
@@ -75,7 +75,6 @@ class JournalWriter:
         self._is_dirty = True
 
     def check_open(self) -> None:
-        """Raises what `append` would: for what must not be done if it cannot be recorded."""
         if self._descriptor == _CLOSED:
             raise JournalClosedError(self.path)
         if self._descriptor == _FORKED:

@@ -29,6 +29,8 @@ class AttemptStarted(_Line, tag="attempt"):
     latest_checkpoint: str | None = None
     resumed_steps: int = 0
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
+    rank: int = 0
+    """Whose journal it is; that of rank 0 speaks for all."""
 
 
 # Positional, and all fields required: this is the one struct that the training thread makes on every report.

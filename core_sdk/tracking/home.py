@@ -242,6 +242,10 @@ class TrialFolder:
     def journal_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.journal"
 
+    def rank_journal_path(self, attempt: int, rank: int) -> Path:
+        """Of a rank other than 0; made when it records something."""
+        return self.path / f"{attempt}.rank{rank}.journal"
+
     def alive_path(self, attempt: int) -> Path:
         """Locked by the script's process while it lives."""
         return self.path / f"{attempt}.alive"

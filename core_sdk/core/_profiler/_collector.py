@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from core_sdk.core._profiler._sources import Source
 from core_sdk.errors import JournalError
-from core_sdk.journal import JournalWriter
+from core_sdk.journal import Journal
 from core_sdk.records import Profile, nonfinite_to_json
 
 logger = logging.getLogger("core_sdk.profiler")
@@ -23,7 +23,7 @@ class Collector:
 
     def __init__(
         self,
-        journal: JournalWriter,
+        journal: Journal,
         open_sources: Callable[[], Iterable[Source]],
         *,
         interval_s: float,

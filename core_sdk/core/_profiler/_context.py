@@ -11,7 +11,7 @@ from typing import Protocol
 from core_sdk.core._profiler._collector import Collector
 from core_sdk.core._profiler._sources import Source
 from core_sdk.errors import JournalForkedError
-from core_sdk.journal import JournalWriter
+from core_sdk.journal import Journal
 
 _MIN_INTERVAL_S = 0.1
 
@@ -27,7 +27,7 @@ class ProfilerContext:
 
     def __init__(
         self,
-        journal: JournalWriter,
+        journal: Journal,
         distributed: HasLocalRank,
         open_sources: Callable[[], Iterable[Source]] | None = None,
     ) -> None:
