@@ -102,6 +102,7 @@ class PreemptContext:
         if self._watcher is not None:
             self._watcher.join(timeout=5)
         self._agreement.leave()
+        self._agreement.finish()
         if self._sigterm is not None:
             self._sigterm.remove()
             self._sigterm = None

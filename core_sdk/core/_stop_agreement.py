@@ -82,6 +82,11 @@ class StopAgreement:
         """Nothing is asked for."""
         return not self._is_held and self._committed is None
 
+    @property
+    def is_held(self) -> bool:
+        """This rank's next call waits until the chief has committed a target."""
+        return self._is_held and self._committed is None
+
     def want(self, source: str) -> None:
         """Asks for a stop of all ranks; from any thread or signal handler, on any rank."""
         self._tell_chief(Wanted(source))
@@ -93,6 +98,9 @@ class StopAgreement:
     def leave(self) -> None:
         """This rank makes no more calls; the others need not wait for it."""
         self._tell_chief(Counted(self._num_calls()))
+
+    def finish(self) -> None:
+        """After `leave()`, on the chief: gives an agreement that has begun the time to come about."""
         if self._is_held and self._channel.rank == 0:
             # Others wait for what only the chief can tell them.
             self._has_committed.wait(_FAREWELL_S)
@@ -103,7 +111,7 @@ class StopAgreement:
         It waits for the channels' threads only, never for what another rank's script does. Raises the `ChannelError`
         that has ended the group meanwhile.
         """
-        if self._is_held and self._committed is None:
+        if self.is_held:
             self._await_commitment()
         return self._committed is not None and call >= self._committed.target
 

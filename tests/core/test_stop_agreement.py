@@ -1,0 +1,350 @@
+"""All ranks stop at the same call: in every order of events, and with real processes, signals and deaths."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from processes import wait_for
+
+from core_sdk.core._stop_agreement import StopAgreement
+from core_sdk.distributed import Listener, SoloChannel
+from core_sdk.tracking import Home
+
+
+class ScriptedGroup:
+    """Ranks whose notices arrive when the test says so, in order between any two ranks."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.listeners: dict[int, Listener] = {}
+        self.queues: dict[tuple[int, int], deque[bytes]] = {(a, b): deque() for a in range(size) for b in range(size)}
+
+    def deliver(self, sender: int, receiver: int) -> None:
+        self.listeners[receiver](sender, self.queues[sender, receiver].popleft())
+
+    def waiting(self) -> list[tuple[int, int]]:
+        return [pair for pair, queue in self.queues.items() if queue]
+
+
+class ScriptedChannel(SoloChannel):
+    """One rank's end of a `ScriptedGroup`; only its notices are used."""
+
+    def __init__(self, group: ScriptedGroup, rank: int) -> None:
+        super().__init__()
+        self._group = group
+        self.rank = rank
+        self.size = group.size
+
+    def listen(self, topic: str, listener: Listener) -> None:
+        self._group.listeners[self.rank] = listener
+
+    def tell_chief(self, topic: str, content: bytes) -> None:
+        self._group.queues[self.rank, 0].append(content)
+
+    def tell_all(self, topic: str, content: bytes) -> None:
+        for rank in range(self.size):
+            self._group.queues[0, rank].append(content)
+
+
+class ScriptedRank:
+    """A training loop, one instruction a turn: a call of `should_preempt()`, then a step of all ranks together."""
+
+    def __init__(self, group: ScriptedGroup, rank: int, num_steps: int) -> None:
+        self.num_calls = 0
+        self.is_quiet = True
+        self.num_steps_done = 0
+        self.stopped_at: int | None = None
+        self._num_steps = num_steps
+        self.agreement = StopAgreement(
+            ScriptedChannel(group, rank),
+            counts_calls=True,
+            num_calls=lambda: self.num_calls,
+            on_news=lambda: setattr(self, "is_quiet", False),
+        )
+        self._next: Callable[[], None] = self._begin_call
+
+    @property
+    def is_done(self) -> bool:
+        return self.stopped_at is not None or self.num_steps_done == self._num_steps
+
+    @property
+    def is_in_step(self) -> bool:
+        return self._next == self.finish_step
+
+    def can_run(self) -> bool:
+        is_held = self._next == self._look and self.agreement.is_held
+        return not self.is_done and not self.is_in_step and not is_held
+
+    def run(self) -> None:
+        self._next()
+
+    def _begin_call(self) -> None:
+        self.num_calls += 1
+        self._next = self._read_flag
+
+    def _read_flag(self) -> None:
+        self._next = self.finish_step if self.is_quiet else self._look
+
+    def _look(self) -> None:
+        if self.agreement.is_reached(self.num_calls):
+            self.stopped_at = self.num_calls
+            self.agreement.leave()
+        self._next = self.finish_step
+
+    def finish_step(self) -> None:
+        self.num_steps_done += 1
+        self._next = self._begin_call
+        if self.is_done:
+            self.agreement.leave()
+
+
+def finish_step_together(ranks: list[ScriptedRank]) -> None:
+    for rank in ranks:
+        rank.finish_step()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+@pytest.mark.parametrize("are_in_step", [True, False], ids=["in step", "each at its own pace"])
+def test_every_order_of_events_stops_all_ranks_at_one_call(size: int, are_in_step: bool) -> None:
+    """Notices, instructions and common steps in thousands of random orders: no rank hangs, and none disagrees."""
+    for seed in range(1500):
+        chance = random.Random(seed)
+        group = ScriptedGroup(size)
+        ranks = [ScriptedRank(group, rank, num_steps=12) for rank in range(size)]
+        wishes = {chance.randrange(120): chance.randrange(size) for _ in range(chance.randrange(1, 4))}
+        num_calls_when_wanted = None
+
+        for turn in range(10_000):
+            if turn in wishes and not all(rank.is_done for rank in ranks):
+                ranks[wishes[turn]].agreement.want("test")
+                num_calls_when_wanted = num_calls_when_wanted or max(rank.num_calls for rank in ranks)
+            actions: list[Callable[[], None]] = [rank.run for rank in ranks if rank.can_run()]
+            actions += [functools.partial(group.deliver, *pair) for pair in group.waiting()]
+            running = [rank for rank in ranks if not rank.is_done]
+            if are_in_step and len(running) == size and all(rank.is_in_step for rank in running):
+                actions.append(functools.partial(finish_step_together, ranks))
+            if not are_in_step:
+                actions += [rank.finish_step for rank in ranks if rank.is_in_step and not rank.is_done]
+            if not actions:
+                break
+            chance.choice(actions)()
+
+        assert all(rank.is_done for rank in ranks), f"seed {seed}: a rank hangs"
+        stops = {rank.stopped_at for rank in ranks if rank.stopped_at is not None}
+        assert len(stops) <= 1, f"seed {seed}: {stops}"
+        if stops and are_in_step:
+            assert all(rank.stopped_at is not None for rank in ranks), f"seed {seed}: one rank goes on"
+
+
+SCRIPT = """
+    import json, os, sys, time
+    from core_sdk import core
+
+    rank, size, options = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+
+    def say(what, *values):
+        os.write(1, (json.dumps([what, *values]) + "\\n").encode())
+
+    distributed = core.DistributedContext(
+        rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1,
+        timeout_s=options.get("timeout_s", 30),
+    )
+    deadline = options.get("deadline_s") if rank == options.get("deadline_on") else None
+    mode = core.PreemptMode[options.get("mode", "WorkersAskChief")]
+    with core.init(distributed=distributed, preempt_mode=mode, deadline=deadline) as ctx:
+        asks = rank == 0 or mode is not core.PreemptMode.ChiefOnly
+        if options.get("never_asks"):
+            asks = False
+        call = 0
+        say("ready", ctx.info.trial.trial_id)
+        try:
+            while True:
+                call += 1
+                if call == 3:
+                    say("running")
+                if asks and ctx.preempt.should_preempt():
+                    say("stopped", call)
+                    break
+                if options.get("is_in_step", True):
+                    distributed.allgather(call)
+                elif mode is core.PreemptMode.ChiefOnly:
+                    time.sleep(0.002)
+        except Exception as error:
+            say("error", type(error).__name__, str(error))
+            raise
+"""
+
+
+class Rank:
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.said: list[list[object]] = []
+
+    def read_until(self, what: str) -> list[object]:
+        """The first thing of this kind that it says."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.said.append(json.loads(line))
+            if self.said[-1][0] == what:
+                return self.said[-1]
+        raise AssertionError(f"it ended with {self.process.wait()}, having said {self.said}")
+
+
+StartRanks = Callable[..., list[Rank]]
+
+
+@pytest.fixture
+def start_ranks(tmp_path: Path) -> Iterator[StartRanks]:
+    started: list[Rank] = []
+
+    def start(size: int, **options: object) -> list[Rank]:
+        script = tmp_path / "train.py"
+        script.write_text(textwrap.dedent(SCRIPT))
+        for rank in range(size):
+            process = subprocess.Popen(
+                [sys.executable, str(script), str(rank), str(size), json.dumps(options)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            started.append(Rank(process))
+        return started
+
+    yield start
+    for rank in started:
+        if rank.process.poll() is None:
+            rank.process.kill()
+        rank.process.communicate()
+
+
+@pytest.mark.parametrize("signalled", [0, 1, 2])
+def test_sigterm_on_one_rank_stops_all_at_the_same_call(start_ranks: StartRanks, signalled: int) -> None:
+    """Whichever rank it is; all end well."""
+    ranks = start_ranks(3)
+    for rank in ranks:
+        rank.read_until("running")
+
+    ranks[signalled].process.send_signal(signal.SIGTERM)
+
+    assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
+    assert [rank.process.wait(30) for rank in ranks] == [0, 0, 0]
+
+
+def test_a_pause_reaches_every_rank_at_the_same_call(start_ranks: StartRanks, home: Home) -> None:
+    """Only the chief looks for the request."""
+    ranks = start_ranks(2)
+    for rank in ranks:
+        rank.read_until("running")
+
+    home.trial(1).request_stop(1, "test")
+
+    assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
+
+
+def test_a_deadline_of_one_rank_stops_all(start_ranks: StartRanks) -> None:
+    """Also one that is not the chief."""
+    ranks = start_ranks(2, deadline_s=0.5, deadline_on=1)
+
+    assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
+
+
+def test_sigterm_on_all_ranks_at_once_is_one_stop(start_ranks: StartRanks) -> None:
+    """As a launcher sends it."""
+    ranks = start_ranks(3)
+    for rank in ranks:
+        rank.read_until("running")
+
+    for rank in ranks:
+        rank.process.send_signal(signal.SIGTERM)
+
+    assert len({str(rank.read_until("stopped")) for rank in ranks}) == 1
+
+
+def test_a_rank_that_dies_leaves_no_call_waiting(start_ranks: StartRanks) -> None:
+    """A call that is held learns who died."""
+    ranks = start_ranks(2, is_in_step=False)
+    for rank in ranks:
+        rank.read_until("running")
+    os.kill(ranks[1].process.pid, signal.SIGSTOP)
+    # Held now: the stopped rank's thread cannot answer.
+    ranks[0].process.send_signal(signal.SIGTERM)
+
+    ranks[1].process.kill()
+
+    _, name, text = ranks[0].read_until("error")
+    assert name == "RankDiedError"
+    assert "rank 1" in str(text)
+
+
+def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> None:
+    """A held call does not wait for ever for a thread that cannot answer."""
+    ranks = start_ranks(2, is_in_step=False, timeout_s=1)
+    for rank in ranks:
+        rank.read_until("running")
+    os.kill(ranks[1].process.pid, signal.SIGSTOP)
+
+    ranks[0].process.send_signal(signal.SIGTERM)
+
+    _, name, text = ranks[0].read_until("error")
+    assert name == "CollectiveTimeoutError"
+    assert "rank 1" in str(text)
+
+
+def test_chief_only_hears_of_a_workers_sigterm(start_ranks: StartRanks) -> None:
+    """The worker never asks, and is not killed by it."""
+    ranks = start_ranks(2, mode="ChiefOnly", is_in_step=False)
+    for rank in ranks:
+        rank.read_until("running")
+
+    ranks[1].process.send_signal(signal.SIGTERM)
+
+    assert ranks[0].read_until("stopped")
+    assert ranks[1].process.poll() is None
+
+
+def test_chief_only_without_asking_leaves_sigterm_as_it_was(start_ranks: StartRanks) -> None:
+    """A script that never asks dies of it, on every rank."""
+    ranks = start_ranks(2, mode="ChiefOnly", is_in_step=False, never_asks=True)
+    for rank in ranks:
+        rank.read_until("running")
+
+    ranks[1].process.send_signal(signal.SIGTERM)
+
+    assert ranks[1].process.wait(30) == -signal.SIGTERM
+
+
+def test_workers_that_ask_the_master_stop_each_at_its_next_call(start_ranks: StartRanks) -> None:
+    """No common call is promised; all learn of the stop."""
+    ranks = start_ranks(3, mode="WorkersAskMaster", is_in_step=False)
+    for rank in ranks:
+        rank.read_until("running")
+
+    ranks[2].process.send_signal(signal.SIGTERM)
+
+    for rank in ranks:
+        assert rank.read_until("stopped")
+
+
+def test_a_stop_is_acknowledged_once_and_the_trial_is_paused(start_ranks: StartRanks, home: Home) -> None:
+    """By the chief, for all ranks."""
+    ranks = start_ranks(2)
+    for rank in ranks:
+        rank.read_until("running")
+
+    ranks[1].process.send_signal(signal.SIGTERM)
+
+    assert [rank.process.wait(30) for rank in ranks] == [0, 0]
+    journal = home.trial(1).journal_path(1).read_text()
+    assert journal.count('"type":"stop"') == 1
+    wait_for(lambda: home.trial(1).running_attempt() is None)
