@@ -25,10 +25,12 @@ PAUSE_AFTER_EPOCH = 4
 def main() -> None:
     shutil.rmtree(HOME, ignore_errors=True)
 
-    say("A small network learns 1,797 handwritten digits. We ask it to stop in the middle.")
-    show("core-sdk", "run", "--", "python", "examples/2_checkpoints.py", f"--epochs={NUM_EPOCHS}", on_line=pause_midway)
+    say("A small network learns 1,797 handwritten digits, on two processes. We ask it to stop in the middle.")
+    launcher = ("python", "-m", "launch.torch_distributed", "--nproc-per-node=2", "--")
+    script = ("python", "examples/5_distributed.py", f"--epochs={NUM_EPOCHS}")
+    show("core-sdk", "run", "--", *launcher, *script, on_line=pause_midway)
 
-    say("It stopped after a checkpoint. The same trial goes on from there, point for point as if nothing had happened.")
+    say("Both stopped in the same epoch, after a checkpoint. The same trial goes on from there.")
     show("core-sdk", "trial", "resume", "1", on_line=check_accuracy)
 
     say("What was recorded, over both attempts:")
@@ -40,18 +42,18 @@ def main() -> None:
     say(f"All of it lies in {HOME.relative_to(ROOT)}/, as plain files. To look around:")
     print(f"  export CORE_SDK_HOME={shlex.quote(str(HOME))}")
     print("  .venv/bin/core-sdk trial describe 1")
-    print("  .venv/bin/core-sdk trial logs 1")
+    print("  .venv/bin/core-sdk trial logs 1 --rank 1")
     print("  .venv/bin/core-sdk trial metrics 1 --json")
     print("  .venv/bin/core-sdk --help")
 
 
 def pause_midway(line: str) -> None:
-    if line.startswith(f"epoch {PAUSE_AFTER_EPOCH},"):
+    if line.startswith(f"[rank=0] epoch {PAUSE_AFTER_EPOCH},"):
         show("core-sdk", "trial", "pause", "1")
 
 
 def check_accuracy(line: str) -> None:
-    match = re.match(r"accuracy (.+) on the test images \(expected: (.+) or more\)", line)
+    match = re.match(r"\[rank=\d+\] accuracy (.+) on the test images \(expected: (.+) or more\)", line)
     if match and float(match[1]) < float(match[2]):
         sys.exit("demo: the network learned less than it should")
 

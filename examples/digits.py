@@ -21,9 +21,13 @@ class Digits(NamedTuple):
     images: Tensor
     labels: Tensor
 
-    def batches(self, batch_size: int) -> Iterator[Digits]:
-        """All digits once, in an order drawn from torch's own random numbers."""
-        for chosen in torch.split(torch.randperm(len(self.labels)), batch_size):
+    def to(self, device: torch.device) -> Digits:
+        return Digits(self.images.to(device), self.labels.to(device))
+
+    def batches(self, batch_size: int, seed: int | None = None) -> Iterator[Digits]:
+        """All digits once, in an order drawn from `seed`, or else from torch's own random numbers."""
+        generator = None if seed is None else torch.Generator().manual_seed(seed)
+        for chosen in torch.split(torch.randperm(len(self.labels), generator=generator), batch_size):
             yield Digits(self.images[chosen], self.labels[chosen])
 
 
@@ -35,6 +39,13 @@ def load() -> tuple[Digits, Digits]:
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     test, train = order[:NUM_TEST_IMAGES], order[NUM_TEST_IMAGES:]
     return Digits(images[train], labels[train]), Digits(images[test], labels[test])
+
+
+def share(batch: Digits, rank: int, num_ranks: int) -> Digits:
+    """One rank's part of a batch. If there is too little for all, ranks see some digits twice."""
+    size = -(-len(batch.labels) // num_ranks)
+    chosen = torch.arange(rank * size, (rank + 1) * size) % len(batch.labels)
+    return Digits(batch.images[chosen], batch.labels[chosen])
 
 
 def make_model(num_filters: int = 16) -> nn.Sequential:
