@@ -9,9 +9,6 @@
 | `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
 | `CORE_SDK_GRACE_S`  | how long a launcher waits for the end of ranks after it handed on SIGTERM; default: 3600 |
 
-Launchers tell each rank `CORE_SDK_LAUNCH_DIR`, a private directory of this launch on this node, and, if there is one
-node only, `CORE_SDK_RENDEZVOUS`, a private directory in which the ranks meet.
-
 torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
 `GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
 `CROSS_RANK` and `CROSS_SIZE`. Both tell where torch's store is in `MASTER_ADDR` and `MASTER_PORT`.
@@ -19,7 +16,6 @@ torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `L
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -37,8 +33,6 @@ LAUNCH_DIR_VARIABLE = "CORE_SDK_LAUNCH_DIR"
 RENDEZVOUS_VARIABLE = "CORE_SDK_RENDEZVOUS"
 CHANNEL_KEY_VARIABLE = "CORE_SDK_CHANNEL_KEY"
 GRACE_VARIABLE = "CORE_SDK_GRACE_S"
-LAUNCH_DIR_VARIABLE = "CORE_SDK_LAUNCH_DIR"
-RENDEZVOUS_VARIABLE = "CORE_SDK_RENDEZVOUS"
 
 _DEFAULT_GRACE_S = 3600.0
 

@@ -12,7 +12,9 @@ from core_sdk.cli._exit_codes import ExitCode
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
 _OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
-_LAUNCHERS = ("launch.", "torch.distributed.")
+_OWN_LAUNCHERS = "launch."
+_OWN_LAUNCHER_PROGRAMS = "core-sdk-"
+_TORCH_LAUNCHERS = "torch.distributed."
 
 
 class CommandError(Exception):
@@ -64,11 +66,14 @@ def resolve(argv: Sequence[str]) -> list[str]:
 def script_name(argv: Sequence[str]) -> str:
     """The name by which a person knows what the command trains: the script, or the module after `-m`.
 
-    Of a launcher's command it is the Python script that it starts, as `main_script()` will say inside it.
+    Of a launcher's command it is the script that it starts, as `main_script()` will say inside it.
     """
-    if _PYTHON.fullmatch(Path(argv[0]).name):
+    program = Path(argv[0]).name
+    if _PYTHON.fullmatch(program):
         return _python_script_name(argv[1:])
-    return _launched_script(argv[1:]) or Path(argv[0]).name
+    if program.startswith(_OWN_LAUNCHER_PROGRAMS):
+        return _script_behind_overrides(argv[1:]) or program
+    return _torchrun_script(argv[1:]) or program
 
 
 def _check_recordable(argument: str) -> None:
@@ -84,8 +89,7 @@ def _python_script_name(arguments: Sequence[str]) -> str:
         argument = arguments[index]
         if argument == "-m" and index + 1 < len(arguments):
             module = arguments[index + 1]
-            launched = _launched_script(arguments[index + 2 :]) if module.startswith(_LAUNCHERS) else None
-            return launched or module
+            return _launched_script(module, arguments[index + 2 :]) or module
         if argument in ("-", "-c"):
             break
         if not argument.startswith("-"):
@@ -94,5 +98,24 @@ def _python_script_name(arguments: Sequence[str]) -> str:
     return "interactive"
 
 
-def _launched_script(arguments: Sequence[str]) -> str | None:
+def _launched_script(module: str, arguments: Sequence[str]) -> str | None:
+    if module.startswith(_OWN_LAUNCHERS):
+        return _script_behind_overrides(arguments)
+    return _torchrun_script(arguments) if module.startswith(_TORCH_LAUNCHERS) else None
+
+
+def _script_behind_overrides(arguments: Sequence[str]) -> str | None:
+    """Of our own launchers: `[OVERRIDES... --] SCRIPT...`, where SCRIPT may begin with `python` or be `-m MODULE`."""
+    script = arguments[arguments.index("--") + 1 :] if "--" in arguments else arguments
+    if not script:
+        return None
+    program = Path(script[0]).name
+    if _PYTHON.fullmatch(program):
+        return _python_script_name(script[1:])
+    if script[0] == "-m":
+        return _python_script_name(script)
+    return None if program.startswith("-") else program
+
+
+def _torchrun_script(arguments: Sequence[str]) -> str | None:
     return next((Path(argument).name for argument in arguments if argument.endswith(".py")), None)

@@ -12,17 +12,17 @@ _CHUNK_BYTES = 1 << 16
 
 
 class Follower:
-    """Goes on where it stopped."""
+    """Goes on where it stopped. `choose` may keep some of what it is fed."""
 
-    def __init__(self, source: int, sink: int) -> None:
+    def __init__(self, source: int, sink: int, choose: Callable[[bytes], bytes] = bytes) -> None:
         self._source = source
         self._sink = sink
+        self._choose = choose
 
     def copy(self) -> None:
         """Copies what there is now. Raises `OSError` if the sink does not take it."""
         while chunk := os.read(self._source, _CHUNK_BYTES):
-            while chunk:
-                chunk = chunk[os.write(self._sink, chunk) :]
+            write_all(self._sink, self._choose(chunk))
 
     def copy_until(self, has_ended: Callable[[float], bool]) -> None:
         """Copies what comes until `has_ended`, which is asked with the seconds that it may wait."""
@@ -32,6 +32,11 @@ class Follower:
             self.copy()
             if is_last:
                 return
+
+
+def write_all(sink: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(sink, content) :]
 
 
 @contextlib.contextmanager

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 
-from core_sdk.cli._follow import following
+from core_sdk.cli._follow import Follower, following, write_all
 from core_sdk.errors import CoreSDKError
 from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.ranks import RankFilter, holds_ranks
 
 _STDOUT = 1
+_CHUNK_BYTES = 1 << 20
 
 
 class NoLogError(CoreSDKError):
@@ -20,18 +24,46 @@ class NoLogError(CoreSDKError):
         )
 
 
-def print_logs(folder: TrialFolder, *, attempt: int | None, tail: int | None, follow: bool) -> None:
-    """All attempts one after the other, or one; `tail` is the number of lines of the last one. Raises `NoLogError`."""
+def print_logs(
+    folder: TrialFolder, *, attempt: int | None, ranks: Collection[int], tail: int | None, follow: bool
+) -> None:
+    """All attempts one after the other, or one; `tail` is the number of lines of the last one. Raises `NoLogError`.
+
+    Of the chosen `ranks`, if there are any, else everything.
+    """
     attempts = [number for number in folder.attempts() if attempt in (None, number)]
     kept = [number for number in attempts if folder.log_path(number).exists()]
     if not kept:
         raise NoLogError(folder.trial_id, attempt)
     for number in kept if tail is None else kept[-1:]:
-        with following(folder.log_path(number), _STDOUT, tail=tail) as follower:
-            if follow and number == kept[-1]:
-                follower.copy_until(_has_ended(folder, number))
-            else:
-                follower.copy()
+        has_ended = _has_ended(folder, number) if follow and number == kept[-1] else _is_over
+        if ranks:
+            _print_ranks(folder.log_path(number), ranks, tail, has_ended)
+        else:
+            with following(folder.log_path(number), _STDOUT, tail=tail) as follower:
+                follower.copy_until(has_ended)
+
+
+def _print_ranks(log: Path, ranks: Collection[int], tail: int | None, has_ended: Callable[[float], bool]) -> None:
+    with log.open("rb") as lines:
+        chosen = RankFilter(ranks, is_launched=holds_ranks(lines))
+    with log.open("rb", buffering=0) as file:
+        if tail is not None:
+            write_all(_STDOUT, _last_lines(file, chosen, tail))
+        Follower(file.fileno(), _STDOUT, chosen.feed).copy_until(has_ended)
+    write_all(_STDOUT, chosen.finish())
+
+
+def _last_lines(file: io.FileIO, chosen: RankFilter, num_lines: int) -> bytes:
+    lines: list[bytes] = []
+    while chunk := file.read(_CHUNK_BYTES):
+        lines = io.BytesIO(b"".join(lines) + chosen.feed(chunk)).readlines()
+        del lines[: max(0, len(lines) - num_lines)]
+    return b"".join(lines)
+
+
+def _is_over(timeout_s: float) -> bool:
+    return True
 
 
 def _has_ended(folder: TrialFolder, attempt: int) -> Callable[[float], bool]:

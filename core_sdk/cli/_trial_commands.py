@@ -94,13 +94,21 @@ def logs(
         bool, typer.Option("--follow", "-f", help="Go on with what comes, until the attempt ends.")
     ] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
+    rank: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Only what this rank wrote, where a launcher started several; may be repeated."),
+    ] = None,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
 ) -> None:
-    """Print the output of a trial that `core-sdk run` or `trial resume` started."""
+    """Print the output of a trial that `core-sdk run` or `trial resume` started.
+
+    With one --rank its lines come without their [rank=N]; lines of the launcher itself belong to no rank.
+    """
     from core_sdk.cli._logs import print_logs
     from core_sdk.client import Tracker
 
-    print_logs(Tracker().home.trial(trial_id), attempt=attempt, tail=tail, follow=follow)
+    folder = Tracker().home.trial(trial_id)
+    print_logs(folder, attempt=attempt, ranks=rank or [], tail=tail, follow=follow)
 
 
 @app.command()

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import chain, islice
 
 from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.ranks import RankFilter, check_rank_ids, holds_ranks
 
 _POLL_INTERVAL_S = 0.2
 
 
 def log_lines(
-    folder: TrialFolder, *, follow: bool, head: int | None, tail: int | None, search_text: str | None
+    folder: TrialFolder,
+    *,
+    follow: bool,
+    head: int | None,
+    tail: int | None,
+    search_text: str | None,
+    rank_ids: Collection[int] | None,
 ) -> Iterator[str]:
     """The contract is `Trial.iter_logs`'s."""
     if head is not None and tail is not None:
@@ -21,7 +28,9 @@ def log_lines(
     for name, count in (("head", head), ("tail", tail)):
         if count is not None and count < 0:
             raise ValueError(f"{name} is {count}; it must be at least 0")
-    reader = _LogReader(folder)
+    if rank_ids is not None:
+        check_rank_ids(rank_ids)
+    reader = _LogReader(folder, rank_ids)
     lines = _containing(search_text, reader.lines(is_complete=not follow))
     if tail is not None:
         lines = iter(deque(lines, maxlen=tail))
@@ -40,8 +49,10 @@ def _containing(text: str | None, lines: Iterator[str]) -> Iterator[str]:
 class _LogReader:
     """Goes on where it stopped, from one attempt's file to the next."""
 
-    def __init__(self, folder: TrialFolder) -> None:
+    def __init__(self, folder: TrialFolder, rank_ids: Collection[int] | None) -> None:
         self._folder = folder
+        self._rank_ids = rank_ids
+        self._ranks: RankFilter | None = None
         self._attempt = 0
         self._offset = 0
 
@@ -68,9 +79,17 @@ class _LogReader:
         except FileNotFoundError:
             return
         with file:
+            if self._offset == 0 and self._rank_ids is not None:
+                self._ranks = RankFilter(self._rank_ids, is_launched=holds_ranks(file))
             file.seek(self._offset)
             for line in file:
                 if not line.endswith(b"\n") and not is_complete:
                     return
                 self._offset += len(line)
-                yield line.removesuffix(b"\n").decode(errors="replace") + "\n"
+                yield from self._chosen(line.removesuffix(b"\n") + b"\n")
+
+    def _chosen(self, line: bytes) -> Iterator[str]:
+        if self._ranks is not None:
+            line = self._ranks.feed(line)
+        if line:
+            yield line.removesuffix(b"\n").decode(errors="replace") + "\n"

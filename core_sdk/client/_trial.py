@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._checkpoint import Checkpoint, list_checkpoints
@@ -81,15 +81,20 @@ class Trial:
         *,
         head: int | None = None,
         tail: int | None = None,
+        rank_ids: Collection[int] | None = None,
         search_text: str | None = None,
     ) -> Iterator[str]:
         """The output of all attempts that `core-sdk run` or `core-sdk trial resume` started: lines with their newline.
+
+        `rank_ids` keeps the lines of these ranks, where a launcher started several: those of a single rank as it wrote
+        them, those of more with the `[rank=N] ` before each. The launcher's own lines belong to no rank; all lines of a
+        script that was started without one belong to rank 0.
 
         `search_text` keeps the lines that contain it, in any case of letters; the first `head` or the last `tail` of
         them are given. With `follow`, what comes later too, until the trial runs no longer.
         """
         folder = self._tracker.home.trial(self.trial_id)
-        return log_lines(folder, follow=follow, head=head, tail=tail, search_text=search_text)
+        return log_lines(folder, follow=follow, head=head, tail=tail, search_text=search_text, rank_ids=rank_ids)
 
     def list_checkpoints(
         self,

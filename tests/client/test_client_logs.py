@@ -96,6 +96,10 @@ def test_what_contradicts_itself_is_refused_at_the_call(tracker: Tracker, train:
         trial.iter_logs(head=1, tail=1)
     with pytest.raises(ValueError, match="tail is -1"):
         trial.iter_logs(tail=-1)
-    for argument in ("rank_ids", "min_level", "timestamp_after", "sources", "stdtypes", "container_ids"):
+    with pytest.raises(ValueError, match="rank_ids"):
+        trial.iter_logs(rank_ids=[0, -1])
+    with pytest.raises(ValueError, match="None for the whole output"):
+        trial.iter_logs(rank_ids=[])
+    for argument in ("min_level", "timestamp_after", "sources", "stdtypes", "container_ids"):
         with pytest.raises(TypeError, match=argument):
             trial.iter_logs(**{argument: None})  # type: ignore[arg-type]

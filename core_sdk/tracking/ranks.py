@@ -1,0 +1,63 @@
+"""The output of single ranks, out of what a launcher wrote for all: each line begins with `[rank=N] `."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+_PREFIX = re.compile(rb"\[rank=(\d+)\] ")
+_UNFINISHED_PREFIX = re.compile(rb"\[rank=\d*\]?")
+
+
+class RankFilter:
+    """Fed with the output of one attempt, in any chunks; gives the lines of the chosen ranks.
+
+    Of one rank they come as the rank wrote them, of several with their prefixes. Without a launcher (`is_launched`) the
+    script is rank 0, and all lines are its own; a launcher's own words belong to no rank.
+    """
+
+    def __init__(self, ranks: Collection[int], *, is_launched: bool) -> None:
+        self._ranks = frozenset(ranks)
+        self._is_launched = is_launched
+        self._held = b""
+        self._last_end = b"\n"
+        """Of the piece before: empty in the middle of one."""
+        self._is_chosen = False
+
+    def feed(self, chunk: bytes) -> bytes:
+        """Also of a line that has no end yet, as soon as it is clear whose it is."""
+        # Each update of a progress bar is a piece: it has a prefix of its own.
+        pieces = (self._held + chunk).splitlines(keepends=True)
+        is_at_start = len(pieces) > 1 or self._last_end
+        self._held = pieces.pop() if pieces and is_at_start and _may_become_prefix(pieces[-1]) else b""
+        return b"".join(map(self._choose, pieces))
+
+    def finish(self) -> bytes:
+        """At the end of the output."""
+        held, self._held = self._held, b""
+        return self._choose(held)
+
+    def _choose(self, piece: bytes) -> bytes:
+        prefix = _PREFIX.match(piece) if self._last_end else None
+        if prefix is not None:
+            self._is_launched = True
+            self._is_chosen = int(prefix[1]) in self._ranks
+            piece = piece if len(self._ranks) > 1 else piece[prefix.end() :]
+        elif self._last_end == b"\n":
+            self._is_chosen = 0 in self._ranks and not self._is_launched
+        self._last_end = piece[-1:] if piece.endswith((b"\n", b"\r")) else b""
+        return piece if self._is_chosen else b""
+
+
+def _may_become_prefix(piece: bytes) -> bool:
+    return b"[rank=".startswith(piece) or _UNFINISHED_PREFIX.fullmatch(piece) is not None
+
+
+def holds_ranks(lines: Iterable[bytes]) -> bool:
+    """Whether a launcher wrote this output."""
+    return any(map(_PREFIX.match, lines))
+
+
+def check_rank_ids(rank_ids: Collection[int]) -> None:
+    if not rank_ids or min(rank_ids) < 0:
+        raise ValueError(f"rank_ids is {list(rank_ids)}: give ranks, counted from 0, or None for the whole output")

@@ -1,0 +1,272 @@
+"""torchrun's elastic agent, in this process, with our own supervision of the ranks that it starts.
+
+The agent brings what torchrun can do: nodes that gather, ranks that are given their places, restarts. What happens to
+the processes (who failed first, who is ended and when) is the supervisor's. So there is one process per node beside
+the ranks, and all of torchrun's options mean what they mean there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import uuid
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from torch.distributed import DistError
+from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
+from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
+from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters, registry
+from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
+from torch.distributed.launcher.api import LaunchConfig
+from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
+
+from core_sdk.environment import LaunchSettings
+from launch._command import CommandError, UsageError
+from launch._directory import LaunchDirectory
+from launch._ending import ending_of
+from launch._noticeboard import Noticeboard
+from launch._output import RankOutput
+from launch._rank_errors import RankErrors
+from launch._rank_logs import RankLogs
+from launch._report import cause_of
+from launch._supervisor import Failed, FailedElsewhere, Outcome, Succeeded, Supervisor
+from launch._words import marked
+
+_DEFAULT_PORT = 29500
+_LINE_PREFIX = "[rank=${rank}] "
+# torch's own time for ranks that must make room for other nodes: those that can save then, do.
+_MAKE_ROOM_S = 30.0
+_REAPING_S = 1
+
+_log = logging.getLogger(__name__)
+
+
+class NodesApartError(CommandError):
+    exit_code = 1
+
+    def __init__(self, endpoint: str, reason: str) -> None:
+        super().__init__(
+            f"the nodes do not meet at {endpoint or 'their rendezvous'}: {reason}. Check that all of them were given "
+            "the same address, port, id and number of nodes, and that each can reach the first."
+        )
+
+
+class ProgramNotStartedError(CommandError):
+    def __init__(self, program: str, error: OSError) -> None:
+        self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
+        super().__init__(f"{error.filename or program} cannot be started: {error.strerror}")
+
+
+class SupervisedAgent(LocalElasticAgent):
+    def __init__(
+        self,
+        spec: WorkerSpec,
+        config: LaunchConfig,
+        logs: RankLogs,
+        supervisor: Supervisor,
+        output: RankOutput,
+    ) -> None:
+        super().__init__(
+            spec,
+            logs,
+            start_method=config.start_method,
+            log_line_prefix_template=config.log_line_prefix_template or _LINE_PREFIX,
+        )
+        self._supervisor = supervisor
+        self._output = output
+        self._max_restarts = spec.max_restarts
+        self._board = Noticeboard(None)
+
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+        self._supervisor.waiting()
+        super()._rendezvous(worker_group)
+        self._board = Noticeboard(worker_group.store, worker_group.group_world_size or 1)
+
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+        self._supervisor.starting()
+        pids: dict[int, Any] = super()._start_workers(worker_group)
+        _close_write_ends(self._pcontext)
+        ranks = {worker.global_rank: pids[worker.local_rank] for worker in worker_group.workers}
+        self._supervisor.started(ranks, worker_group.workers[0].world_size)
+        return pids
+
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        outcome = self._outcome()
+        if outcome is None:
+            return RunResult(state=WorkerState.HEALTHY)
+        if isinstance(outcome, Succeeded):
+            ranks = [worker.global_rank for worker in worker_group.workers]
+            return RunResult(state=WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
+        if isinstance(outcome, Failed):
+            self._decide_on_restart(outcome)
+        else:
+            self._remaining_restarts = 0
+        return RunResult(state=WorkerState.FAILED)
+
+    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+        if worker_group.state is WorkerState.HEALTHY:
+            # Nothing failed: more nodes want to take part.
+            self._supervisor.end(_MAKE_ROOM_S)
+        super()._stop_workers(worker_group)
+
+    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+        self._supervisor.end()
+        # Only reaps them, and ends what torch has running beside them.
+        super()._shutdown(death_sig, _REAPING_S)
+
+    def _outcome(self) -> Outcome | None:
+        elsewhere = self._board.read()
+        if elsewhere is None:
+            return self._supervisor.outcome(is_alone=self._board.is_alone)
+        self._supervisor.decide(elsewhere)
+        return elsewhere
+
+    def _decide_on_restart(self, outcome: Failed) -> None:
+        if self._supervisor.stop_signal is not None:
+            self._remaining_restarts = 0
+        if self._remaining_restarts > 0:
+            attempt = self._max_restarts - self._remaining_restarts + 2
+            failure = f"rank {outcome.first.rank} (pid {outcome.first.pid}) {cause_of(outcome.first)}"
+            self._output.say(marked([f"{failure}; attempt {attempt} of {self._max_restarts + 1} begins"]))
+            return
+        ending = ending_of(outcome, self._supervisor.num_ranks, socket.gethostname())
+        earlier = self._board.post(FailedElsewhere(ending.code, ending.words))
+        if earlier is not None:
+            self._supervisor.decide(earlier)
+
+
+def run(
+    arguments: Sequence[str],
+    output: RankOutput,
+    errors: RankErrors,
+    directory: LaunchDirectory,
+    supervisor: Supervisor,
+) -> None:
+    """Blocks until the ranks have ended for good; the supervisor then knows how. `arguments` are torchrun's.
+
+    Not in the main thread, where torch would take over the signals. Raises `CommandError`, `NotStarted`, and
+    `SystemExit` for arguments that torch's parser refuses.
+    """
+    settings = LaunchSettings.read()
+    _set_up_logging(settings.log_level)
+    options = get_args_parser().parse_args(arguments)
+    files_wanted = _wants_files(options)
+    config, program, program_arguments = _configure(options)
+    if config.nproc_per_node > 1 and not settings.has_num_threads:
+        _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
+    if options.shutdown_timeout is not None:
+        supervisor.grace_s = options.shutdown_timeout
+    logs = RankLogs(output, errors, directory, config.logs_specs if files_wanted else None)
+    try:
+        _run(config, program, program_arguments, logs, supervisor, output)
+    except (RendezvousError, DistError) as error:
+        raise NodesApartError(config.rdzv_endpoint, str(error)) from error
+    except (FileNotFoundError, PermissionError) as error:
+        raise ProgramNotStartedError(program, error) from error
+
+
+def _run(
+    config: LaunchConfig,
+    program: str,
+    arguments: Sequence[str],
+    logs: RankLogs,
+    supervisor: Supervisor,
+    output: RankOutput,
+) -> None:
+    spec = _worker_spec(config, program, arguments)
+    try:
+        SupervisedAgent(spec, config, logs, supervisor, output).run()
+    finally:
+        # So that the other nodes do not wait for this one to come back.
+        spec.rdzv_handler.shutdown()
+
+
+def _set_up_logging(log_level: str | None) -> None:
+    if log_level is not None:
+        logging.basicConfig(level=log_level.upper())
+        return
+    # Its warnings and summaries say, in many lines, less than our last words.
+    logger = logging.getLogger("torch.distributed")
+    logger.handlers = [logging.NullHandler()]
+    logger.propagate = False
+
+
+def _configure(options: Namespace) -> tuple[LaunchConfig, str, list[str]]:
+    """What torch's own launcher makes of its options, but for the files that it would always make."""
+    try:
+        _choose_rendezvous(options)
+        if not _wants_files(options):
+            options.log_dir = os.devnull
+        config, program, arguments = config_from_args(options)
+    except (ValueError, AssertionError, RuntimeError) as error:
+        raise UsageError(f"torchrun refuses its options: {error}") from error
+    return config, str(program), arguments
+
+
+def _choose_rendezvous(options: Namespace) -> None:
+    """One node meets itself on a free port, so that launches never clash."""
+    is_open = options.rdzv_backend == "static" and not options.rdzv_endpoint and options.master_port is None
+    if options.standalone or (is_open and parse_min_max_nnodes(options.nnodes)[1] == 1):
+        options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", uuid.uuid4().hex
+    if options.master_port is None:
+        options.master_port = _DEFAULT_PORT
+
+
+def _wants_files(options: Namespace) -> bool:
+    wishes = (options.log_dir, options.logs_specs, options.local_ranks_filter)
+    return any(wishes) or (options.redirects, options.tee) != ("0", "0")
+
+
+def _worker_spec(config: LaunchConfig, program: str, arguments: Sequence[str]) -> WorkerSpec:
+    parameters = RendezvousParameters(
+        backend=config.rdzv_backend,
+        endpoint=config.rdzv_endpoint,
+        run_id=config.run_id,
+        min_nodes=config.min_nodes,
+        max_nodes=config.max_nodes,
+        local_addr=config.local_addr,
+        **config.rdzv_configs,
+    )
+    master_addr, master_port = _static_master(config)
+    return WorkerSpec(
+        role=config.role,
+        local_world_size=config.nproc_per_node,
+        entrypoint=program,
+        args=tuple(arguments),
+        rdzv_handler=registry.get_rendezvous_handler(parameters),
+        max_restarts=config.max_restarts,
+        monitor_interval=config.monitor_interval,
+        master_addr=master_addr,
+        master_port=master_port,
+        local_addr=config.local_addr,
+        event_log_handler=config.event_log_handler,
+        numa_options=config.numa_options,
+        duplicate_stdout_filters=config.duplicate_stdout_filters,
+        duplicate_stderr_filters=config.duplicate_stderr_filters,
+        virtual_local_rank=config.virtual_local_rank,
+    )
+
+
+def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
+    """Where rank 0 listens, if the user has said so; else the rendezvous finds out."""
+    if config.rdzv_backend != "static":
+        return None, None
+    address, port = parse_rendezvous_endpoint(config.rdzv_endpoint.strip(), default_port=-1)
+    if port == -1:
+        raise UsageError(f"the rendezvous endpoint {config.rdzv_endpoint!r} has no port: give HOST:PORT")
+    return address, port
+
+
+def _close_write_ends(ranks: PContext | None) -> None:
+    """torch keeps those of the ranks' pipes open, which would then seem to be written to for ever."""
+    if not isinstance(ranks, SubprocessContext):
+        raise TypeError(f"torch started the ranks as {type(ranks).__name__}, where processes were asked for")
+    for handler in ranks.subprocess_handlers.values():
+        for file in (handler._stdout, handler._stderr):
+            if file is not None:
+                file.close()

@@ -1,0 +1,114 @@
+"""Which rank failed first, told from what was seen of each: rules over values.
+
+The first to die is not always the first to fail. A rank that leaves closes its connections before it is gone, so the
+others can be dead sooner than the one whose failure they suffer; and an exception is older than the exit that it ends
+in. So the order is that of tracebacks where there are some, and what only suffered comes last.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+TRACEBACK = b"Traceback (most recent call last)"
+
+# What a rank says that lost its peer. Each pattern names its library: a script's own connection, reset by some server,
+# is a cause like any other.
+_LOST_PEER = re.compile(
+    rb"""
+      gloo.*(closed\ by\ peer|reset\ by\ peer|broken\ pipe|connection\ refused|connectfullmesh|timed?\ ?out)
+    | gloo::(io|timeout)exception
+    | (nccl|rccl).*(remote\ (error|process)|closed\ by\ (remote\ )?peer|aborted|timeout|timed\ out|unhandled\ system)
+    | watchdog.*(collective|timeout)
+    | dist(network|store)error
+    | tcpstore.*(reset|refused|broken\ pipe|closed|timed?\ ?out)
+    | failed\ to\ recv,\ got\ 0\ bytes
+    | horovodinternalerror | horovod\ has\ been\ shut\ down
+    | ^(\[rank\d+\]:\ )?(\w+\.)*rank(died|failed|left)error\b
+    """,
+    re.IGNORECASE | re.VERBOSE | re.MULTILINE,
+)
+
+_EXCEPTION_STATUS = 1
+# A running rank with a traceback on its stderr is believed to be on its way out if nothing older than this ended.
+_ON_ITS_WAY_OUT_S = 10.0
+
+
+class Kind(enum.IntEnum):
+    """The lower, the nearer to the root."""
+
+    CAUSE = 0
+    OBEYED = 1
+    """Died of the signal that was handed on to it."""
+    CONSEQUENCE = 2
+    """Lost its peer."""
+
+
+@dataclass(frozen=True)
+class RankSeen:
+    """One rank of this node. Times are `time.monotonic()`."""
+
+    rank: int
+    pid: int
+    code: int | None = None
+    """Exit status, -N for death by signal N, None while it runs."""
+    ended_s: float = 0.0
+    traceback_s: float | None = None
+    """When the last traceback began on its stderr."""
+    stderr: bytes = b""
+    """The end of it."""
+
+
+def first_failure(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> RankSeen | None:
+    """`signals`: those handed on to the ranks."""
+    failed = [seen for seen in ranks if seen.code not in (None, 0)]
+    return min(failed, key=lambda seen: (kind_of(seen, signals), _failed_s(seen), seen.rank), default=None)
+
+
+def kind_of(seen: RankSeen, signals: Collection[int] = ()) -> Kind:
+    if any(seen.code in (-number, 128 + number) for number in signals):
+        return Kind.OBEYED
+    return Kind.CONSEQUENCE if _LOST_PEER.search(_last_words(seen.stderr)) else Kind.CAUSE
+
+
+def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool:
+    """Whether a rank that still runs may turn out to have failed before `first_failure`."""
+    first = first_failure(ranks, signals)
+    running = [seen for seen in ranks if seen.code is None]
+    if first is None or not running:
+        return False
+    return kind_of(first, signals) is not Kind.CAUSE or any(_is_on_its_way_out(seen, first) for seen in running)
+
+
+def stuck_after_failure(ranks: Sequence[RankSeen]) -> RankSeen | None:
+    """A rank that raised an error of its own and did not end. To be asked where all that ended only suffered."""
+    stuck = [seen for seen in ranks if seen.code is None and _raised_itself(seen)]
+    return min(stuck, key=lambda seen: (_traceback_s(seen), seen.rank), default=None)
+
+
+def _failed_s(seen: RankSeen) -> float:
+    # Other statuses are chosen by the script, and signals come without a word: a traceback before may be one that
+    # was handled.
+    if seen.code == _EXCEPTION_STATUS and seen.traceback_s is not None:
+        return min(seen.traceback_s, seen.ended_s)
+    return seen.ended_s
+
+
+def _is_on_its_way_out(seen: RankSeen, first: RankSeen) -> bool:
+    return _raised_itself(seen) and _failed_s(first) - _ON_ITS_WAY_OUT_S < _traceback_s(seen) < _failed_s(first)
+
+
+def _raised_itself(seen: RankSeen) -> bool:
+    return seen.traceback_s is not None and not _LOST_PEER.search(_last_words(seen.stderr))
+
+
+def _traceback_s(seen: RankSeen) -> float:
+    return seen.ended_s if seen.traceback_s is None else seen.traceback_s
+
+
+def _last_words(stderr: bytes) -> bytes:
+    """From the last traceback on: losing a peer earlier may have been handled."""
+    start = stderr.rfind(TRACEBACK)
+    return stderr if start < 0 else stderr[start:]

@@ -1,0 +1,233 @@
+"""The command line that all launchers understand: `[OVERRIDES… --] SCRIPT…`, or `--trial module:Class` for a script."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_HELP = frozenset({"-h", "--help"})
+_OWN_INTERPRETER = ("python", "python3")
+_PYTHON = re.compile(r"(python|pypy)[\d.]*")
+_PYTHON_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+# Alone or behind other letters: -c, -m, -um.
+_CODE_OR_MODULE = re.compile(r"-[^-WXcm]*[cm]")
+_TRIAL = re.compile(r"[\w.]+:\w+")
+
+
+class CommandError(Exception):
+    """The command cannot be started; the message is for the user, `exit_code` for the launcher's end."""
+
+    exit_code: int
+
+
+class UsageError(CommandError):
+    """The arguments are not what a launcher understands."""
+
+    exit_code = 2
+
+
+class ScriptNotFoundError(CommandError):
+    exit_code = 127
+
+    def __init__(self, script: str, reason: str) -> None:
+        super().__init__(f"{script!r} {reason}")
+
+
+class ScriptNotExecutableError(CommandError):
+    """A directory, an empty file, one without permission."""
+
+    exit_code = 126
+
+    def __init__(self, script: str, reason: str) -> None:
+        super().__init__(f"{script!r} cannot be executed: {reason}")
+
+
+class HelpWanted(Exception):
+    """The user asked for help: print `help_text(…)` and end well."""
+
+
+@dataclass(frozen=True)
+class Command:
+    overrides: tuple[str, ...]
+    """Options for what the launcher starts (torchrun, say): everything before the first `--`."""
+    script: tuple[str, ...]
+    """As the user wrote it, with its arguments."""
+
+
+def parse(argv: Sequence[str]) -> Command:
+    """Pure: looks at no file. Raises `UsageError`, `HelpWanted`."""
+    overrides, script = _split(argv)
+    if _HELP.intersection(overrides) or script[:1] in (("-h",), ("--help",)):
+        raise HelpWanted
+    _check_overrides(overrides)
+    if not script:
+        raise UsageError("there is nothing to start: a script is missing, as in `python3 train.py`")
+    if _is_option(script[0], "--trial"):
+        _check_trial(script)
+        raise UsageError(f"{shlex.join(script)}: trial classes cannot be launched yet; give a script")
+    if script[0].startswith("-") and script[0] != "-m":
+        raise UsageError(
+            f"{script[0]} is no script. Options for the launcher need `--` behind them: OPTIONS… -- SCRIPT…"
+        )
+    if script == ("-m",):
+        raise UsageError("a module's name is missing behind -m")
+    return Command(overrides, script)
+
+
+def check_script(script: Sequence[str]) -> None:
+    """Refuses what every rank would fail on.
+
+    Raises `ScriptNotFoundError`, `ScriptNotExecutableError`, and `UsageError` for an interpreter without a script.
+    """
+    if script[0] == "-m":
+        return
+    if _is_python_file(script[0]):
+        _check_python_script(script[0])
+        return
+    if script[0] not in _OWN_INTERPRETER:
+        _check_program(script[0])
+    if _is_interpreter(script[0]):
+        _check_interpreters_arguments(script[0], script[1:])
+
+
+def program_argv(script: Sequence[str]) -> list[str]:
+    """The argument vector of each rank: the script behind its interpreter, whose output is unbuffered.
+
+    Plain `python` and `python3` are the launcher's own interpreter, which has Core SDK and the training's libraries,
+    whatever comes first in PATH.
+    """
+    if script[0] == "-m" or _is_python_file(script[0]):
+        return [sys.executable, "-u", *script]
+    if script[0] in _OWN_INTERPRETER:
+        return [sys.executable, "-u", *script[1:]]
+    if _is_interpreter(script[0]):
+        return [script[0], "-u", *script[1:]]
+    return list(script)
+
+
+def help_text(launcher: str, overridden: str) -> str:
+    """`launcher` is the module's name, `overridden` the program whose options may stand before `--`."""
+    return f"""\
+usage: python -m {launcher} [OVERRIDES... --] SCRIPT...
+
+Starts SCRIPT once per slot, as the ranks of one training; each line of their output begins with [rank=N].
+
+  SCRIPT...     python3 train.py, train.py, -m package.train, or any program, with its arguments
+  OVERRIDES...  options of {overridden}; they need the `--`
+  -h, --help    shows this text
+
+  python -m {launcher} python3 train.py --lr 0.1
+"""
+
+
+def _split(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    if "--" not in argv:
+        return (), tuple(argv)
+    index = list(argv).index("--")
+    return tuple(argv[:index]), tuple(argv[index + 1 :])
+
+
+def _check_overrides(overrides: Sequence[str]) -> None:
+    for argument in overrides:
+        if _is_option(argument, "--trial"):
+            raise UsageError("--trial stands for a script: put it after `--`")
+    if overrides and not overrides[0].startswith("-"):
+        raise UsageError(
+            f"{overrides[0]!r} stands before `--`, where options are expected. If the `--` is the script's own, put "
+            f"another one before the script: -- {shlex.join(overrides)} -- …"
+        )
+
+
+def _check_trial(arguments: Sequence[str]) -> None:
+    option, equals, value = arguments[0].partition("=")
+    rest = arguments[1:] if equals else arguments[2:]
+    name = value if equals else "".join(arguments[1:2])
+    if not _TRIAL.fullmatch(name):
+        raise UsageError(f"{option} takes module:Class, not {name!r}")
+    if rest:
+        raise UsageError(f"{option} stands for a script; {shlex.join(rest)} is one too many")
+
+
+def _is_option(argument: str, option: str) -> bool:
+    return argument == option or argument.startswith(f"{option}=")
+
+
+def _is_python_file(argument: str) -> bool:
+    return argument.endswith(".py")
+
+
+def _is_interpreter(argument: str) -> bool:
+    return _PYTHON.fullmatch(Path(argument).name) is not None
+
+
+def _check_interpreters_arguments(interpreter: str, arguments: Sequence[str]) -> None:
+    index = 0
+    while index < len(arguments):
+        argument = arguments[index]
+        if _CODE_OR_MODULE.match(argument):
+            return
+        if not argument.startswith("-"):
+            _check_python_script(argument)
+            return
+        index += 2 if argument in _PYTHON_OPTIONS_WITH_VALUE else 1
+    raise UsageError(f"a script is missing behind {interpreter}")
+
+
+def _check_python_script(script: str) -> None:
+    path = Path(script)
+    status = _status(script, path)
+    if stat.S_ISDIR(status.st_mode):
+        # Python runs a directory by its __main__.py.
+        if not (path / "__main__.py").is_file():
+            raise ScriptNotExecutableError(script, "it is a directory without __main__.py")
+    elif not os.access(path, os.R_OK):
+        raise ScriptNotExecutableError(script, "it may not be read")
+    else:
+        _check_content(script, status)
+
+
+def _check_program(program: str) -> None:
+    found = shutil.which(program)
+    if found is not None:
+        _check_content(program, Path(found).stat())
+    elif os.sep in program:
+        _check_what_is_not_executable(program)
+    elif Path(program).is_file():
+        raise ScriptNotFoundError(
+            program,
+            f"is not in PATH. For the file here write python3 {shlex.quote(program)} or ./{shlex.quote(program)}",
+        )
+    else:
+        raise ScriptNotFoundError(program, "is no program in PATH and no file here")
+
+
+def _check_what_is_not_executable(program: str) -> None:
+    status = _status(program, Path(program))
+    if stat.S_ISDIR(status.st_mode):
+        raise ScriptNotExecutableError(program, "it is a directory")
+    _check_content(program, status)
+    raise ScriptNotExecutableError(
+        program, f"permission denied. Make it executable, or put its interpreter before it: python3 {program}"
+    )
+
+
+def _status(script: str, path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        where = "" if path.is_absolute() else f" in {Path.cwd()}"
+        raise ScriptNotFoundError(script, f"does not exist{where}") from None
+    except OSError as error:
+        raise ScriptNotFoundError(script, f"cannot be found: {error.strerror}") from error
+
+
+def _check_content(script: str, status: os.stat_result) -> None:
+    if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+        raise ScriptNotExecutableError(script, "it is empty")

@@ -1,0 +1,110 @@
+"""The private directory of one launch on one node, and the guardian that ends the launch if the launcher cannot."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
+from launch import _guardian
+
+# Elsewhere the guardian needs a third-party library to see other processes.
+_ISOLATION = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
+_STOPPED = "stopped"
+_FAREWELL_S = 1.0
+
+
+class LaunchDirectory:
+    """Open while the launch lasts; on closing it is removed, and the guardian goes quietly.
+
+    Its path stands in the environment of all processes of the launch: the guardian knows them by it.
+    """
+
+    def __init__(self) -> None:
+        # Short, since there will be sockets in it, whose paths are limited to about a hundred bytes.
+        self.path = Path(tempfile.mkdtemp(prefix="core-sdk-")).resolve()
+        try:
+            self._guardian, self._to_guardian = _start_guardian(self.path)
+        except BaseException:
+            self.path.rmdir()
+            raise
+        self._num_meetings = 0
+
+    def __enter__(self) -> LaunchDirectory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def guard(self, pid: int) -> None:
+        """A rank started."""
+        self._tell(f"+{pid}")
+
+    def release(self, pid: int) -> None:
+        """A rank is gone, with all that it left behind."""
+        self._tell(f"-{pid}")
+
+    def new_meeting_place(self) -> Path:
+        """A fresh directory, in which the ranks of one start find each other."""
+        self._num_meetings += 1
+        place = self.path / f"ranks-{self._num_meetings}"
+        place.mkdir(mode=0o700)
+        return place
+
+    def is_stopped(self) -> bool:
+        """Whether a rank has said that it stops on request."""
+        return (self.path / _STOPPED).exists()
+
+    def forget_stop(self) -> None:
+        """Ranks start anew."""
+        (self.path / _STOPPED).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Does nothing after `abandon`."""
+        if self._to_guardian >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            self._tell(".")
+            self.abandon()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._guardian.wait(_FAREWELL_S)
+
+    def abandon(self) -> None:
+        """Leaves all that there may be, processes and the directory, to the guardian."""
+        os.close(self._to_guardian)
+        self._to_guardian = -1
+
+    def _tell(self, line: str) -> None:
+        # Without a guardian (somebody killed it) the launch goes on.
+        with contextlib.suppress(OSError):
+            os.write(self._to_guardian, f"{line}\n".encode())
+
+
+def _start_guardian(directory: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """The guardian, and the descriptor to write to it."""
+    arguments = [str(directory), f"{LAUNCH_DIR_VARIABLE}={directory}"]
+    from_launcher, to_guardian = os.pipe()
+    try:
+        guardian = subprocess.Popen(
+            [sys.executable, *_ISOLATION, _guardian.__file__, *arguments],
+            # The launcher may itself be a rank's child: the guardian of that launch must not take this one for its own.
+            env=unmarked_variables(),
+            cwd="/",
+            stdin=from_launcher,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except BaseException:
+        os.close(to_guardian)
+        raise
+    finally:
+        os.close(from_launcher)
+    return guardian, to_guardian

@@ -1,0 +1,56 @@
+"""How a launch ends: the exit status, and the last words."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launch._report import Place, exit_code, last_words, signal_name
+from launch._supervisor import Failed, FailedElsewhere, Killed, Obeyed, Outcome, Succeeded
+
+STOPPED = 75
+"""EX_TEMPFAIL of sysexits.h: stopped on request, to be continued."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    code: int
+    words: tuple[str, ...] = ()
+
+
+def ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
+    match outcome:
+        case Succeeded(was_stopped=False):
+            return Ending(0)
+        case Succeeded():
+            return Ending(STOPPED, (f"stopped as asked, to be continued; exit code {STOPPED}",))
+        case Failed(first):
+            # A rank that did not get as far as its exit would have ended as Python does after an exception.
+            code = 1 if first.code is None else exit_code(first.code)
+            return Ending(code, tuple(last_words(Place(first.rank, num_ranks, host, first.pid), first, code)))
+        case FailedElsewhere(code, said):
+            return Ending(code, ("another node's launcher says:", *said))
+        case Obeyed(number, ranks):
+            return _ending_by_signal(
+                number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on, without a word"
+            )
+        case Killed(number, ranks, is_impatient=True):
+            return _ending_by_signal(number, f"{_ranks(ranks)} did not get to an end: killed by a second SIGINT")
+        case Killed(number, ranks):
+            code = exit_code(-signal.SIGKILL)
+            words = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed; exit code {code}"
+            return Ending(code, (words,))
+
+
+def ending_before_start(number: int) -> Ending:
+    return _ending_by_signal(number, f"{signal_name(number)} came before the ranks were started: none was")
+
+
+def _ending_by_signal(number: int, words: str) -> Ending:
+    code = exit_code(-number)
+    return Ending(code, (f"{words}; exit code {code}",))
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"

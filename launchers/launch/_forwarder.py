@@ -1,0 +1,121 @@
+"""The thread that reads the ranks' pipes and writes their lines."""
+
+from __future__ import annotations
+
+import math
+import os
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from launch._lines import PrefixedLines
+from launch._sink import Sink
+from launch._stream import Stream
+
+
+class Forwarder:
+    """Runs from construction to `close`. Whatever it waits for, others do not wait for it, but in `close`."""
+
+    def __init__(self, stdout_fd: int, stderr_fd: int) -> None:
+        self.stdout = Sink(stdout_fd)
+        # A terminal, mostly: what is written to either stands between the lines of the other.
+        self.stderr = self.stdout if _are_same(stdout_fd, stderr_fd) else Sink(stderr_fd)
+        self._words = PrefixedLines(b"")
+        self._new_streams: deque[Stream] = deque()
+        self._new_words: deque[bytes] = deque()
+        self._streams: set[Stream] = set()
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self._wake_read, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._wake_read)
+        self._thread = threading.Thread(target=self._run, name="core-sdk-rank-output", daemon=True)
+        self._thread.start()
+
+    def add(self, *streams: Stream) -> None:
+        self._new_streams.extend(streams)
+        self._wake()
+
+    def say(self, words: bytes) -> None:
+        """Whole lines, for stderr."""
+        self._new_words.append(words)
+        self._wake()
+
+    def wait_for_end(self, streams: Sequence[Stream], timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: all(stream.is_ended for stream in streams), timeout_s)
+
+    def close(self) -> None:
+        """Does nothing the second time."""
+        if self._is_closing:
+            return
+        self._is_closing = True
+        self._wake()
+        self._thread.join()
+        self._selector.close()
+        os.close(self._wake_read)
+        os.close(self._wake_write)
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"!")
+        except BlockingIOError:
+            return  # it has been woken many times and has not come round yet
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            self._forward_next()
+        self._add_new_streams()
+        for stream in list(self._streams):
+            stream.forward_rest()
+            self._end(stream)
+        self._write_new_words()
+        self.stdout.close(self.stderr)
+        self.stderr.close(self.stdout)
+
+    def _forward_next(self) -> None:
+        # In the order in which they became ready: so the two of a rank are as close to its own order as can be.
+        ready = [key.data for key, _ in self._selector.select(self._timeout_s())]
+        for stream in ready:
+            if stream in self._streams and not stream.forward():
+                self._end(stream)
+        for stream in self._streams.difference(ready):
+            if stream.show_at <= time.monotonic():
+                stream.show_unfinished()
+        if self._wake_read in ready:
+            os.read(self._wake_read, 1 << 12)
+            self._add_new_streams()
+            self._write_new_words()
+
+    def _timeout_s(self) -> float | None:
+        show_at = min((stream.show_at for stream in self._streams), default=math.inf)
+        return None if show_at == math.inf else max(0.0, show_at - time.monotonic())
+
+    def _add_new_streams(self) -> None:
+        while self._new_streams:
+            stream = self._new_streams.popleft()
+            self._streams.add(stream)
+            self._selector.register(stream, selectors.EVENT_READ, stream)
+
+    def _write_new_words(self) -> None:
+        while self._new_words:
+            self.stderr.write(self._words.feed(self._new_words.popleft()), self._words)
+
+    def _end(self, stream: Stream) -> None:
+        self._selector.unregister(stream)
+        self._streams.remove(stream)
+        stream.close()
+        with self._changed:
+            stream.is_ended = True
+            self._changed.notify_all()
+
+
+def _are_same(descriptor: int, other: int) -> bool:
+    try:
+        return os.path.sameopenfile(descriptor, other)
+    except OSError:
+        # One of them is closed.
+        return False

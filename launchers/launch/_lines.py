@@ -1,0 +1,111 @@
+"""What comes out of one pipe of a rank, as lines that begin with the rank: the same text however it was cut in chunks.
+
+A carriage return ends a line too, so that each update of a progress bar has its rank; both of `\\r\\n` are one end. No
+byte is added but the prefixes and, where the output ends without one, a last newline; none is taken away or decoded.
+"""
+
+from __future__ import annotations
+
+import enum
+
+MAX_HELD_BYTES = 1 << 22
+_ENDS = (b"\n", b"\r")
+
+
+class _Place(enum.Enum):
+    LINE_START = enum.auto()
+    IN_LINE = enum.auto()
+    AFTER_RETURN = enum.auto()
+    """Behind `\\r`: a `\\n` would belong to it."""
+    BROKEN_OFF = enum.auto()
+    """The line was ended for us: a `\\n` has been written already."""
+
+
+class PrefixedLines:
+    """Holds the unfinished line, of at most about `max_held_bytes`: a longer one is given in pieces, prefixed once."""
+
+    def __init__(self, prefix: bytes, max_held_bytes: int = MAX_HELD_BYTES) -> None:
+        self._prefix = prefix
+        self._max_held_bytes = max_held_bytes
+        self._held = bytearray()
+        self._place = _Place.LINE_START
+
+    @property
+    def num_held_bytes(self) -> int:
+        return len(self._held)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may be added to the line that was given last, or write over it."""
+        return self._place in (_Place.IN_LINE, _Place.AFTER_RETURN)
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The lines that `chunk` completes."""
+        length = max(map(chunk.rfind, _ENDS)) + 1
+        whole = b""
+        if length > 0:
+            whole = self._prefixed(bytes(self._held) + chunk[:length])
+            self._held.clear()
+        self._held += chunk[length:]
+        return whole if len(self._held) <= self._max_held_bytes else whole + self.flush()
+
+    def flush(self) -> bytes:
+        """What is held, without waiting for the line's end, but for a last character that is not yet whole."""
+        length = len(self._held) - _incomplete_bytes(self._held)
+        text = self._prefixed(bytes(self._held[:length]))
+        del self._held[:length]
+        return text
+
+    def finish(self) -> bytes:
+        """What is held, and the end of its line."""
+        text = self._prefixed(bytes(self._held))
+        self._held.clear()
+        if self.is_open:
+            text += b"\n"
+            self._place = _Place.LINE_START
+        return text
+
+    def break_off(self) -> None:
+        """Somebody else has ended the open line, to write one of their own."""
+        if self.is_open:
+            self._place = _Place.BROKEN_OFF
+
+    def _prefixed(self, text: bytes) -> bytes:
+        end = b""
+        if text.startswith(b"\n") and self._place in (_Place.AFTER_RETURN, _Place.BROKEN_OFF):
+            end = b"\n" if self._place is _Place.AFTER_RETURN else b""
+            text = text[1:]
+            self._place = _Place.LINE_START
+        if not text:
+            return end
+        start = b"" if self._place is _Place.IN_LINE else self._prefix
+        self._place = _place_behind(text)
+        return end + start + self._with_prefix_behind_each_end(text)
+
+    def _with_prefix_behind_each_end(self, text: bytes) -> bytes:
+        """But behind the last end, if it ends the text."""
+        lines = text.replace(b"\n", b"\n" + self._prefix)
+        if b"\r" in text:
+            lines = lines.replace(b"\r", b"\r" + self._prefix).replace(b"\r" + self._prefix + b"\n", b"\r\n")
+        return lines.removesuffix(self._prefix) if text.endswith(_ENDS) else lines
+
+
+def _place_behind(text: bytes) -> _Place:
+    if text.endswith(b"\n"):
+        return _Place.LINE_START
+    return _Place.AFTER_RETURN if text.endswith(b"\r") else _Place.IN_LINE
+
+
+def _incomplete_bytes(text: bytearray) -> int:
+    """The length of a UTF-8 character that begins at the end of `text` and is not whole there."""
+    for length in range(1, min(3, len(text)) + 1):
+        byte = text[-length]
+        if byte >= 0xC0:
+            return length if length < _length_of_character(byte) else 0
+        if byte < 0x80:
+            return 0
+    return 0
+
+
+def _length_of_character(first_byte: int) -> int:
+    return 2 if first_byte < 0xE0 else 3 if first_byte < 0xF0 else 4

@@ -1,0 +1,198 @@
+"""On which nodes and slots a training runs, and the arguments with which torchrun is told so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core_sdk.environment import Environment, get_cluster_info
+from core_sdk.errors import RunInfoError
+from core_sdk.records import ClusterInfo
+from launch._command import Command, UsageError, program_argv
+from launch._torchrun_options import given_options
+
+_MASTER_PORT = 29400
+_LOCALHOST = "localhost"
+
+
+@dataclass(frozen=True)
+class Nodes:
+    num_nodes: int
+    """The most there may be, where an elastic training may have fewer."""
+    node_rank: int
+    """0 where torchrun's rendezvous decides it: then each rank's GROUP_RANK tells."""
+    slots: int | None
+    """Ranks per node; None where an override leaves the counting to torchrun (`--nproc-per-node=gpu`)."""
+    chief_address: str
+    """Of the first node; "localhost" for one node."""
+
+
+def find_nodes(command: Command) -> Nodes:
+    """Decides from torchrun's own options first, then the run info, then the machine.
+
+    Imports torch. Raises `UsageError`, and `RunInfoError` for a run info that cannot be used.
+    """
+    path, info = Environment.read().run_info, get_cluster_info()
+    if path is not None and info is not None:
+        _check(path, info)
+    return decide_nodes(given_options(command.overrides), info, _count_gpus)
+
+
+def decide_nodes(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> Nodes:
+    """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`."""
+    info = info if info is not None and _says_more_than_the_default(info) else None
+    num_nodes = _num_nodes(options, info)
+    # An override to fewer nodes, say, takes this one out of the group that the run info speaks of.
+    group = info if info is not None and len(info.container_addrs) == num_nodes else None
+    return Nodes(
+        num_nodes=num_nodes,
+        node_rank=_node_rank(options, group, num_nodes),
+        slots=_slots(options, info, count_gpus),
+        chief_address=_chief_address(options, group, num_nodes),
+    )
+
+
+def torchrun_argv(command: Command, nodes: Nodes) -> list[str]:
+    """The arguments for `torch.distributed.run`, without the program's name.
+
+    What an override or a PET_… variable says is left to it. Imports torch. Raises `UsageError`.
+    """
+    options = given_options(command.overrides)
+    defaults = {
+        "nnodes": nodes.num_nodes,
+        "nproc_per_node": nodes.slots,
+        **_rendezvous(options, nodes),
+        "max_restarts": 0,
+    }
+    return [
+        *(f"--{name.replace('_', '-')}={value}" for name, value in defaults.items() if name not in options),
+        *command.overrides,
+        "--no-python",
+        *program_argv(command.script),
+    ]
+
+
+def _check(path: Path, info: ClusterInfo) -> None:
+    num_nodes, num_counts = len(info.container_addrs), len(info.container_slot_counts)
+    if num_counts != num_nodes or info.container_rank not in range(num_nodes):
+        raise RunInfoError(
+            path,
+            f"container_rank {info.container_rank}, {num_nodes} container_addrs and {num_counts} "
+            "container_slot_counts contradict each other",
+        )
+
+
+def _says_more_than_the_default(info: ClusterInfo) -> bool:
+    """`core-sdk run` on a laptop says one node and one slot, whatever GPUs there are."""
+    return bool(info.slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
+
+
+def _num_nodes(options: Mapping[str, Any], info: ClusterInfo | None) -> int:
+    if "nnodes" in options:
+        return _node_range(options["nnodes"])[1]
+    if info is None or options.get("standalone"):
+        return 1
+    return len(info.container_addrs)
+
+
+def _node_range(nnodes: str) -> tuple[int, int]:
+    least, _, most = nnodes.partition(":")
+    try:
+        numbers = int(least), int(most or least)
+    except ValueError:
+        raise UsageError(f"--nnodes={nnodes} is no number of nodes: give N or MIN:MAX") from None
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise UsageError(f"--nnodes={nnodes} cannot be: give N or MIN:MAX with 1 <= MIN <= MAX")
+    return numbers
+
+
+def _node_rank(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes: int) -> int:
+    if "node_rank" in options:
+        node_rank = int(options["node_rank"])
+        if node_rank not in range(num_nodes):
+            raise UsageError(f"--node-rank={node_rank} is none of {num_nodes} nodes, which are counted from 0")
+        return node_rank
+    if group is not None:
+        return group.container_rank
+    if num_nodes > 1 and not _is_dynamic(options):
+        raise UsageError(f"which of the {num_nodes} nodes is this? Give --node-rank=0 on the first, 1 on the next")
+    return 0
+
+
+def _slots(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> int | None:
+    if "nproc_per_node" in options:
+        return _given_slots(options["nproc_per_node"])
+    if info is not None:
+        return len(info.slot_ids) or max(info.container_slot_counts[info.container_rank], 1)
+    return max(count_gpus(), 1)
+
+
+def _given_slots(nproc_per_node: str) -> int | None:
+    try:
+        slots = int(nproc_per_node)
+    except ValueError:
+        return None
+    if slots < 1:
+        raise UsageError(f"--nproc-per-node={slots} would start nothing: give 1 or more")
+    return slots
+
+
+def _chief_address(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes: int) -> str:
+    if options.get("rdzv_endpoint"):
+        endpoint: str = options["rdzv_endpoint"]
+        return (endpoint.rpartition(":")[0] or endpoint).strip("[]")
+    if "master_addr" in options:
+        return str(options["master_addr"]).strip("[]")
+    if num_nodes == 1:
+        return _LOCALHOST
+    if group is not None:
+        return group.container_addrs[0]
+    raise UsageError(
+        f"{num_nodes} nodes need the first one's address: give --master-addr=HOST, or for a training whose nodes may "
+        "come and go --rdzv-backend=c10d --rdzv-endpoint=HOST:PORT"
+    )
+
+
+def _is_dynamic(options: Mapping[str, Any]) -> bool:
+    """Whether the nodes find their places among themselves."""
+    if "rdzv_backend" in options:
+        return bool(options["rdzv_backend"] != "static")
+    least, most = _node_range(options.get("nnodes", "1"))
+    return least != most or bool(options.get("standalone"))
+
+
+def _rendezvous(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
+    if options.get("standalone") or options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
+        return {}
+    if _is_dynamic(options) and nodes.num_nodes > 1:
+        return {"rdzv_backend": "c10d", "rdzv_endpoint": _endpoint(nodes.chief_address)}
+    if nodes.num_nodes > 1:
+        return {"node_rank": nodes.node_rank} | _first_node(options, nodes)
+    if options.keys() & {"rdzv_endpoint", "master_addr", "master_port"} or options.get("rdzv_backend") == "static":
+        return {}
+    # A free port, so that jobs never clash; and the machine's own name need not be known to any DNS.
+    return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_LOCALHOST}:0", "local_addr": _LOCALHOST}
+
+
+def _first_node(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
+    if "rdzv_endpoint" in options:
+        return {}
+    return {"master_addr": _bracketed(nodes.chief_address), "master_port": _MASTER_PORT}
+
+
+def _endpoint(address: str) -> str:
+    return f"{_bracketed(address)}:{_MASTER_PORT}"
+
+
+def _bracketed(address: str) -> str:
+    """torch joins address and port by a colon."""
+    return f"[{address}]" if ":" in address else address
+
+
+def _count_gpus() -> int:
+    """Those that CUDA_VISIBLE_DEVICES leaves visible; asks the driver's management library, so none is set up."""
+    import torch  # a second, and only where nothing else says how many ranks there are
+
+    return torch.cuda.device_count()

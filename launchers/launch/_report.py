@@ -1,0 +1,147 @@
+"""The launcher's last words about ranks that failed, in sentences: pure functions of what was seen."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+from launch._causes import TRACEBACK, Kind, RankSeen, kind_of
+
+MAX_LINES = 40
+# A line that is longer (a progress bar without an end, a tensor) would bury the others.
+_MAX_LINE_CHARACTERS = 2000
+
+# torch writes `[rank0]: ` before each line of a traceback.
+_TORCH_PREFIX = re.compile(r"^\[rank\d+\]: ")
+_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$", re.DOTALL)
+_CANNOT_OPEN = re.compile(r"can't open file|can't find '__main__'|No module named")
+_CONTROL = {code: "�" for code in [*range(0x20), 0x7F, *range(0x80, 0xA0)] if chr(code) not in "\t"}
+
+_SIGNAL_WORDS = {
+    signal.SIGABRT: "aborted",
+    signal.SIGBUS: "bus error: memory that a file or device no longer backs",
+    signal.SIGFPE: "arithmetic error",
+    signal.SIGILL: "illegal instruction: code for another processor?",
+    signal.SIGSEGV: "segmentation fault",
+    signal.SIGPIPE: "nobody read what it wrote",
+    signal.SIGXCPU: "its processor time was used up",
+    signal.SIGXFSZ: "a file grew beyond its limit",
+}
+_KILLED_BY_KERNEL = "perhaps by the kernel, for memory"
+_FIRST_SIGNAL_STATUS = 128
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank ran."""
+
+    rank: int
+    num_ranks: int
+    host: str
+    pid: int
+
+
+def exit_code(code: int) -> int:
+    """The status with which a shell would report this end: 128 + N for death by signal N."""
+    return code if code >= 0 else _FIRST_SIGNAL_STATUS - code
+
+
+def cause_of(seen: RankSeen) -> str:
+    """In words, to be read after "rank 1"."""
+    code = seen.code
+    if code is None:
+        return f"{_raised(seen.stderr) or 'failed'}, and did not end"
+    if code < 0:
+        return f"was killed by {signal_text(-code)}"
+    if code == 1:
+        return _raised(seen.stderr) or "exited with status 1"
+    if code == 2 and (complaint := _interpreters_complaint(seen.stderr)):
+        return f"could not be started: {complaint}"
+    return f"exited with status {code}{_shells_meaning(code)}"
+
+
+def signal_text(number: int) -> str:
+    """`SIGSEGV (segmentation fault)`."""
+    name = signal_name(number)
+    if number == signal.SIGKILL:
+        return f"{name}: {_KILLED_BY_KERNEL}"
+    words = _SIGNAL_WORDS.get(signal.Signals(number)) if _is_known(number) else None
+    return f"{name} ({words})" if words else name
+
+
+def signal_name(number: int) -> str:
+    return signal.Signals(number).name if _is_known(number) else f"signal {number}"
+
+
+def last_words(place: Place, seen: RankSeen, code: int) -> list[str]:
+    """Lines: who failed first, why, with which code, and the end of its stderr."""
+    head = f"rank {place.rank} of {place.num_ranks} failed first (host {place.host}, pid {place.pid}): it "
+    lines = [head + cause_of(seen)]
+    if kind_of(seen) is Kind.CONSEQUENCE:
+        lines.append("this looks like the consequence of another rank's end, of which nothing was seen on this node")
+    lines.append(f"exit code {code}; " + ("the end of its stderr:" if seen.stderr.strip() else "its stderr is empty"))
+    return lines + [f"  {line}" for line in excerpt(seen.stderr)]
+
+
+def excerpt(stderr: bytes) -> list[str]:
+    """The last lines, at most `MAX_LINES`; those of the last traceback, should others follow it."""
+    lines = [_shown(line) for line in _lines(stderr)]
+    start = _last_traceback(lines)
+    end = len(lines) if start is None else _end_of_traceback(lines, start)
+    if start is None or start >= len(lines) - MAX_LINES or end > len(lines) - MAX_LINES // 2:
+        return lines[-MAX_LINES:]
+    return lines[max(start, end - MAX_LINES) : end]
+
+
+def _raised(stderr: bytes) -> str | None:
+    lines = [_TORCH_PREFIX.sub("", line) for line in _lines(stderr)]
+    start = _last_traceback(lines)
+    if start is None:
+        # An error in the script's own syntax has no traceback.
+        return next(
+            (f"raised {line}" for line in lines[-1:] if re.match(r"(Syntax|Indentation|Tab)Error\b", line)), None
+        )
+    end = _end_of_traceback(lines, start)
+    exception = lines[end - 1] if end > start + 1 else ""
+    return f"raised {_shown(exception)}" if _EXCEPTION.match(exception) else None
+
+
+def _last_traceback(lines: list[str]) -> int | None:
+    title = TRACEBACK.decode()
+    return next((index for index in range(len(lines) - 1, -1, -1) if title in lines[index]), None)
+
+
+def _end_of_traceback(lines: list[str], start: int) -> int:
+    """Behind its last line, the exception: the first that is not indented."""
+    for index in range(start + 1, len(lines)):
+        line = _TORCH_PREFIX.sub("", lines[index])
+        if line and not line.startswith((" ", "\t")):
+            return index + 1
+    return len(lines)
+
+
+def _interpreters_complaint(stderr: bytes) -> str | None:
+    return next((_shown(line) for line in reversed(_lines(stderr)) if _CANNOT_OPEN.search(line)), None)
+
+
+def _shells_meaning(code: int) -> str:
+    number = code - _FIRST_SIGNAL_STATUS
+    return f" (as a shell reports death by {signal_name(number)})" if _is_known(number) else ""
+
+
+def _is_known(number: int) -> bool:
+    return number in signal.valid_signals() and number in {known.value for known in signal.Signals}
+
+
+def _lines(stderr: bytes) -> list[str]:
+    # Not `splitlines`, which would also split at characters that only some programs take for a line's end.
+    text = stderr.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip()
+    # Of a progress bar, the state that was visible last.
+    return [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")] if text else []
+
+
+def _shown(line: str) -> str:
+    """Without what could move a terminal's cursor; of a long line its end, where an error says most."""
+    line = line.translate(_CONTROL)
+    return line if len(line) <= _MAX_LINE_CHARACTERS else "…" + line[-_MAX_LINE_CHARACTERS:]

@@ -1,0 +1,283 @@
+"""The ranks of one node through all their starts: what a signal does to them, and how it ended.
+
+Two threads share a `Supervisor`: one starts ranks and asks for their outcome, the other hands on signals. It knows
+nothing of what starts the ranks.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import signal
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
+from launch._directory import LaunchDirectory
+from launch._ranks import Death, Ranks
+from launch._signals import STOPS
+
+# How long the others of a failed rank have between SIGTERM and SIGKILL.
+_END_S = 5.0
+# How long a root cause is waited for that has not come to light yet.
+_PATIENCE_S = 2.0
+# Processes that a rank leaves behind may keep its output open.
+_LAST_OUTPUT_S = 0.5
+# How long, after a SIGKILL, those who started the ranks may take to notice.
+_AFTER_KILL_S = 15.0
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    was_stopped: bool
+    """On request, to be continued."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    first: RankSeen
+
+
+@dataclass(frozen=True)
+class FailedElsewhere:
+    """On another node."""
+
+    code: int
+    words: tuple[str, ...]
+    """That node's about it."""
+
+
+@dataclass(frozen=True)
+class Obeyed:
+    """Ranks died of a signal that was handed on to them."""
+
+    signal: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Ranks were killed because they had not ended after a stop was asked for."""
+
+    signal: int
+    """The one that asked."""
+    ranks: tuple[int, ...]
+    is_impatient: bool
+    """Killed by a second SIGINT, not at the end of their grace."""
+
+
+Outcome = Succeeded | Failed | FailedElsewhere | Obeyed | Killed
+
+
+class NotStarted(Exception):
+    """A stop was asked for before the ranks were started; they must not be."""
+
+
+class Errors(Protocol):
+    """What ranks wrote to stderr."""
+
+    def tail(self, rank: int) -> bytes: ...
+
+    def traceback_time(self, rank: int) -> float | None: ...
+
+    def wait_for_end(self, rank: int, timeout_s: float) -> object: ...
+
+
+class _Phase(enum.Enum):
+    WAITING = enum.auto()
+    """No rank runs; some may be started."""
+    STARTING = enum.auto()
+    RUNNING = enum.auto()
+    DECIDED = enum.auto()
+    """How this start ended is known; perhaps others still have to be ended."""
+    CANCELLED = enum.auto()
+    """No rank runs, and none will."""
+
+
+class Supervisor:
+    """Ranks are started, and asked about, by one thread: `waiting`, `starting`, `started`, `outcome`, `end`, and anew.
+
+    Another one gets the signals: `hand_on`, `time_left_s`, `kill_late`, `kill`.
+    """
+
+    def __init__(self, directory: LaunchDirectory, errors: Errors, grace_s: float) -> None:
+        self.grace_s = grace_s
+        """How long ranks may take to end after a stop was asked for."""
+        self.decided: Outcome | None = None
+        """How the last start ended; None from the next one on."""
+        self.num_ranks = 0
+        """On all nodes."""
+        self._directory = directory
+        self._errors = errors
+        self._lock = threading.Lock()
+        self._phase = _Phase.WAITING
+        self._ranks = Ranks({})
+        self._drained: set[int] = set()
+        self._stops: list[int] = []
+        self._stop_asked_s = 0.0
+        self._killed: Killed | None = None
+
+    @property
+    def stop_signal(self) -> int | None:
+        """The first one that asked for an end."""
+        return self._stops[0] if self._stops else None
+
+    def waiting(self) -> None:
+        """The nodes gather. Raises `NotStarted`."""
+        with self._lock:
+            if self._stops:
+                raise NotStarted
+            self._phase = _Phase.WAITING
+
+    def starting(self) -> None:
+        """Ranks are about to be started. Raises `NotStarted`."""
+        with self._lock:
+            if self._phase is _Phase.CANCELLED:
+                raise NotStarted
+            self._phase = _Phase.STARTING
+            self.decided = None
+        self._directory.forget_stop()
+
+    def started(self, pids: Mapping[int, int], num_ranks: int) -> None:
+        """`pids` by rank. None of them has been reaped, nor will be before `end`."""
+        for pid in pids.values():
+            self._directory.guard(pid)
+        with self._lock:
+            self._phase = _Phase.RUNNING
+            self._ranks, self._drained, self.num_ranks = Ranks(pids), set(), num_ranks
+            for number in self._stops:
+                self._ranks.signal(number)
+
+    def outcome(self, *, is_alone: bool = True) -> Outcome | None:
+        """None while it is open; then `end` comes next. `is_alone`: no other node can hold the cause of a failure."""
+        deaths = self._ranks.deaths()
+        outcome = self._outcome(deaths, is_alone) if self._phase is _Phase.RUNNING else None
+        if outcome is not None:
+            self.decide(outcome)
+        return outcome
+
+    def decide(self, outcome: Outcome) -> None:
+        with self._lock:
+            self._phase, self.decided = _Phase.DECIDED, outcome
+
+    def end(self, grace_s: float = _END_S) -> None:
+        """No rank runs after this, and nothing that one left in its process group; they may be reaped. Blocking."""
+        ranks = self._ranks
+        ranks.end(grace_s)
+        for rank in ranks.deaths():
+            self._errors.wait_for_end(rank, _LAST_OUTPUT_S)
+            self._directory.release(ranks.pids[rank])
+        if not ranks.running():
+            # From now on the pids may be other processes'.
+            self._ranks = Ranks({})
+
+    def hand_on(self, number: int) -> bool:
+        """Returns whether there is nobody left to wait for."""
+        with self._lock:
+            if number in STOPS:
+                return self._stop(number)
+            if self._phase is _Phase.RUNNING:
+                self._ranks.signal(number)
+            return False
+
+    def time_left_s(self) -> float | None:
+        """Until `kill_late` is to be called; None for never."""
+        with self._lock:
+            if self._killed is not None:
+                return _AFTER_KILL_S
+            if self._phase is not _Phase.RUNNING or not self._stops:
+                return None
+            left_s = self._stop_asked_s + self.grace_s - time.monotonic()
+            return min(max(left_s, 0.0), threading.TIMEOUT_MAX)
+
+    def kill_late(self) -> bool:
+        """Kills ranks whose grace is over. Returns whether it is of any use to wait for their end."""
+        with self._lock:
+            if self._phase is _Phase.RUNNING and self._killed is None:
+                self._kill_running(is_impatient=False)
+                return True
+            return self._killed is None
+
+    def kill(self) -> None:
+        """All that still runs, at once."""
+        self._ranks.kill()
+
+    def has_running(self) -> bool:
+        """Whether ranks may have been left: unkillable ones, or those of a start that broke off in its middle."""
+        return self._phase is _Phase.STARTING or bool(self._ranks.running())
+
+    def _stop(self, number: int) -> bool:
+        is_impatient = number == signal.SIGINT and signal.SIGINT in self._stops
+        self._stop_asked_s = self._stop_asked_s if self._stops else time.monotonic()
+        self._stops.append(number)
+        if self._phase is _Phase.WAITING:
+            self._phase = _Phase.CANCELLED
+        elif self._phase is not _Phase.STARTING and is_impatient:
+            self._kill_running(is_impatient=True)
+        elif self._phase is _Phase.RUNNING:
+            self._ranks.signal(number)
+        return self._phase is _Phase.CANCELLED or (self._phase is _Phase.DECIDED and not self._ranks.running())
+
+    def _kill_running(self, *, is_impatient: bool) -> None:
+        self._killed = Killed(self._stops[0], tuple(self._ranks.running()), is_impatient)
+        self._ranks.kill()
+
+    def _outcome(self, deaths: Mapping[int, Death], is_alone: bool) -> Outcome | None:
+        is_running = len(deaths) < len(self._ranks.pids)
+        failed = [death for death in deaths.values() if death.code != 0]
+        if not failed:
+            return None if is_running else Succeeded(bool(self._stops) or self._directory.is_stopped())
+        if self._killed is not None:
+            return None if is_running else self._killed
+        has_patience = time.monotonic() < min(death.time_s for death in failed) + _PATIENCE_S
+        return judge(self._look(deaths), tuple(self._stops), has_patience=has_patience, is_alone=is_alone)
+
+    def _look(self, deaths: Mapping[int, Death]) -> list[RankSeen]:
+        for death in deaths.values():
+            if death.code != 0 and death.rank not in self._drained:
+                self._drained.add(death.rank)
+                self._errors.wait_for_end(death.rank, _LAST_OUTPUT_S)
+        return [self._seen(rank, pid, deaths.get(rank)) for rank, pid in self._ranks.pids.items()]
+
+    def _seen(self, rank: int, pid: int, death: Death | None) -> RankSeen:
+        return RankSeen(
+            rank=rank,
+            pid=pid,
+            code=None if death is None else death.code,
+            ended_s=math.inf if death is None else death.time_s,
+            traceback_s=self._errors.traceback_time(rank),
+            stderr=self._errors.tail(rank),
+        )
+
+
+def judge(
+    ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool, is_alone: bool = True
+) -> Failed | Obeyed | None:
+    """What is to be made of ranks of which some failed; None to wait for what the others do. Pure."""
+    first = first_failure(ranks, stops)
+    if first is None or first.code is None:
+        return None
+    kind = kind_of(first, stops)
+    if kind is Kind.OBEYED:
+        return _judge_obedience(ranks, stops, has_patience=has_patience)
+    if has_patience and (may_change(ranks, stops) or (kind is Kind.CONSEQUENCE and not is_alone)):
+        return None
+    stuck = stuck_after_failure(ranks) if kind is Kind.CONSEQUENCE else None
+    return Failed(stuck or first)
+
+
+def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool) -> Obeyed | None:
+    obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
+    has_consequences = any(seen.code not in (None, 0) and seen not in obeyed for seen in ranks)
+    is_running = any(seen.code is None for seen in ranks)
+    # Who still runs may be saving, and has its grace; unless the others have begun to fail for want of their peers.
+    if is_running and (has_patience or not has_consequences):
+        return None
+    return Obeyed(_signal_of(obeyed[0], stops), tuple(seen.rank for seen in obeyed))
+
+
+def _signal_of(seen: RankSeen, stops: Sequence[int]) -> int:
+    return next(number for number in stops if seen.code in (-number, 128 + number))

@@ -1,0 +1,55 @@
+"""What the launcher's tests share: scripts launched on several ranks, in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import warm_launcher
+from launches import Ended, Launch, RunLaunch, StartLaunch, WarmLaunchers, kill_all_in
+
+
+@pytest.fixture(scope="session")
+def warm_launchers() -> Iterator[WarmLaunchers]:
+    # Short: the path of a socket has about a hundred bytes.
+    with tempfile.TemporaryDirectory(prefix="warm-") as directory:
+        path = Path(directory) / "socket"
+        server = subprocess.Popen([sys.executable, warm_launcher.__file__, str(path)], stdout=subprocess.PIPE)
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"listening\n"
+        yield WarmLaunchers(path)
+        server.kill()
+        server.communicate()
+
+
+@pytest.fixture
+def launch_directory(tmp_path: Path) -> Iterator[Path]:
+    """Where launchers and ranks of this test work. All that still does is killed at the end of the test."""
+    directory = tmp_path / "launch"
+    directory.mkdir()
+    yield directory
+    kill_all_in(directory)
+
+
+@pytest.fixture
+def start_launch(launch_directory: Path, warm_launchers: WarmLaunchers) -> StartLaunch:
+    """Launches a script given by its source."""
+
+    def start(source: str, *arguments: str, num_ranks: int = 2, overrides: Sequence[str] = ()) -> Launch:
+        return warm_launchers.start(launch_directory, source, arguments, num_ranks, overrides)
+
+    return start
+
+
+@pytest.fixture
+def run_launch(start_launch: StartLaunch) -> RunLaunch:
+    """Launches a script, and waits for the launcher's end."""
+
+    def run(source: str, *arguments: str, num_ranks: int = 2, overrides: Sequence[str] = ()) -> Ended:
+        return start_launch(source, *arguments, num_ranks=num_ranks, overrides=overrides).wait()
+
+    return run

@@ -1,0 +1,251 @@
+"""Where a training runs is decided from what torchrun is told, then from the run info, then from the machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from torch.distributed.launcher.api import LaunchConfig
+from torch.distributed.run import config_from_args, get_args_parser
+
+from core_sdk.errors import RunInfoError
+from core_sdk.records import ClusterInfo
+from launch._command import Command, UsageError, parse
+from launch._nodes import Nodes, decide_nodes, find_nodes, torchrun_argv
+from launch._torchrun_options import given_options
+
+ONE_NODE = Nodes(num_nodes=1, node_rank=0, slots=2, chief_address="localhost")
+SECOND_OF_TWO = Nodes(num_nodes=2, node_rank=1, slots=4, chief_address="h1")
+CLUSTER = ClusterInfo(
+    container_addrs=["10.0.0.1", "10.0.0.2"],
+    container_rank=1,
+    container_slot_counts=[4, 8],
+    slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
+)
+SCRIPT = ["--no-python", sys.executable, "-u", "train.py"]
+
+
+def command(line: str) -> Command:
+    return parse([*line.split(), "--", "train.py"])
+
+
+def decided(line: str, info: ClusterInfo | None = None, num_gpus: int = 0) -> Nodes:
+    return decide_nodes(given_options(line.split()), info, lambda: num_gpus)
+
+
+def understood(argv: list[str]) -> tuple[LaunchConfig, list[str]]:
+    """What torchrun makes of it: how to launch, and what."""
+    arguments = get_args_parser().parse_args(argv)
+    config, program, program_arguments = config_from_args(arguments)
+    return config, [str(program), *program_arguments]
+
+
+def launch_config(argv: list[str]) -> LaunchConfig:
+    return understood(argv)[0]
+
+
+@pytest.fixture(autouse=True)
+def quiet_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would set this variable, and warn of it."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.mark.parametrize(("num_gpus", "slots"), [(0, 1), (1, 1), (8, 8)])
+def test_a_machine_gives_a_slot_per_gpu(num_gpus: int, slots: int) -> None:
+    """Or one without any; a run info that says nothing of slots does not hide them."""
+    expected = Nodes(num_nodes=1, node_rank=0, slots=slots, chief_address="localhost")
+
+    assert decided("", None, num_gpus) == expected
+    assert decided("", ClusterInfo(), num_gpus) == expected
+
+
+def test_a_run_info_goes_before_the_machine() -> None:
+    """Its nodes, this one's rank and slots, and the first one's address."""
+    assert decided("", CLUSTER, 1) == Nodes(num_nodes=2, node_rank=1, slots=8, chief_address="10.0.0.1")
+    assert decided("", ClusterInfo(slot_ids=[3]), 8).slots == 1
+    assert decided("", ClusterInfo(container_slot_counts=[3]), 8).slots == 3
+
+
+@pytest.mark.parametrize("line", ["--nproc-per-node 3", "--nproc-per-node=3", "--nproc_per_node 3", "--nproc-per-n=3"])
+def test_torchruns_options_go_before_all(line: str) -> None:
+    """In all the spellings that torchrun understands."""
+    assert decided(line, None, 8).slots == decided(line, CLUSTER, 8).slots == 3
+
+
+def test_options_take_a_node_out_of_its_group() -> None:
+    """Then it is the first and only one of its own training."""
+    alone = Nodes(num_nodes=1, node_rank=0, slots=8, chief_address="localhost")
+
+    assert decided("--nnodes=1", CLUSTER) == decided("--standalone", CLUSTER) == alone
+
+
+def test_nodes_are_given_by_options() -> None:
+    """By rank and the first one's address, or by a rendezvous where they find their places themselves."""
+    assert decided("--nnodes 2 --node_rank 1 --master_addr h1", None, 4) == SECOND_OF_TWO
+    assert decided("--nnodes=2 --node-rank=1 --rdzv-endpoint=h1:29500", None, 4) == SECOND_OF_TWO
+    assert decided("--nnodes=1:4 --rdzv-backend=c10d --rdzv-endpoint=[fe80::1]:9") == Nodes(4, 0, 1, "fe80::1")
+    assert decided("--nnodes=1:2", CLUSTER) == Nodes(2, 1, 8, "10.0.0.1")
+
+
+def test_what_only_torchrun_can_count_is_left_to_it() -> None:
+    """`gpu`, `cpu` and `auto` are numbers that it knows."""
+    assert decided("--nproc-per-node=gpu", CLUSTER).slots is None
+    assert launch_config(torchrun_argv(command("--nproc-per-node=cpu"), Nodes(1, 0, None, "localhost"))).max_nodes == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--nnodes=two", "--nnodes=two is no number of nodes"),
+        ("--nnodes=3:2", "--nnodes=3:2 cannot be"),
+        ("--nnodes=0", "cannot be"),
+        ("--nproc-per-node=0", "would start nothing"),
+        ("--nnodes=2", "which of the 2 nodes is this"),
+        ("--nnodes=2 --master-addr=h1", "which of the 2 nodes is this"),
+        ("--nnodes=2 --node-rank=0", "2 nodes need the first one's address"),
+        ("--nnodes=1:2", "2 nodes need the first one's address"),
+        ("--nnodes=2 --node-rank=2 --master-addr=h1", "--node-rank=2 is none of 2 nodes"),
+    ],
+)
+def test_nodes_that_could_never_meet_are_refused(line: str, message: str) -> None:
+    """torchrun would wait for them, for a quarter of an hour."""
+    with pytest.raises(UsageError, match=message):
+        decided(line)
+
+
+def test_one_node_gets_a_free_port() -> None:
+    """So that two jobs never clash; and no name needs to be known to a DNS."""
+    argv = torchrun_argv(command(""), ONE_NODE)
+
+    assert argv == [
+        "--nnodes=1",
+        "--nproc-per-node=2",
+        "--rdzv-backend=c10d",
+        "--rdzv-endpoint=localhost:0",
+        "--local-addr=localhost",
+        "--max-restarts=0",
+        *SCRIPT,
+    ]
+    config = launch_config(argv)
+    assert (config.nproc_per_node, config.rdzv_backend, config.rdzv_endpoint) == (2, "c10d", "localhost:0")
+
+
+def test_several_nodes_meet_at_the_first_one() -> None:
+    """All of them must name the same port."""
+    argv = torchrun_argv(command(""), SECOND_OF_TWO)
+
+    assert argv == [
+        "--nnodes=2",
+        "--nproc-per-node=4",
+        "--node-rank=1",
+        "--master-addr=h1",
+        "--master-port=29400",
+        "--max-restarts=0",
+        *SCRIPT,
+    ]
+    config = launch_config(argv)
+    assert (config.rdzv_endpoint, config.rdzv_configs["rank"], config.min_nodes) == ("h1:29400", 1, 2)
+
+
+def test_an_address_of_ipv6_is_told_from_its_port() -> None:
+    """By brackets, as torchrun wants them."""
+    argv = torchrun_argv(command(""), Nodes(2, 0, 1, "fe80::1"))
+
+    assert launch_config(argv).rdzv_endpoint == "[fe80::1]:29400"
+
+
+@pytest.mark.parametrize(
+    ("line", "nodes", "added"),
+    [
+        ("--max-restarts 3 --nproc_per_node=5", ONE_NODE, ["--nnodes=1", "--rdzv-backend=c10d"]),
+        ("--standalone", ONE_NODE, ["--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]),
+        ("--master-port=29511", ONE_NODE, ["--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]),
+        ("--rdzv-endpoint=h1:29511", SECOND_OF_TWO, ["--node-rank=1"]),
+        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", SECOND_OF_TWO, ["--nnodes=2", "--nproc-per-node=4"]),
+        ("--nnodes=1:2", SECOND_OF_TWO, ["--rdzv-backend=c10d", "--rdzv-endpoint=h1:29400"]),
+        ("--master-port=29511 --master-addr=h1", SECOND_OF_TWO, ["--node-rank=1"]),
+    ],
+)
+def test_overrides_replace_what_would_be_said(line: str, nodes: Nodes, added: list[str]) -> None:
+    """Each once, as written, and torchrun understands the whole."""
+    argv = torchrun_argv(command(line), nodes)
+
+    ours = argv[: len(argv) - len(SCRIPT) - len(line.split())]
+    names = [argument.partition("=")[0] for argument in [*ours, *line.replace("_", "-").split()]]
+    assert argv[len(ours) :] == [*line.split(), *SCRIPT]
+    assert set(added) <= set(ours)
+    assert not {"--master-addr", "--rdzv-endpoint"} <= set(names)
+    assert len([name for name in names if name.startswith("--")]) == len(
+        {name for name in names if name.startswith("--")}
+    )
+    assert launch_config(argv).max_restarts == (3 if "--max-restarts 3" in line else 0)
+
+
+def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes operators speak to torchrun by them."""
+    for name, value in {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "h1", "NPROC_PER_NODE": "4"}.items():
+        monkeypatch.setenv(f"PET_{name}", value)
+
+    nodes = decided("", CLUSTER, 8)
+    argv = torchrun_argv(command(""), nodes)
+
+    assert nodes == SECOND_OF_TWO
+    assert argv == ["--master-port=29400", "--max-restarts=0", *SCRIPT]
+    assert launch_config(argv).rdzv_endpoint == "h1:29400"
+
+
+def test_the_script_keeps_its_own_arguments() -> None:
+    """Also those that look like torchrun's, and further dashes."""
+    argv = torchrun_argv(parse(["--", "./train", "--nnodes=9", "--", "-m"]), ONE_NODE)
+
+    assert understood(argv)[1] == ["./train", "--nnodes=9", "--", "-m"]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--nnodes 1 other.py", "the script comes after"),
+        ("-m", "-- -m MODULE"),
+        ("--run-path", "--run-path is no override"),
+    ],
+)
+def test_overrides_that_name_a_script_are_refused(line: str, message: str) -> None:
+    """The script is what stands behind the dashes."""
+    with pytest.raises(UsageError, match=message):
+        torchrun_argv(command(line), ONE_NODE)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("--nproc-per-node", "expected one argument"), ("--no-such-option", "unrecognized arguments: --no-such-option")],
+)
+def test_torchrun_refuses_what_it_does_not_know(line: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """In its own words, with the status of a usage error."""
+    with pytest.raises(SystemExit) as refused:
+        torchrun_argv(command(line), ONE_NODE)
+
+    assert refused.value.code == 2
+    assert message in capfd.readouterr().err
+
+
+def test_the_run_info_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that contradicts itself is refused by its name."""
+    path = tmp_path / "run.json"
+    monkeypatch.setenv("CORE_SDK_RUN_INFO", str(path))
+    content = {"container_addrs": ["h1", "h2"], "container_rank": 1, "container_slot_counts": [2, 2]}
+
+    path.write_text(json.dumps(content))
+    assert find_nodes(command("")) == Nodes(num_nodes=2, node_rank=1, slots=2, chief_address="h1")
+    for name, value in {"container_rank": 2, "container_slot_counts": [1]}.items():
+        path.write_text(json.dumps(content | {name: value}))
+        with pytest.raises(RunInfoError, match=r"run\.json.*contradict each other"):
+            find_nodes(command(""))
+
+
+def test_the_machine_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU is visible to this test, on any machine."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+    assert find_nodes(command("")) == Nodes(num_nodes=1, node_rank=0, slots=1, chief_address="localhost")

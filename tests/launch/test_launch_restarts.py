@@ -1,0 +1,156 @@
+"""torchrun's elasticity under our supervision: restarts, several nodes, nodes that come later."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from launches import RunLaunch, StartLaunch, WarmLaunchers
+from processes import wait_for
+
+_PROLOGUE = """\
+import os, sys, time
+rank = int(os.environ["RANK"])
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+"""
+
+
+def test_a_restart_is_told_and_begins_afresh(run_launch: RunLaunch) -> None:
+    """A line says who failed; the ranks meet in another place; the output goes on."""
+    source = _PROLOGUE + "print(os.environ['CORE_SDK_RENDEZVOUS'])\nif attempt == 0 and rank == 1: sys.exit(3)"
+
+    ended = run_launch(source, overrides=["--max-restarts=2"])
+
+    places = {line.split()[1] for line in ended.stdout.splitlines()}
+    assert ended.code == 0
+    assert len(places) == 2
+    assert ended.stderr.startswith("[core-sdk] rank 1 (pid ")
+    assert ended.stderr.endswith(") exited with status 3; attempt 2 of 3 begins\n")
+
+
+def test_the_last_restart_gives_the_code(run_launch: RunLaunch) -> None:
+    """Earlier failures were told when they came."""
+    ended = run_launch(_PROLOGUE + "sys.exit(10 + attempt if rank == 0 else 0)", overrides=["--max-restarts=2"])
+
+    assert (ended.failure.rank, ended.code) == (0, 12)
+    assert "attempt 2 of 3 begins" in ended.stderr
+    assert "attempt 3 of 3 begins" in ended.stderr
+
+
+def test_nothing_is_restarted_after_a_stop(start_launch: StartLaunch) -> None:
+    """Whoever asked for an end does not want to see another beginning."""
+    launch = start_launch(_PROLOGUE + "print('ready'); time.sleep(120)", overrides=["--max-restarts=5"])
+    launch.read_until("[rank=0] ready", "[rank=1] ready")
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert ended.code == 143
+    assert ended.stdout.count("ready") == 2
+
+
+def test_a_stop_of_an_earlier_start_does_not_colour_the_end(run_launch: RunLaunch) -> None:
+    """The mark of an acknowledged stop belongs to the start in which it was made."""
+    mark = "open(os.path.join(os.environ['CORE_SDK_LAUNCH_DIR'], 'stopped'), 'w').close()"
+    source = _PROLOGUE + f"if attempt == 0:\n    {mark}\n    sys.exit(3)"
+
+    ended = run_launch(source, overrides=["--max-restarts=1"])
+
+    assert ended.code == 0
+
+
+def test_launches_on_one_machine_do_not_clash(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
+    """Four at once, and each meets only itself."""
+    source = _PROLOGUE + "print(os.environ['MASTER_PORT'], os.environ['CORE_SDK_RENDEZVOUS'])\ntime.sleep(1)"
+
+    launches = [warm_launchers.start(tmp_path / str(n), source, (), 2, ()) for n in range(4)]
+
+    ended = [launch.wait() for launch in launches]
+    assert [end.code for end in ended] == [0] * 4
+    assert all(len({line.split(" ", 1)[1] for line in end.stdout.splitlines()}) == 1 for end in ended)
+    assert len({end.stdout.splitlines()[0] for end in ended}) == 4
+
+
+def _free_port() -> int:
+    with socket.create_server(("localhost", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def _two_nodes(*options: str) -> list[list[str]]:
+    """Overrides for each, on this machine."""
+    port = _free_port()
+    common = ["--nnodes=2", "--master-addr=localhost", f"--master-port={port}", "--local-addr=localhost", *options]
+    return [[*common, f"--node-rank={rank}"] for rank in range(2)]
+
+
+def test_a_rank_that_fails_on_one_node_ends_the_others_too(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
+    """Though theirs would wait for ever. All launchers exit with its code and name it."""
+    source = _PROLOGUE + "if rank == 3: sys.exit(17)\ntime.sleep(120)"
+    starts = zip(("a", "b"), _two_nodes(), strict=True)
+
+    launches = [warm_launchers.start(tmp_path / name, source, (), 2, overrides) for name, overrides in starts]
+
+    ended = [launch.wait() for launch in launches]
+    assert [end.code for end in ended] == [17, 17]
+    assert [end.failure.rank for end in ended] == [3, 3]
+    assert "another node's launcher says" in ended[0].stderr
+
+
+def test_a_node_that_only_suffers_names_the_rank_that_failed_elsewhere(
+    warm_launchers: WarmLaunchers, tmp_path: Path
+) -> None:
+    """Its own ranks die sooner than the one to blame."""
+    shared = str(tmp_path / "failing")
+    source = (
+        _PROLOGUE
+        + f"""
+if rank == 1:
+    open({shared!r}, "w").close()
+    time.sleep(1)
+    os._exit(17)
+while not os.path.exists({shared!r}):
+    time.sleep(0.01)
+raise RuntimeError("gloo: Connection closed by peer")
+"""
+    )
+    starts = zip(("a", "b"), _two_nodes(), strict=True)
+
+    launches = [warm_launchers.start(tmp_path / name, source, (), 1, overrides) for name, overrides in starts]
+
+    assert [(end.code, end.failure.rank) for end in (launch.wait() for launch in launches)] == [(17, 1), (17, 1)]
+
+
+def test_nodes_may_come_later(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
+    """--nnodes=1:2: the ranks of the first start again with those of the second, which costs none of the restarts."""
+    source = _PROLOGUE + "print('of', os.environ['WORLD_SIZE'])\nwhile os.environ['WORLD_SIZE'] == '1': time.sleep(0.1)"
+    port = _free_port()
+    overrides = ["--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=later"]
+    overrides += ["--rdzv-conf=last_call_timeout=1", "--local-addr=localhost"]
+    first = warm_launchers.start(tmp_path / "a", source, (), 1, overrides)
+    first.read_until("[rank=0] of 1")
+
+    second = warm_launchers.start(tmp_path / "b", source, (), 1, overrides)
+
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda launch: launch.wait(), (first, second)))
+    assert [end.code for end in ended] == [0, 0]
+    assert "of 2" in ended[0].stdout
+    assert "of 2" in ended[1].stdout
+
+
+def test_output_that_goes_to_torchs_files_still_tells_the_cause(run_launch: RunLaunch, tmp_path: Path) -> None:
+    """--redirects and --log-dir mean what they mean to torchrun."""
+    logs = tmp_path / "logs"
+
+    ended = run_launch(
+        _PROLOGUE + "print('kept')\nif rank == 1: raise ValueError('boom')\ntime.sleep(120)",
+        overrides=["--redirects=3", f"--log-dir={logs}"],
+    )
+
+    wait_for(lambda: len(list(logs.rglob("stdout.log"))) == 2)
+    assert (ended.failure.rank, ended.failure.cause) == (1, "raised ValueError: boom")
+    assert ended.stdout == ""
+    assert [log.read_text() for log in logs.rglob("stdout.log")] == ["kept\n"] * 2

@@ -1,0 +1,245 @@
+"""What signals to the launcher do: ranks hear of them, have their grace, and the exit status says how it went."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from launches import RunLaunch, StartLaunch, live_processes
+from processes import wait_for
+
+_PROLOGUE = """\
+import os, signal, subprocess, sys, time
+rank = int(os.environ["RANK"])
+def say(text):
+    print(text, flush=True)
+def wait():
+    say("ready")
+    time.sleep(120)
+def on(*numbers, do):
+    for number in numbers:
+        signal.signal(number, lambda number, frame: do())
+"""
+_ALL_READY = ("[rank=0] ready", "[rank=1] ready")
+
+_STOPS = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", _STOPS)
+def test_a_stop_after_which_all_ranks_end_well_is_to_be_continued(
+    number: signal.Signals, start_launch: StartLaunch
+) -> None:
+    """Exit code 75, as of `core-sdk run` for a paused trial."""
+    launch = start_launch(_PROLOGUE + f"on({int(number)}, do=lambda: (say('saved'), sys.exit(0)))\nwait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(number)
+
+    ended = launch.wait()
+    assert ended.code == 75
+    assert {"[rank=0] saved", "[rank=1] saved"} <= set(ended.stdout.splitlines())
+    assert ended.stderr == "[core-sdk] stopped as asked, to be continued; exit code 75\n"
+
+
+@pytest.mark.parametrize("number", _STOPS)
+def test_ranks_that_die_of_the_signal_give_its_status(number: signal.Signals, start_launch: StartLaunch) -> None:
+    """They are not failures: no rank is blamed."""
+    launch = start_launch(_PROLOGUE + "wait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(number)
+
+    ended = launch.wait()
+    assert ended.code == 128 + number
+    assert "failed first" not in ended.stderr
+    assert f"ranks 0, 1 died of {number.name}" in ended.stderr
+
+
+def test_a_stop_that_a_rank_has_acknowledged_is_to_be_continued_without_a_signal(run_launch: RunLaunch) -> None:
+    """Core SDK leaves a mark in the launch's directory, for a pause that came another way."""
+    source = _PROLOGUE + "if rank == 0: open(os.path.join(os.environ['CORE_SDK_LAUNCH_DIR'], 'stopped'), 'w').close()"
+
+    ended = run_launch(source)
+
+    assert ended.code == 75
+
+
+def test_a_signal_reaches_the_ranks_and_not_their_children(start_launch: StartLaunch, launch_directory: Path) -> None:
+    """Data-loader workers are needed until the last batch."""
+    source = """
+source = "import signal, time; signal.signal(15, lambda *_: open('hit', 'w').close()); print('up'); time.sleep(120)"
+child = subprocess.Popen([sys.executable, '-uc', source], stdout=subprocess.PIPE)
+child.stdout.readline()
+def stop():
+    time.sleep(0.5)
+    say(f"child lives: {child.poll() is None and not os.path.exists('hit')}")
+    child.kill()
+    os._exit(0)
+on(15, do=stop)
+wait()
+"""
+    launch = start_launch(_PROLOGUE + source)
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert ended.stdout.count("child lives: True") == 2
+    assert live_processes(launch_directory) == []
+
+
+def test_ranks_have_longer_than_torch_would_give_them(
+    start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch's own time from SIGTERM to SIGKILL does not count."""
+    monkeypatch.setenv("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "0")
+    launch = start_launch(_PROLOGUE + "on(15, do=lambda: (time.sleep(2), say('saved'), sys.exit(0)))\nwait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+
+    assert launch.wait().code == 75
+
+
+def test_the_grace_ends(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CORE_SDK_GRACE_S, then SIGKILL, and the last words say for whom."""
+    monkeypatch.setenv("CORE_SDK_GRACE_S", "0.5")
+    launch = start_launch(_PROLOGUE + "on(15, do=lambda: rank or sys.exit(0))\nwait(); wait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert ended.code == 137
+    assert "rank 1 had not ended in the grace after SIGTERM: killed" in ended.stderr
+
+
+def test_torchruns_own_option_for_the_grace_counts(start_launch: StartLaunch) -> None:
+    """--shutdown-timeout says the same as CORE_SDK_GRACE_S, for one launch."""
+    launch = start_launch(_PROLOGUE + "on(15, do=lambda: None)\nwait(); wait()", overrides=["--shutdown-timeout=1"])
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+
+    assert launch.wait().code == 137
+
+
+def test_a_second_interrupt_kills_at_once(start_launch: StartLaunch) -> None:
+    """The first one, which the ranks may take time for, is Ctrl-C; the second is impatience."""
+    launch = start_launch(_PROLOGUE + "on(2, do=lambda: say('saving'))\nwait(); wait()")
+    launch.read_until(*_ALL_READY)
+    launch.send(signal.SIGINT)
+    launch.read_until("[rank=0] saving", "[rank=1] saving")
+
+    launch.send(signal.SIGINT)
+
+    ended = launch.wait()
+    assert ended.code == 130
+    assert "killed by a second SIGINT" in ended.stderr
+
+
+def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch) -> None:
+    """Its checkpoint could not be written, say."""
+    source = "def save():\n    if rank == 1: raise OSError('no space')\n    sys.exit(0)\non(15, do=save)\nwait()"
+    launch = start_launch(_PROLOGUE + source)
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "raised OSError: no space", 1)
+
+
+def test_a_rank_that_saves_is_left_in_peace_when_others_die_of_the_signal(start_launch: StartLaunch) -> None:
+    """Only the chief has a handler, and it needs its time."""
+    source = "if rank == 0: on(15, do=lambda: (time.sleep(3), say('saved'), sys.exit(0)))\nwait()"
+    launch = start_launch(_PROLOGUE + source)
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert "[rank=0] saved" in ended.stdout
+    assert ended.code == 143
+
+
+def test_a_stop_after_a_failure_does_not_lengthen_the_end(start_launch: StartLaunch, launch_directory: Path) -> None:
+    """Nor does it hide the failure."""
+    source = "on(15, do=lambda: open('told', 'w').close())\nif rank == 1: sys.exit(3)\nwait(); wait()"
+    launch = start_launch(_PROLOGUE + source)
+    wait_for((launch_directory / "told").exists)
+
+    start_s = time.monotonic()
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert time.monotonic() - start_s < 10
+    assert (ended.failure.rank, ended.code) == (1, 3)
+
+
+def test_other_signals_are_between_their_sender_and_the_script(start_launch: StartLaunch) -> None:
+    """SIGUSR1 and SIGUSR2 reach the ranks and are no stop."""
+    launch = start_launch(_PROLOGUE + "on(10, 12, do=lambda: (say('heard'), sys.exit(0)))\nwait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGUSR1)
+
+    ended = launch.wait()
+    assert ended.code == 0
+    assert ended.stdout.count("heard") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_ranks_are_being_started_reaches_all(number: signal.Signals, run_launch: RunLaunch) -> None:
+    """The first rank sends it as soon as it lives, and the last one may not have been started."""
+    overrides = ["--", "sh", "-c", f'[ "$RANK" != 0 ] || kill -{int(number)} $PPID; exec sleep 120']
+
+    ended = run_launch("", num_ranks=8, overrides=overrides)
+
+    assert ended.code == 128 + number
+
+
+def test_a_stop_before_the_ranks_are_started_is_not_lost(start_launch: StartLaunch, launch_directory: Path) -> None:
+    """The launcher has only just begun."""
+    launch = start_launch(_PROLOGUE + "wait()")
+
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert ended.code in (143, -signal.SIGTERM)  # before it could listen, it died of the signal itself
+    assert "ready" not in ended.stdout
+    assert live_processes(launch_directory) == []
+
+
+def test_a_stop_while_nodes_gather_ends_the_launcher_at_once(start_launch: StartLaunch) -> None:
+    """The second node never comes."""
+    overrides = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0", "--rdzv-id=lonely"]
+    launch = start_launch(_PROLOGUE + "wait()", overrides=overrides)
+    wait_for(lambda: _listens(launch.pid))
+
+    start_s = time.monotonic()
+    launch.send(signal.SIGTERM)
+
+    ended = launch.wait()
+    assert time.monotonic() - start_s < 5
+    assert (ended.code, "SIGTERM came before the ranks were started" in ended.stderr) == (143, True)
+
+
+def _listens(pid: int) -> bool:
+    return any(link.status == psutil.CONN_LISTEN for link in psutil.Process(pid).net_connections())
+
+
+def test_a_rank_can_be_told_by_its_own_pid(start_launch: StartLaunch) -> None:
+    """A signal to one rank is no stop of the launch: whoever dies of it has failed."""
+    launch = start_launch(_PROLOGUE + "say(f'pid {os.getpid()}')\nwait()")
+    launch.read_until(*_ALL_READY)
+    pid = next(line.split()[-1] for line in launch.output.splitlines() if line.startswith("[rank=1] pid"))
+
+    os.kill(int(pid), signal.SIGTERM)
+
+    ended = launch.wait()
+    assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "was killed by SIGTERM", 143)
