@@ -21,10 +21,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
     model = digits.make_model()
-    for layer in model:
-        if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear):
-            fully_shard(layer)
-    fully_shard(model)
+    fully_shard(model)  # of a large model, each layer first
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
 
     epochs_completed, steps_completed = load_state(core_context, model, optimizer)
@@ -80,7 +77,7 @@ def load_state(
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=32, help="over all ranks")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)

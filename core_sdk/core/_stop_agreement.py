@@ -89,6 +89,10 @@ class StopAgreement:
 
     def want(self, source: str) -> None:
         """Asks for a stop of all ranks; from any thread or signal handler, on any rank."""
+        if self._counts_calls and self._channel.has_chief():
+            # This rank waits from now on, so that the others, in step with it, cannot run ahead either.
+            self._is_held = True
+            self._on_news()
         self._tell_chief(Wanted(source))
 
     def announce_catching(self) -> None:
@@ -121,6 +125,9 @@ class StopAgreement:
         deadline = time.monotonic() + timeout_s
         while not self._has_committed.wait(_CHECK_INTERVAL_S):
             self._channel.check()
+            if not self._channel.has_chief():
+                self._is_held = False  # it has left in good order: the training is over, and there is nothing to agree
+                return
             if time.monotonic() > deadline:
                 missing = [r for r in range(self._channel.size) if r not in self._counts] if is_chief else [0]
                 findings = ["no answer to how often it has called should_preempt()"]

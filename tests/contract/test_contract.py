@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import os
+import pickle
 import random
 import re
 import signal
+import socket
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from processes import Script, wait_for
 
@@ -66,7 +70,7 @@ def test_every_numbered_sentence_has_a_test() -> None:
     numbers = {int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE)}
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
 
-    assert numbers == tested == set(range(1, 24))
+    assert numbers == tested == set(range(1, 29))
 
 
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
@@ -487,3 +491,145 @@ print("the end")
     assert run.returncode == 0
     assert "bytes of output were dropped" in run.stdout
     assert run.stdout.endswith("the end\n")
+
+
+RANK = """
+    import os, signal, sys, time
+    from core_sdk import core
+    rank = int(sys.argv[1])
+    distributed = core.DistributedContext(
+        rank=rank, size=2, local_rank=rank, local_size=2, cross_rank=0, cross_size=1, timeout_s=20, join_timeout_s=20
+    )
+"""
+
+
+def start_two_ranks(start_script: StartScript, body: str) -> list[Script]:
+    source = textwrap.dedent(RANK) + textwrap.dedent(body)
+    return [start_script(source, str(rank)) for rank in (0, 1)]
+
+
+def test_24_ranks_report_once(home: Home, start_script: StartScript) -> None:
+    """Both make the same calls."""
+    ranks = start_two_ranks(
+        start_script,
+        """
+        with core.init(distributed=distributed) as context:
+            for step in range(1, 11):
+                context.train.report_training_metrics(step, {"loss": step + 100.0 * rank})
+        """,
+    )
+
+    assert [rank.wait()[0] for rank in ranks] == [0, 0]
+
+    assert home.trial_ids() == [1]
+    assert [report.metrics for report in reports(home)] == [{"loss": float(step)} for step in range(1, 11)]
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_25_ranks_stop_at_the_same_call(start_script: StartScript, asked: int) -> None:
+    """Only one of them gets the signal."""
+    ranks = start_two_ranks(
+        start_script,
+        """
+        with core.init(distributed=distributed) as context:
+            call = 1
+            while not context.preempt.should_preempt():
+                distributed.allgather(call)
+                call += 1
+                if call == 10:
+                    print("running", flush=True)
+            print(call, flush=True)
+        """,
+    )
+    for rank in ranks:
+        rank.read_until("running")
+
+    ranks[asked].process.send_signal(signal.SIGTERM)
+
+    (first, second) = [rank.wait() for rank in ranks]
+    assert first == second
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+def test_26_a_death_is_named_to_the_others(start_script: StartScript, dies: int) -> None:
+    """They wait in a collective when it happens."""
+    ranks = start_two_ranks(
+        start_script,
+        f"""
+        distributed.allgather("ready")
+        print("ready", flush=True)
+        if rank == {dies}:
+            time.sleep(60)
+        distributed.allgather("never")
+        """,
+    )
+    for rank in ranks:
+        rank.read_until("ready")
+
+    ranks[dies].process.kill()
+    begin = time.monotonic()
+    code, _, errors = ranks[1 - dies].wait()
+
+    assert time.monotonic() - begin < 2
+    assert code == 1
+    assert f"RankDiedError: rank {dies} " in errors
+
+
+def test_27_a_rank_that_fails_leaves_no_sharded_checkpoint(home: Home, start_script: StartScript) -> None:
+    """The second save fails on rank 1; the first is there."""
+    ranks = start_two_ranks(
+        start_script,
+        """
+        with core.init(distributed=distributed) as context:
+            with context.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, storage_id):
+                (path / f"shard-{rank}").write_text("whole")
+            with context.checkpoint.store_path({"steps_completed": 2}, shard=True) as (path, storage_id):
+                (path / f"shard-{rank}").write_text("half")
+                if rank == 1:
+                    raise ArithmeticError("no more room in my head")
+        """,
+    )
+
+    outcomes = [rank.wait() for rank in ranks]
+
+    assert [code for code, _, _ in outcomes] == [1, 1]
+    assert "RankFailedError: rank 1 failed: ArithmeticError" in outcomes[0][2]
+    (checkpoint,) = [path for path in home.checkpoints.iterdir() if not path.name.startswith(".")]
+    assert {path.name for path in checkpoint.iterdir()} >= {"shard-0", "shard-1"}
+    assert not [path for path in (home.checkpoints / ".staging").iterdir() if path.is_dir()]
+
+
+def test_28_a_stranger_is_never_unpickled(tmp_path: Path, start_script: StartScript) -> None:
+    """A pickle that would leave a mark is sent to the chief's socket while it waits for its ranks."""
+    mark = tmp_path / "mark"
+    address = tmp_path / "meeting" / "chief"
+    source = f"""
+        import sys
+        from core_sdk import core
+        rank = int(sys.argv[1])
+        distributed = core.DistributedContext(
+            rank=rank, size=2, local_rank=rank, local_size=2, cross_rank=0, cross_size=1,
+            rendezvous={str(tmp_path / "meeting")!r}, force_tcp=True,
+        )
+        print(distributed.allgather(rank))
+        """
+    chief = start_script(source, "0")
+    wait_for(address.exists)
+    port = msgspec.msgpack.decode(address.read_bytes())["tcp_port"]
+
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.sendall(pickle.dumps(_Mark(mark)) * 10)
+        member = start_script(source, "1")
+
+        assert [chief.wait()[:2], member.wait()[:2]] == [(0, "[0, 1]\n"), (0, "[0, 1]\n")]
+    assert not mark.exists()
+
+
+class _Mark:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
+        return os.mkdir, (str(self.path),)
