@@ -3,6 +3,7 @@
     CoreSDKError
     ├── HomeError                     the folder of all records
     │   ├── HomeNotWritableError
+    │   ├── HomeNotSharedError
     │   ├── HomeTooNewError
     │   └── RecordDamagedError
     ├── AttemptError                  one execution of a trial's script
@@ -47,6 +48,7 @@
     ├── DuplicateMetricError
     └── InvalidNameError
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
+    ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
     UnsafePathError (ValueError)      an id or file name that would leave its directory
     InvalidHP (Exception)             raised by the user: these hyperparameters cannot be trained
@@ -84,6 +86,16 @@ class HomeNotWritableError(HomeError):
         super().__init__(
             f"cannot write to the home {home}: {reason}. "
             "Set CORE_SDK_HOME to a directory that you may write to, or correct its permissions."
+        )
+
+
+class HomeNotSharedError(HomeError):
+    def __init__(self, home: Path, rank: int, call: str) -> None:
+        self.home = home
+        self.rank = rank
+        super().__init__(
+            f"{call} cannot answer on rank {rank}, whose node does not see the home {home} of rank 0. Call it on rank "
+            "0 and broadcast() the answer, or set CORE_SDK_HOME to a directory that all nodes share."
         )
 
 
@@ -460,6 +472,19 @@ class CheckpointConflictError(ValueError):
         if metadata:
             problems.append(f"gave different metadata: {_listed(metadata)}; give it on one rank only, or the same")
         super().__init__(f"the checkpoint was not stored, because its ranks {', and '.join(problems)}.")
+
+
+class ArgumentConflictError(ValueError):
+    """`given` is what each rank gave, in rank order."""
+
+    def __init__(self, call: str, argument: str, given: Sequence[object]) -> None:
+        self.argument = argument
+        self.given = tuple(given)
+        ranks: dict[str, list[int]] = {}
+        for rank, value in enumerate(given):
+            ranks.setdefault(repr(value), []).append(rank)
+        values = ", ".join(f"{value} on {_ranks(where)}" for value, where in ranks.items())
+        super().__init__(f"the ranks call {call} with different {argument}: {values}. Give the same on all ranks.")
 
 
 def _listed(places: Mapping[str, Sequence[int]], limit: int = 10) -> str:

@@ -9,6 +9,7 @@
     <root>/.staging/<token>.lock        locked by the process that does so, for as long as it lives
 
 A checkpoint is written under `.staging`, fsynced, and renamed: it is whole or invisible. Removal renames it back first.
+Of a sharded one every rank has a directory under `.staging`; at the end the ranks rename their files into the chief's.
 What a dead process left under `.staging` is swept by the next one that saves. A lock is believed at once on the machine
 that took it; one of another machine only after an hour without a change, since not every shared file system has locks.
 
@@ -19,16 +20,22 @@ Reading a checkpoint back is as fast as memory allows, so every restore verifies
 from core_sdk.storage._directory import DirectoryStorage
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
 from core_sdk.storage._open import open_storage, storage_from_url
-from core_sdk.storage._storage import Selector, Staging, Storage
+from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
+from core_sdk.storage._storage import Selector, ShardStaging, Staging, Storage
 
 __all__ = [
     "MANIFEST_NAME",
     "METADATA_NAME",
     "DirectoryStorage",
     "Selector",
+    "Shard",
+    "ShardStaging",
+    "ShardUnion",
     "Staging",
     "Storage",
     "check_storage_id",
+    "file_conflicts",
     "open_storage",
     "storage_from_url",
+    "unite",
 ]

@@ -20,9 +20,9 @@ from core_sdk.files import fsync_directory, write_atomically
 from core_sdk.records import Manifest, encode_manifest
 from core_sdk.storage._download import download
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id, matching
-from core_sdk.storage._staging import DirectoryStaging, Place, StagingArea
+from core_sdk.storage._place import Place, StagingArea
+from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory, source_tree
 from core_sdk.storage._storage import Selector, Storage
-from core_sdk.storage._tree import scan
 from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
 
 
@@ -42,18 +42,22 @@ class DirectoryStorage(Storage):
             raise StorageNotWritableError(str(self.root), error.strerror or str(error)) from error
 
     def stage(self, storage_id: str) -> DirectoryStaging:
+        return DirectoryStaging(self._staged(storage_id))
+
+    def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
+        return DirectoryShardStaging(self._staged(storage_id))
+
+    def _staged(self, storage_id: str) -> StagedDirectory:
         check_storage_id(storage_id)
         try:
-            return DirectoryStaging(self.root, self._area.claim(), storage_id)
+            return StagedDirectory(self.root, self._area.claim(), storage_id)
         except OSError as error:
             raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
 
     def upload(
         self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
     ) -> Manifest:
-        tree = scan(source).without_reserved()
-        tree.check_reserved()
-        tree = tree.select(selector)
+        tree = source_tree(source, selector)
         with self.stage(storage_id) as staging:
             staging.fill(tree)
             return staging.commit(metadata)

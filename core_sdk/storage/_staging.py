@@ -1,109 +1,118 @@
-"""The part of a directory storage where checkpoints are written and removed, out of sight."""
+"""A checkpoint being written in a directory storage, alone or together with other ranks."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import logging
 import os
 import shutil
 import time
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from core_sdk.alive import AliveLock, is_alive
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import fsync_directory
 from core_sdk.records import Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._flush import Flusher
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
-from core_sdk.storage._storage import Staging
+from core_sdk.storage._place import Place
+from core_sdk.storage._shard import Shard, ShardUnion, unite
+from core_sdk.storage._storage import Selector, ShardStaging, Staging
 from core_sdk.storage._tree import Tree, scan, walk
-
-logger = logging.getLogger("core_sdk.storage")
-
-# Some shared file systems have no locks between machines: there, only what nobody touches for so long is dead.
-_FOREIGN_GRACE_S = 3600.0
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
-
-class Place:
-    """A private directory on the storage's file system, owned by this process until `leave`."""
-
-    def __init__(self, area: Path) -> None:
-        token = f"{_this_machine()}-{uuid.uuid4().hex}"
-        self.path = area / token
-        self._lock_path = area / f"{token}.lock"
-        # The lock comes first: a directory without one may be swept.
-        self._lock = AliveLock(self._lock_path)
-        self._process = os.getpid()
-        try:
-            self.path.mkdir()
-        except OSError:
-            self.leave()
-            raise
-
-    def leave(self) -> None:
-        """Removes it with all it holds; does nothing the second time, and in a forked child."""
-        if os.getpid() == self._process:
-            _remove(self.path)
-            self._lock_path.unlink(missing_ok=True)
-            self._lock.release()
-
-    def __enter__(self) -> Place:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.leave()
-
-
-class StagingArea:
-    """`<root>/.staging`: the places of all processes that write to the storage."""
-
-    def __init__(self, root: Path) -> None:
-        self.path = root / ".staging"
-
-    def claim(self) -> Place:
-        self._create()
-        return Place(self.path)
-
-    def sweep(self) -> list[Path]:
-        """Removes the places whose owners are dead; safe beside living ones and beside other sweepers."""
-        swept = []
-        for token in self._tokens():
-            place = self.path / token
-            if _is_abandoned(place) and _sweep(place):
-                logger.info("removed %s, which a dead process had left behind", place)
-                swept.append(place)
-        return swept
-
-    def _create(self) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            self.path.mkdir()
-            # Whoever may write to the storage may stage in it.
-            self.path.chmod(self.path.parent.stat().st_mode & 0o7777)
-
-    def _tokens(self) -> list[str]:
-        try:
-            return sorted({path.name.removesuffix(".lock") for path in self.path.iterdir()})
-        except FileNotFoundError:
-            return []
 
 
 class DirectoryStaging(Staging):
-    """The staged directory has the storage id for its name, and is renamed to `<root>/<storage_id>` at the end."""
+    """A checkpoint of one process."""
+
+    def __init__(self, staged: StagedDirectory) -> None:
+        self._staged = staged
+        self.path = staged.path
+
+    def fill(self, tree: Tree) -> None:
+        """Copies the files of another directory, if there is room for them."""
+        self._staged.fill(tree)
+
+    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
+        stored_metadata = to_json(metadata, "metadata")
+        with self._staged.refusals():
+            # One for all: two would wait for the disk twice.
+            with Flusher() as flusher:
+                shard = self._staged.seal(flusher)
+                manifest = self._staged.describe(unite([shard]), stored_metadata, flusher)
+            self._staged.publish()
+        self.discard()
+        return manifest
+
+    def discard(self) -> None:
+        self._staged.discard()
+
+
+class DirectoryShardStaging(ShardStaging):
+    """The chief's staged directory becomes the checkpoint: the others rename their files into it."""
+
+    def __init__(self, staged: StagedDirectory) -> None:
+        self._staged = staged
+        self._directories: list[str] = []
+        self.path = staged.path
+        # Relative, since hosts may have mounted the storage at different places.
+        self.address = str(staged.path.relative_to(staged.area))
+
+    def check_reachable(self, address: str) -> None:
+        if not (self._staged.area / address).is_dir():
+            raise CheckpointNotStoredError(
+                self._staged.storage_id,
+                str(self._staged.root),
+                f"{os.uname().nodename} does not see there what the chief writes. All ranks need the same "
+                "checkpoint_storage, and their hosts must share it",
+            )
+
+    def fill(self, source: Path, selector: Selector | None = None) -> None:
+        self._staged.fill(source_tree(source, selector))
+
+    def seal(self) -> Shard:
+        with self._staged.refusals(), Flusher() as flusher:
+            shard = self._staged.seal(flusher)
+        self._directories = shard.directories
+        return shard
+
+    def contribute(self, names: Sequence[str], address: str) -> None:
+        target = self._staged.area / address
+        if target == self.path:
+            return
+        with self._staged.refusals():
+            # Without their parents: if the chief has given up, nothing must be made anew.
+            for name in self._directories:
+                (target / name).mkdir(exist_ok=True)
+            for name in names:
+                (self.path / name).rename(target / name)
+
+    def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
+        stored_metadata = to_json(metadata, "metadata")
+        with self._staged.refusals():
+            with Flusher() as flusher:
+                manifest = self._staged.describe(union, stored_metadata, flusher)
+            self._staged.publish()
+        self.discard()
+        return manifest
+
+    def discard(self) -> None:
+        self._staged.hide()
+        self._staged.discard()
+
+
+class StagedDirectory:
+    """Has the storage id for its name, and is renamed to `<root>/<storage_id>` at the end."""
 
     def __init__(self, root: Path, place: Place, storage_id: str) -> None:
-        self._root = root
-        self._place = place
-        self._storage_id = storage_id
+        self.root = root
+        self.area = place.path.parent
+        self.storage_id = storage_id
         self.path = place.path / storage_id
+        self._place = place
         try:
             self.path.mkdir()
         except OSError:
@@ -111,122 +120,80 @@ class DirectoryStaging(Staging):
             raise
 
     def fill(self, tree: Tree) -> None:
-        """Copies the files of another directory, if there is room for them."""
-        free_bytes = shutil.disk_usage(self._root).free
+        free_bytes = shutil.disk_usage(self.root).free
         if tree.size_bytes > free_bytes:
-            raise NotEnoughSpaceError(self._root, tree.size_bytes, free_bytes)
-        with _refusals(self._root, self._storage_id, self.path):
+            raise NotEnoughSpaceError(self.root, tree.size_bytes, free_bytes)
+        with self.refusals():
             tree.copy_to(self.path)
 
-    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
-        stored_metadata = to_json(metadata, "metadata")
-        with _refusals(self._root, self._storage_id, self.path):
-            manifest = self._seal(stored_metadata)
-            self._publish()
-        self.discard()
-        return manifest
-
-    def discard(self) -> None:
-        self._place.leave()
-
-    def _seal(self, metadata: dict[str, Any]) -> Manifest:
+    def seal(self, flusher: Flusher) -> Shard:
+        """What the script wrote, with its checksums; `flusher` makes it durable."""
         tree = scan(self.path).without_reserved()
         tree.check_reserved()
         tree.replace_links(self.path)
         for name in RESERVED_NAMES:
             # What came with a copy of another checkpoint may be a hard link to that one's.
             (self.path / name).unlink(missing_ok=True)
+        names = sorted(tree.files)
+        for name in names:
+            flusher.add(self.path / name)
+        # While the disk works, from the page cache.
+        return Shard({name: checksum(self.path / name) for name in names}, tree.directories)
+
+    def describe(self, union: ShardUnion, metadata: dict[str, Any], flusher: Flusher) -> Manifest:
+        """Writes metadata and manifest; `flusher` makes them and all directories durable."""
         (self.path / METADATA_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(metadata)))
-        names = sorted([*tree.files, METADATA_NAME])
-        with Flusher() as flusher:
-            for name in names:
-                flusher.add(self.path / name)
-            # While the disk works, from the page cache.
-            files = {name: checksum(self.path / name) for name in names}
-            manifest = Manifest(
-                storage_id=self._storage_id,
-                created=time.time(),
-                files=files,
-                directories=tree.directories,
-                metadata=metadata,
-            )
-            (self.path / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
-            for name in (MANIFEST_NAME, *tree.directories, ""):
-                flusher.add(self.path / name)
+        files = {**union.files, METADATA_NAME: checksum(self.path / METADATA_NAME)}
+        manifest = Manifest(
+            storage_id=self.storage_id,
+            created=time.time(),
+            files=dict(sorted(files.items())),
+            directories=union.directories,
+            metadata=metadata,
+            ranks=union.ranks,
+        )
+        (self.path / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+        for name in (METADATA_NAME, MANIFEST_NAME, *union.directories, ""):
+            flusher.add(self.path / name)
         return manifest
 
-    def _publish(self) -> None:
-        final_path = self._root / self._storage_id
+    def publish(self) -> None:
+        final_path = self.root / self.storage_id
         self.path.rename(final_path)
         try:
-            fsync_directory(self._root)
+            fsync_directory(self.root)
         except OSError:
             # Who sees it must be able to rely on it.
             final_path.rename(self.path)
             raise
 
+    def hide(self) -> None:
+        """Ranks that still bring their files cannot find it any more while it is being removed."""
+        if self._place.is_ours:
+            with contextlib.suppress(OSError):
+                self.path.rename(self.path.with_name("discarded"))
 
-@contextlib.contextmanager
-def _refusals(root: Path, storage_id: str, staged: Path) -> Iterator[None]:
-    """Turns what the disk refuses into our errors."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise NotEnoughSpaceError(root, _size_bytes(staged), shutil.disk_usage(root).free) from error
-        raise CheckpointNotStoredError(storage_id, str(root), str(error)) from error
+    def discard(self) -> None:
+        self._place.leave()
+
+    @contextlib.contextmanager
+    def refusals(self) -> Iterator[None]:
+        """Turns what the disk refuses into our errors."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                free_bytes = shutil.disk_usage(self.root).free
+                raise NotEnoughSpaceError(self.root, _size_bytes(self.path), free_bytes) from error
+            raise CheckpointNotStoredError(self.storage_id, str(self.root), str(error)) from error
+
+
+def source_tree(source: Path, selector: Selector | None) -> Tree:
+    """What is to be stored of a directory. Raises `ReservedNameError`, `UnsafePathError`."""
+    tree = scan(source).without_reserved()
+    tree.check_reserved()
+    return tree.select(selector)
 
 
 def _size_bytes(directory: Path) -> int:
     return sum(entry.stat(follow_symlinks=False).st_size for name, entry in walk(directory) if not name.endswith("/"))
-
-
-def _is_abandoned(place: Path) -> bool:
-    lock_path = place.with_name(f"{place.name}.lock")
-    try:
-        if is_alive(lock_path):
-            return False
-        return place.name.startswith(_this_machine()) or _quiet_s(place, lock_path) > _FOREIGN_GRACE_S
-    except OSError:
-        return False  # another user's, or gone meanwhile
-
-
-def _quiet_s(place: Path, lock_path: Path) -> float:
-    """Time since the last change, to the lock, the directories or the files in them."""
-    changes = [path.stat().st_mtime for path in (lock_path, place) if path.exists()]
-    if place.exists():
-        changes += [entry.stat(follow_symlinks=False).st_mtime for _, entry in walk(place)]
-    return time.time() - max(changes, default=time.time())
-
-
-def _sweep(place: Path) -> bool:
-    lock_path = place.with_name(f"{place.name}.lock")
-    try:
-        # Held while removing, so that the place cannot come to life in between.
-        lock = AliveLock(lock_path)
-    except OSError:
-        return False
-    try:
-        # Its owner may have left since it was listed: then only the lock, made anew by us, is there to be removed.
-        was_there = place.exists()
-        _remove(place)
-        is_gone = not place.exists()
-        if is_gone:
-            lock_path.unlink(missing_ok=True)
-        return was_there and is_gone
-    finally:
-        lock.release()
-
-
-def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
-        logger.warning("%s cannot be removed entirely; it takes space until somebody may", directory)
-
-
-def _this_machine() -> str:
-    """Alike in all containers of a machine, which see each other's locks, and different after it starts anew."""
-    try:
-        return _BOOT_ID.read_text().replace("-", "").strip()[:12]
-    except FileNotFoundError:
-        return f"{uuid.getnode():012x}"

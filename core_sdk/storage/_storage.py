@@ -10,16 +10,33 @@ from types import TracebackType
 from typing import Any, Self
 
 from core_sdk.records import Manifest
+from core_sdk.storage._shard import Shard, ShardUnion
 
 Selector = Callable[[str], bool]
 """Accepts or rejects a name relative to the checkpoint; a directory's name ends with "/"."""
 
 
-class Staging(ABC):
-    """A checkpoint being written, seen by nobody. Leaving it without `commit` discards it."""
+class Scratch(ABC):
+    """Files that are being written, seen by nobody. Leaving it discards those that were not committed."""
 
     path: Path
     """The directory to write into; it exists and is empty."""
+
+    @abstractmethod
+    def discard(self) -> None:
+        """Removes what is still there; does nothing after a commit, or the second time."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.discard()
+
+
+class Staging(Scratch):
+    """A whole checkpoint."""
 
     @abstractmethod
     def commit(self, metadata: Mapping[str, Any]) -> Manifest:
@@ -30,17 +47,36 @@ class Staging(ABC):
         checkpoint, that one's metadata and manifest are left out.
         """
 
+
+class ShardStaging(Scratch):
+    """One rank's part of a checkpoint, which other ranks do not see either.
+
+    Each rank has one, under the same storage id, and takes these steps, none before all ranks have done the one before:
+    `check_reachable`; writing into `path`, or `fill`; `seal`; `contribute`. Then the chief calls `commit`.
+    """
+
+    address: str
+    """Where ranks bring their files if this rank is the chief."""
+
     @abstractmethod
-    def discard(self) -> None:
-        """Removes what was written; does nothing after `commit`, or the second time."""
+    def check_reachable(self, address: str) -> None:
+        """Raises `CheckpointNotStoredError` if this rank could not bring its files to the chief's `address`."""
 
-    def __enter__(self) -> Self:
-        return self
+    @abstractmethod
+    def fill(self, source: Path, selector: Selector | None = None) -> None:
+        """Takes the files of the directory `source`. Raises as `Storage.upload` does."""
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        self.discard()
+    @abstractmethod
+    def seal(self) -> Shard:
+        """What this rank has, durable now. Raises as `Staging.commit` does."""
+
+    @abstractmethod
+    def contribute(self, names: Sequence[str], address: str) -> None:
+        """Brings these files, and all directories, to the chief. Raises `CheckpointNotStoredError`."""
+
+    @abstractmethod
+    def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
+        """On the chief, once all have contributed: makes the checkpoint exist, as `Staging.commit` does."""
 
 
 class Storage(ABC):
@@ -60,6 +96,10 @@ class Storage(ABC):
     @abstractmethod
     def stage(self, storage_id: str) -> Staging:
         """Begins a checkpoint. Raises `CheckpointNotStoredError`."""
+
+    @abstractmethod
+    def stage_shard(self, storage_id: str) -> ShardStaging:
+        """Begins this rank's part of a checkpoint of several ranks. Raises `CheckpointNotStoredError`."""
 
     @abstractmethod
     def upload(

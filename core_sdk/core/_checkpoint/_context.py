@@ -1,4 +1,4 @@
-"""Checkpoints of the training: stored whole or not at all, verified whenever they are read."""
+"""The checkpoint part of the Context."""
 
 from __future__ import annotations
 
@@ -12,19 +12,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from core_sdk.core._checkpoint._metadata import STEPS, checked_metadata
+from core_sdk.core._checkpoint._sharded_save import ShardedSave
+from core_sdk.core._checkpoint._shared_reading import SharedRestore, shared_download
+from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.distributed import DistributedContext
-from core_sdk.journal import JournalWriter
-from core_sdk.records import MAX_INT, CheckpointDeleted, CheckpointStored, Manifest, from_json, to_json
+from core_sdk.journal import Journal
+from core_sdk.records import CheckpointDeleted, CheckpointStored, Manifest, from_json
 from core_sdk.storage import Selector, Storage, check_storage_id
-
-_STEPS = "steps_completed"
 
 
 class DownloadMode(enum.Enum):
     """Whether the ranks of a node share what one of them fetches. On one rank both mean the same."""
 
     LocalWorkersShareDownload = "LOCAL_WORKERS_SHARE_DOWNLOAD"
+    """All ranks of the node call in step, for the same checkpoint. An error on one of them is an error on all."""
     NoSharedDownload = "NO_SHARED_DOWNLOAD"
+    """Each rank reads for itself, whenever it likes."""
 
 
 class CheckpointContext:
@@ -38,11 +42,17 @@ class CheckpointContext:
     leads outside and for devices and pipes, `NotEnoughSpaceError` or `CheckpointNotStoredError`; the checkpoint then
     does not exist. What reads raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file.
 
+    With `shard=True` all ranks call in step, and get the same storage id. The checkpoint is the union of what they
+    write, each into a directory that no other rank sees; equal files of one name are stored once. Metadata is merged
+    key by key, and one rank's `steps_completed` is enough. `CheckpointConflictError` on every rank names files and
+    metadata that differ. Whatever else fails on one rank raises its own error there, `RankFailedError` or
+    `RankDiedError` on the others, and nothing is stored. No rank returns before the checkpoint is stored and recorded.
+
     A selector is called with names relative to the checkpoint, a directory's ending with "/", and accepts or rejects
     each; metadata.json always comes along. All calls block until the files are safe on disk, or read.
     """
 
-    def __init__(self, storage: Storage, distributed: DistributedContext, journal: JournalWriter) -> None:
+    def __init__(self, storage: Storage, distributed: DistributedContext, journal: Journal) -> None:
         self._storage = storage
         self._distributed = distributed
         self._journal = journal
@@ -57,16 +67,34 @@ class CheckpointContext:
     ) -> str:
         """Stores a copy of the directory `ckpt_dir`, and returns the storage id; the directory is left as it is.
 
-        With `shard=True` every rank calls, and the checkpoint is the union of their files; a rank with none passes None
-        for `ckpt_dir`. Without, only the chief calls: `RuntimeError` on other ranks.
+        With `shard=True` every rank calls; a rank without files passes None for `ckpt_dir`, and a directory that
+        several ranks of a host pass is stored once. Without, only the chief calls: `RuntimeError` on other ranks.
         """
         self._check_rank("upload", shard)
+        if shard:
+            return self._upload_shards(ckpt_dir, metadata, selector)
         if ckpt_dir is None:
-            raise RuntimeError("upload() has no directory from any rank: pass ckpt_dir on at least one")
-        metadata = _checked_metadata(metadata)
+            raise RuntimeError("upload() has no directory: pass ckpt_dir")
+        metadata = checked_metadata(metadata)
         self._journal.check_open()
         storage_id = str(uuid.uuid4())
         self._record(self._storage.upload(storage_id, Path(ckpt_dir), metadata, selector))
+        return storage_id
+
+    def _upload_shards(
+        self, ckpt_dir: str | os.PathLike[str] | None, metadata: dict[str, Any] | None, selector: Selector | None
+    ) -> str:
+        self._journal.check_open()
+        channel, rank = self._distributed.channel, self._distributed.rank
+        host = self._distributed.hosts[rank]
+        # Also waits until every rank has written its files.
+        sources = channel.allgather_outcome(lambda: describe_source(ckpt_dir, selector, host))
+        if not any(sources):
+            raise RuntimeError("upload() has no directory from any rank: pass ckpt_dir on at least one")
+        save = self._sharded_save(metadata)
+        with save as (_, storage_id):
+            if ckpt_dir is not None and rank in contributors(sources):
+                save.fill(Path(ckpt_dir), selector)
         return storage_id
 
     def store_path(
@@ -75,10 +103,10 @@ class CheckpointContext:
         """A context manager of `(path, storage_id)`: what lies in the directory `path` at the end is stored.
 
         If the block raises, nothing is stored. `metadata` may be added to inside the block. With `shard=True` every
-        rank calls; without, only the chief: `RuntimeError` on other ranks.
+        rank enters and leaves the block; without, only the chief calls: `RuntimeError` on other ranks.
         """
         self._check_rank("store_path", shard)
-        return self._store(_checked_metadata(metadata))
+        return self._sharded_save(metadata) if shard else self._store(checked_metadata(metadata))
 
     @contextlib.contextmanager
     def _store(self, metadata: dict[str, Any]) -> Iterator[tuple[Path, str]]:
@@ -88,8 +116,11 @@ class CheckpointContext:
             yield staging.path, storage_id
             # Not in a child that was forked in the block: what the parent is still writing would be stored.
             self._journal.check_open()
-            manifest = staging.commit(_checked_metadata(metadata))
+            manifest = staging.commit(checked_metadata(metadata))
         self._record(manifest)
+
+    def _sharded_save(self, metadata: dict[str, Any] | None) -> ShardedSave:
+        return ShardedSave(self._storage, self._distributed.channel, self._journal, metadata, self._record)
 
     def download(
         self,
@@ -102,12 +133,18 @@ class CheckpointContext:
         """Copies the checkpoint's files into `ckpt_dir`, each verified before it gets its name.
 
         Files that are there already, whole, are not copied again. `NotEnoughSpaceError` before anything is copied.
+
+        Where the ranks of a node share the download, each directory that one of them names gets the files that any of
+        them accepts; a rank without a selector accepts all.
         """
-        DownloadMode(download_mode)
-        self._storage.download(storage_id, Path(ckpt_dir), selector)
+        if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
+            self._storage.download(storage_id, Path(ckpt_dir), selector)
+        else:
+            host = self._distributed.hosts[self._distributed.rank]
+            shared_download(self._storage, self._distributed.node_channel, host, storage_id, ckpt_dir, selector)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
-        """What was given as `metadata` when the checkpoint was stored."""
+        """What was given as `metadata` when the checkpoint was stored. Any rank may call alone."""
         return dict(from_json(self._storage.manifest(storage_id).metadata))
 
     def restore_path(
@@ -119,13 +156,19 @@ class CheckpointContext:
     ) -> AbstractContextManager[Path]:
         """A context manager of a directory with the checkpoint's files, verified on entering; only read there.
 
-        On a file system it is the checkpoint itself: a selector says which files to verify, and all are there.
+        On a file system it is the checkpoint itself: a selector says which files to verify, and all are there. Where
+        the ranks of a node share it, one verifies for all; they enter and leave the block in step.
         """
-        DownloadMode(download_mode)
-        return self._storage.open(check_storage_id(storage_id), selector)
+        if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
+            return self._storage.open(check_storage_id(storage_id), selector)
+        return SharedRestore(self._storage, self._distributed.node_channel, storage_id, selector)
 
     def delete(self, storage_id: str) -> None:
-        """Deletes the checkpoint from the storage. It vanishes at once; then its space is freed."""
+        """Deletes the checkpoint from the storage. It vanishes at once; then its space is freed.
+
+        One rank calls, best the chief, which alone can record it: what another rank deletes stays in lists, and a
+        resume passes over it.
+        """
         self._journal.check_open()
         self._storage.delete(storage_id)
         self._journal.append(CheckpointDeleted(time=time.time(), storage_id=storage_id))
@@ -142,18 +185,8 @@ class CheckpointContext:
                 time=time.time(),
                 storage_id=manifest.storage_id,
                 storage=self._storage.url,
-                steps_completed=manifest.metadata[_STEPS],
+                steps_completed=manifest.metadata[STEPS],
                 metadata=manifest.metadata,
                 resources=manifest.resources,
             )
         )
-
-
-def _checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
-    """`metadata` itself."""
-    if metadata is None or _STEPS not in metadata:
-        raise ValueError(f'metadata["{_STEPS}"] is missing: pass {{"{_STEPS}": …}}, the number of steps trained so far')
-    steps_completed = to_json(metadata, "metadata")[_STEPS]
-    if type(steps_completed) is not int or not 0 <= steps_completed < MAX_INT:
-        raise ValueError(f'metadata["{_STEPS}"] is {metadata[_STEPS]!r}; it must be an int, at least 0')
-    return metadata

@@ -1,0 +1,105 @@
+"""Reading a checkpoint once for all ranks of a node."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+from core_sdk.core._checkpoint._together import leave_together, raise_if_error, telling
+from core_sdk.distributed import Channel
+from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id
+
+
+class Directory(NamedTuple):
+    """One that is the same for all ranks that name it so."""
+
+    host: str
+    real_path: str
+
+
+class _Request(NamedTuple):
+    storage_id: str
+    directory: Directory | None
+    has_selector: bool
+
+
+def shared_download(
+    storage: Storage,
+    channel: Channel,
+    host: str,
+    storage_id: str,
+    ckpt_dir: str | os.PathLike[str],
+    selector: Selector | None,
+) -> None:
+    """Collective within the node: each directory that a rank names gets the files that any rank accepts, once."""
+    requests = _exchange(channel, lambda: _request(storage_id, selector, Directory(host, os.path.realpath(ckpt_dir))))
+    accept = _accepted_by_any(storage, channel, requests, selector)
+    directories = [request.directory for request in requests]
+    is_first = directories.index(directories[channel.rank]) == channel.rank
+    fetch = telling(lambda: storage.download(storage_id, Path(ckpt_dir), accept) if is_first else None)
+    for outcome in channel.allgather_outcome(fetch):
+        raise_if_error(outcome)
+
+
+class SharedRestore:
+    """Entered and left by all ranks of a node; gives the directory that one of them has opened and verified."""
+
+    def __init__(self, storage: Storage, channel: Channel, storage_id: str, selector: Selector | None) -> None:
+        self._storage = storage
+        self._channel = channel
+        self._storage_id = storage_id
+        self._selector = selector
+        self._opened = contextlib.ExitStack()
+
+    def __enter__(self) -> Path:
+        requests = _exchange(self._channel, lambda: _request(self._storage_id, self._selector))
+        accept = _accepted_by_any(self._storage, self._channel, requests, self._selector)
+        opening = self._storage.open(requests[0].storage_id, accept)
+        with contextlib.ExitStack() as opened:
+            path = self._channel.broadcast_outcome(telling(lambda: opened.enter_context(opening)))
+            path = raise_if_error(path)
+            self._opened = opened.pop_all()
+        return path
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        # What was opened may be temporary: it stays until all have left.
+        with self._opened:
+            leave_together(self._channel, exc_val, lambda: None)
+
+
+def _request(storage_id: str, selector: Selector | None, directory: Directory | None = None) -> _Request:
+    return _Request(check_storage_id(storage_id), directory, selector is not None)
+
+
+def _exchange(channel: Channel, request: Callable[[], _Request]) -> list[_Request]:
+    requests = channel.allgather_outcome(request)
+    ids = {request.storage_id: None for request in requests}
+    if len(ids) > 1:
+        raise ValueError(
+            f"the ranks of this node ask for different checkpoints, {', '.join(ids)}: to read each its own, pass "
+            "DownloadMode.NoSharedDownload"
+        )
+    return requests
+
+
+def _accepted_by_any(
+    storage: Storage, channel: Channel, requests: Sequence[_Request], selector: Selector | None
+) -> Selector | None:
+    """A rank without a selector accepts all."""
+    if selector is None or not all(request.has_selector for request in requests):
+        return None
+    storage_id = requests[0].storage_id
+    names = raise_if_error(channel.broadcast_outcome(telling(lambda: _names(storage, storage_id))))
+    verdicts = channel.allgather_outcome(lambda: [bool(selector(name)) for name in names])
+    accepted = {name for name, *answers in zip(names, *verdicts, strict=True) if any(answers)}
+    return accepted.__contains__
+
+
+def _names(storage: Storage, storage_id: str) -> list[str]:
+    return [name for name in storage.manifest(storage_id).resources if name != METADATA_NAME]

@@ -1,0 +1,50 @@
+"""The directories that ranks upload together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core_sdk.storage import Selector
+
+
+@dataclass(frozen=True)
+class Source:
+    """A rank's directory, so that ranks can tell whether it is the same one."""
+
+    host: str
+    """An inode's number means nothing on another host, whose disk image may be a copy of this one's."""
+    real_path: str
+    device: int
+    inode: int
+    has_selector: bool
+
+    @property
+    def directory(self) -> tuple[str, str, int, int]:
+        return self.host, self.real_path, self.device, self.inode
+
+
+def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector | None, host: str) -> Source | None:
+    """None for a rank that has none."""
+    if ckpt_dir is None:
+        if selector is not None:
+            raise RuntimeError("upload() got a selector and no directory: pass ckpt_dir, or no selector")
+        return None
+    real_path = os.path.realpath(ckpt_dir, strict=True)
+    status = os.stat(real_path)  # noqa: PTH116
+    return Source(host, os.fsdecode(real_path), status.st_dev, status.st_ino, selector is not None)
+
+
+def contributors(sources: Sequence[Source | None]) -> set[int]:
+    """The ranks that store their source: of those with the same one the lowest, if it takes the whole of it.
+
+    Where all of them select, each stores its selection.
+    """
+    wholes: dict[tuple[str, str, int, int], int] = {}
+    for rank, source in enumerate(sources):
+        if source is not None and not source.has_selector:
+            wholes.setdefault(source.directory, rank)
+    return {
+        rank for rank, source in enumerate(sources) if source is not None and wholes.get(source.directory, rank) == rank
+    }

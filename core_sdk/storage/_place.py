@@ -1,0 +1,140 @@
+"""Where checkpoints are written and removed, out of sight; swept once the process that did so is dead."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import time
+import uuid
+from pathlib import Path
+
+from core_sdk.alive import AliveLock, is_alive
+from core_sdk.storage._tree import walk
+
+logger = logging.getLogger("core_sdk.storage")
+
+# Some shared file systems have no locks between machines: there, only what nobody touches for so long is dead.
+_FOREIGN_GRACE_S = 3600.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Place:
+    """A private directory on the storage's file system, owned by this process until `leave`."""
+
+    def __init__(self, area: Path) -> None:
+        token = f"{_this_machine()}-{uuid.uuid4().hex}"
+        self.path = area / token
+        self._lock_path = area / f"{token}.lock"
+        # The lock comes first: a directory without one may be swept.
+        self._lock = AliveLock(self._lock_path)
+        self._process = os.getpid()
+        try:
+            self.path.mkdir()
+        except OSError:
+            self.leave()
+            raise
+
+    @property
+    def is_ours(self) -> bool:
+        """Not in a forked child."""
+        return os.getpid() == self._process
+
+    def leave(self) -> None:
+        """Removes it with all it holds; does nothing the second time, and in a forked child."""
+        if self.is_ours:
+            _remove(self.path)
+            self._lock_path.unlink(missing_ok=True)
+            self._lock.release()
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.leave()
+
+
+class StagingArea:
+    """`<root>/.staging`: the places of all processes that write to the storage."""
+
+    def __init__(self, root: Path) -> None:
+        self.path = root / ".staging"
+
+    def claim(self) -> Place:
+        self._create()
+        return Place(self.path)
+
+    def sweep(self) -> list[Path]:
+        """Removes the places whose owners are dead; safe beside living ones and beside other sweepers."""
+        swept = []
+        for token in self._tokens():
+            place = self.path / token
+            if _is_abandoned(place) and _sweep(place):
+                logger.info("removed %s, which a dead process had left behind", place)
+                swept.append(place)
+        return swept
+
+    def _create(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            self.path.mkdir()
+            # Whoever may write to the storage may stage in it.
+            self.path.chmod(self.path.parent.stat().st_mode & 0o7777)
+
+    def _tokens(self) -> list[str]:
+        try:
+            return sorted({path.name.removesuffix(".lock") for path in self.path.iterdir()})
+        except FileNotFoundError:
+            return []
+
+
+def _is_abandoned(place: Path) -> bool:
+    lock_path = place.with_name(f"{place.name}.lock")
+    try:
+        if is_alive(lock_path):
+            return False
+        return place.name.startswith(_this_machine()) or _quiet_s(place, lock_path) > _FOREIGN_GRACE_S
+    except OSError:
+        return False  # another user's, or gone meanwhile
+
+
+def _quiet_s(place: Path, lock_path: Path) -> float:
+    """Time since the last change, to the lock, the directories or the files in them."""
+    changes = [path.stat().st_mtime for path in (lock_path, place) if path.exists()]
+    if place.exists():
+        changes += [entry.stat(follow_symlinks=False).st_mtime for _, entry in walk(place)]
+    return time.time() - max(changes, default=time.time())
+
+
+def _sweep(place: Path) -> bool:
+    lock_path = place.with_name(f"{place.name}.lock")
+    try:
+        # Held while removing, so that the place cannot come to life in between.
+        lock = AliveLock(lock_path)
+    except OSError:
+        return False
+    try:
+        # Its owner may have left since it was listed: then only the lock, made anew by us, is there to be removed.
+        was_there = place.exists()
+        _remove(place)
+        is_gone = not place.exists()
+        if is_gone:
+            lock_path.unlink(missing_ok=True)
+        return was_there and is_gone
+    finally:
+        lock.release()
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
+    if directory.exists():
+        logger.warning("%s cannot be removed entirely; it takes space until somebody may", directory)
+
+
+def _this_machine() -> str:
+    """Alike in all containers of a machine, which see each other's locks, and different after it starts anew."""
+    try:
+        return _BOOT_ID.read_text().replace("-", "").strip()[:12]
+    except FileNotFoundError:
+        return f"{uuid.getnode():012x}"

@@ -1,0 +1,59 @@
+"""What each rank has for a checkpoint, and what becomes of it in all: rules without I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core_sdk.records import FileEntry
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One rank's files and directories, under names relative to the checkpoint; a directory's ends with "/"."""
+
+    files: dict[str, FileEntry]
+    directories: list[str]
+
+
+@dataclass(frozen=True)
+class ShardUnion:
+    """All ranks' files and directories, each name once."""
+
+    files: dict[str, FileEntry]
+    directories: list[str]
+    owners: dict[str, int]
+    """The rank whose copy of a file is kept."""
+    ranks: tuple[int, ...]
+    """Those that have files, kept or not."""
+
+    def names_of(self, rank: int) -> list[str]:
+        return [name for name, owner in self.owners.items() if owner == rank]
+
+
+def file_conflicts(shards: Sequence[Shard]) -> dict[str, tuple[int, ...]]:
+    """The names that ranks use for different things, and those ranks.
+
+    Equal files are none, nor are equal directories; a file is never equal to a directory.
+    """
+    claims: dict[str, dict[int, FileEntry | None]] = {}
+    for rank, shard in enumerate(shards):
+        for name in shard.directories:
+            claims.setdefault(name.removesuffix("/"), {})[rank] = None
+        for name, entry in shard.files.items():
+            claims.setdefault(name, {})[rank] = entry
+    return {name: tuple(claims[name]) for name in sorted(claims) if len(set(claims[name].values())) > 1}
+
+
+def unite(shards: Sequence[Shard]) -> ShardUnion:
+    """The union of shards without conflicts; of equal files the lowest rank's is kept."""
+    owners: dict[str, int] = {}
+    for rank, shard in enumerate(shards):
+        for name in shard.files:
+            owners.setdefault(name, rank)
+    return ShardUnion(
+        files={name: shards[owners[name]].files[name] for name in sorted(owners)},
+        directories=sorted({name for shard in shards for name in shard.directories}),
+        owners=owners,
+        ranks=tuple(rank for rank, shard in enumerate(shards) if shard.files),
+    )

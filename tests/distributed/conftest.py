@@ -1,0 +1,34 @@
+"""What the tests of the ranks' channel share: groups of threads, and groups of processes."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from distributed.ranks import Nursery, RankGroup, Threads
+
+
+class StartRanks(Protocol):
+    def __call__(self, source: str, size: int = 3, **keywords: object) -> RankGroup: ...
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    started = Nursery()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def start_ranks(nursery: Nursery, tmp_path: Path) -> Iterator[StartRanks]:
+    """Starts a script on several ranks; what still runs at the end of the test is killed."""
+    yield functools.partial(nursery.start, tmp_path)
+    nursery.end_all()
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> Threads:
+    return Threads(tmp_path)

@@ -1,0 +1,55 @@
+"""What the script of a rank can use, in a process that `ranks.py` has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from core_sdk.core import DistributedContext
+
+_request = json.loads(sys.argv[1])
+_folder = Path(_request["folder"])
+_terms = json.loads(_request["terms"])
+
+rank: int = int(_request["rank"])
+arguments: dict[str, Any] = json.loads(_request["arguments"])
+"""What the test has given to all ranks."""
+
+
+def join(**changes: Any) -> DistributedContext:
+    """The context, on the terms that the test has set."""
+    return DistributedContext(**(_terms | changes))
+
+
+def tell(value: object) -> None:
+    """Says something to the test: anything that JSON can hold."""
+    with (_folder / f"outcome.{rank}").open("a") as file:
+        file.write(json.dumps({"value": value, "at": time.monotonic()}) + "\n")
+
+
+def mark(name: str) -> None:
+    """Says to the test, and to the other ranks, how far this one has come."""
+    (_folder / name).touch()
+
+
+def await_mark(name: str) -> None:
+    while not (_folder / name).exists():
+        time.sleep(0.002)
+
+
+def own_sockets() -> list[int]:
+    """The descriptors of this process's connections."""
+    descriptors = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
+    return [descriptor for descriptor in sorted(descriptors) if _is_socket(descriptor)]
+
+
+def _is_socket(descriptor: int) -> bool:
+    try:
+        return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,118 @@
+"""Ranks in processes of their own that store sharded checkpoints until one of them is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import multiprocessing
+import os
+import random
+import signal
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from distributed.ranks import place
+
+from core_sdk.core import CheckpointContext, DistributedContext
+from core_sdk.errors import ChannelError
+from core_sdk.journal import JournalWriter
+from core_sdk.storage import DirectoryStorage
+
+TOLD = 3
+"""The exit status of a rank that has learned of another's death."""
+TIMEOUT_S = 60.0
+
+_NUM_KEPT = 2
+_CHANGES = frozenset({"os.mkdir", "os.rename", "os.remove", "os.rmdir"})
+
+
+class RankProcess:
+    """One rank; `storage_ids` gets each id once the rank's call has returned, and at the end what it was told."""
+
+    def __init__(
+        self, folder: Path, rank: int, size: int, num_checkpoints: int | None = None, dies_at: int | None = None
+    ) -> None:
+        processes = multiprocessing.get_context("forkserver")
+        processes.set_forkserver_preload(["core_sdk.core", "core_sdk.storage"])
+        self.storage_ids, sender = processes.Pipe(duplex=False)
+        self._process = processes.Process(target=_run, args=(folder, rank, size, num_checkpoints, dies_at, sender))
+        self._process.start()
+        sender.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self) -> tuple[int | None, list[str]]:
+        """Its exit status, None if it hangs, and all that it has said."""
+        said = []
+        with contextlib.suppress(EOFError):
+            while self.storage_ids.poll(TIMEOUT_S):
+                said.append(self.storage_ids.recv())
+        self._process.join(TIMEOUT_S)
+        status = self._process.exitcode
+        self._process.kill()
+        self._process.join()
+        self._process.close()
+        self.storage_ids.close()
+        return status, said
+
+
+def _run(
+    folder: Path, rank: int, size: int, num_checkpoints: int | None, dies_at: int | None, sender: Connection[Any, Any]
+) -> None:
+    try:
+        with (
+            contextlib.closing(JournalWriter(folder / f"{rank}.journal")) as journal,
+            _joined(folder, rank, size) as us,
+        ):
+            if dies_at is not None:
+                _die_at(dies_at)
+            checkpoint = CheckpointContext(DirectoryStorage(folder / "checkpoints"), us, journal)
+            _write_checkpoints(checkpoint, rank, num_checkpoints, sender)
+    except ChannelError as error:
+        sender.send(str(error))
+        sys.exit(TOLD)
+
+
+def _joined(folder: Path, rank: int, size: int) -> DistributedContext:
+    return DistributedContext(
+        **place(rank, size),
+        rendezvous=str(folder / "meeting"),
+        timeout_s=TIMEOUT_S,
+        join_timeout_s=TIMEOUT_S,
+    )
+
+
+def _die_at(change: int) -> None:
+    """Kills this process where it makes its n-th change to a file system."""
+    counter = itertools.count(1)
+
+    def count(event: str, arguments: tuple[Any, ...]) -> None:
+        is_change = event in _CHANGES or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
+        if is_change and next(counter) == change:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(count)
+
+
+def _write_checkpoints(
+    checkpoint: CheckpointContext, rank: int, num_checkpoints: int | None, sender: Connection[Any, Any]
+) -> None:
+    committed: list[str] = []
+    for steps_completed in itertools.count(1) if num_checkpoints is None else range(1, num_checkpoints + 1):
+        committed.append(_store_shard(checkpoint, rank, steps_completed))
+        sender.send(committed[-1])
+        if rank == 0 and len(committed) > _NUM_KEPT:
+            checkpoint.delete(committed.pop(0))
+
+
+def _store_shard(checkpoint: CheckpointContext, rank: int, steps_completed: int) -> str:
+    generator = random.Random()
+    with checkpoint.store_path({"steps_completed": steps_completed}, shard=True) as (path, storage_id):
+        (path / "layers").mkdir()
+        for index in range(3):
+            (path / "layers" / f"{rank}-{index}.bin").write_bytes(generator.randbytes(generator.randrange(20_000)))
+        (path / "config").write_bytes(b"same")
+    return storage_id

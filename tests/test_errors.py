@@ -1,0 +1,40 @@
+"""Errors, as values."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CoreSDKError,
+    HomeNotWritableError,
+    MissingDependencyError,
+    NotEnoughSpaceError,
+    RankFailedError,
+    UnknownStorageError,
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        CheckpointDamagedError("a", "model.bin", "is missing"),
+        HomeNotWritableError(Path("/home"), "it is read-only"),
+        MissingDependencyError("boto3", "s3", "S3"),
+        NotEnoughSpaceError(Path("/disk"), 5, 3),
+        RankFailedError(1, "ValueError: 3", "Traceback …"),
+        UnknownStorageError("s4://", "it is none"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_can_be_pickled(error: CoreSDKError) -> None:
+    """A process pool, or another rank, gets the same error with the same data."""
+    unpickled = pickle.loads(pickle.dumps(error))
+
+    assert type(unpickled) is type(error)
+    assert str(unpickled) == str(error)
+    assert vars(unpickled) == vars(error)
+    assert unpickled.args == error.args
