@@ -173,6 +173,12 @@ def launch_directory() -> Path | None:
     return Path(directory) if directory else None
 
 
+def num_restarts() -> int:
+    """How often torchrun has started this training's ranks anew after a failure."""
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(count) if count.isdigit() else 0
+
+
 def num_ranks_started() -> int:
     """How many ranks a launcher says that it has started; 1 without a launcher."""
     for name in ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):

@@ -39,13 +39,14 @@ def test_the_wheel_holds_both_packages_and_what_they_need(wheel: zipfile.ZipFile
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
-def test_the_wheel_installs_the_command(wheel: zipfile.ZipFile) -> None:
-    """`core-sdk` is a console script of the wheel."""
+def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
+    """The command line and the launchers are console scripts of the wheel."""
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))
 
     content = wheel.read(entry_points).decode()
 
     assert "core-sdk = core_sdk.cli:main" in content
+    assert "core-sdk-torch-distributed = launch.torch_distributed:main" in content
 
 
 @pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core"])

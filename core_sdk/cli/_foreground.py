@@ -20,7 +20,8 @@ def run_in_foreground(folder: TrialFolder, attempt: int, command: CommandRecord)
     trial_id = folder.trial_id
     say(f"trial {trial_id}, attempt {attempt}: `core-sdk trial describe {trial_id}` shows it, `trial pause` stops it")
     returncode = run_attempt(folder, attempt, command)
-    outcome = _recorded_outcome(folder, attempt)
+    # A launcher that starts its ranks anew begins further attempts.
+    outcome = _recorded_outcome(folder, max(folder.attempts()))
     say(f"trial {trial_id} {describe_end(trial_id, outcome, returncode)}")
     return exit_status(outcome, returncode)
 

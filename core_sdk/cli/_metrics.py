@@ -26,7 +26,7 @@ def print_json(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
 
 def print_csv(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
     """One metric of one report a row."""
-    columns = ["trial_id", "attempt", "group", "steps_completed", "time", "name", "value"]
+    columns = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
     _csv.print_csv(
         [*columns, "is_superseded"] if with_superseded else columns,
         (row if with_superseded else row[:-1] for report in reports for row in _csv_rows(report)),
@@ -42,7 +42,7 @@ def print_tables(reports: Iterable[ReportRow], *, num_last: int) -> None:
         counts[report.group] += 1
     for group, shown in latest.items():
         title = group if counts[group] == len(shown) else f"{group} (the last {len(shown)} of {counts[group]} reports)"
-        print_table([*_fixed_columns(), *_metric_columns(shown)], shown, title=title)
+        print_table([*_fixed_columns(shown), *_metric_columns(shown)], shown, title=title)
     if not latest:
         print(_NOTHING)
 
@@ -63,6 +63,7 @@ def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
     shown = {
         "trial_id": report.trial_id,
         "attempt": report.attempt,
+        "rank": report.rank,
         "group": report.group,
         "steps_completed": report.steps_completed,
         "time": report.time,
@@ -72,15 +73,17 @@ def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
 
 
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
-    start = [report.trial_id, report.attempt, report.group, report.steps_completed, report.time]
+    start = [report.trial_id, report.attempt, report.rank, report.group, report.steps_completed, report.time]
     for name, value in report.metrics.items():
         yield [*start, name, value, report.is_superseded]
 
 
-def _fixed_columns() -> list[Column[ReportRow]]:
+def _fixed_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
+    rank = Column[ReportRow]("Rank", lambda report: str(report.rank), True)
     return [
         Column("Steps", lambda report: "" if report.steps_completed is None else str(report.steps_completed), True),
         Column("Attempt", lambda report: f"{report.attempt}{' (superseded)' if report.is_superseded else ''}", True),
+        *([rank] if any(report.rank for report in reports) else []),
         Column("Time", lambda report: format_time(report.time)),
     ]
 

@@ -42,7 +42,8 @@ def run_attempt(folder: TrialFolder, attempt: int, command: CommandRecord) -> in
         relay.attach(process)
         with following(log, _STDOUT) as follower:
             _show_until_end(follower, process, keeper)
-    _write_exit(folder, attempt, process.returncode)
+    # Of the last attempt, where a launcher has started its ranks anew.
+    _write_exit(folder, max(folder.attempts()), process.returncode)
     return process.returncode
 
 

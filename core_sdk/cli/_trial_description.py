@@ -10,7 +10,7 @@ from typing import Any
 from core_sdk.cli import _json
 from core_sdk.cli._text import format_number, format_time
 from core_sdk.records import CommandRecord, Metric
-from core_sdk.tracking.rows import TrialRow
+from core_sdk.tracking.rows import RankRow, TrialRow
 
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 
@@ -40,7 +40,8 @@ def properties(trial: TrialDescription) -> dict[str, str]:
         "State": trial.state,
         "Reason": trial.reason,
         "Status": trial.status,
-        "Progress": "" if trial.progress is None else f"{trial.progress:.0%}",
+        "Progress": _percentage(trial.progress),
+        "Ranks": ", ".join(map(_rank, trial.ranks)),
         "Steps": str(trial.steps_completed),
         "Attempts": str(trial.num_attempts),
         "Started": format_time(trial.created),
@@ -55,6 +56,15 @@ def properties(trial: TrialDescription) -> dict[str, str]:
         "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
     }
     return named | _figures(trial.summary)
+
+
+def _rank(row: RankRow) -> str:
+    progress = f" {_percentage(row.progress)}" if row.progress is not None else ""
+    return f"{row.rank} ({row.host}){progress}"
+
+
+def _percentage(progress: float | None) -> str:
+    return "" if progress is None else f"{progress:.0%}"
 
 
 def _free_form(value: dict[str, Any] | None) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from core_sdk.records import Metric
 from core_sdk.tracking.rows import ReportRow
 
-FRAME_COLUMNS = ("trial_id", "attempt", "group", "steps_completed", "time")
+FRAME_COLUMNS = ("trial_id", "attempt", "rank", "group", "steps_completed", "time")
 _CLASHING_NAME = re.compile(rf"(metrics\.)*({'|'.join(FRAME_COLUMNS)})")
 
 
@@ -31,6 +31,8 @@ class TrialMetrics:
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
     """A later attempt started from a checkpoint before this report."""
+    rank: int = 0
+    """Who reported: the chief, but for the profiler's groups, where it tells the node."""
 
     @property
     def total_batches(self) -> int | None:
@@ -48,6 +50,7 @@ def trial_metrics(row: ReportRow) -> TrialMetrics:
         group=row.group,
         batch_metrics=row.batch_metrics,
         is_superseded=row.is_superseded,
+        rank=row.rank,
     )
 
 
@@ -61,6 +64,7 @@ def frame(reports: Iterable[TrialMetrics]) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
         "trial_id": [report.trial_id for report in reports],
         "attempt": [report.trial_run_id for report in reports],
+        "rank": [report.rank for report in reports],
         "group": [report.group for report in reports],
         "steps_completed": [report.steps_completed for report in reports],
         "time": [report.end_time for report in reports],

@@ -47,6 +47,7 @@ class Trial:
         self.latest_checkpoint = row.latest_checkpoint
         self.continued_from = row.continued_from
         self.num_dropped = row.num_dropped
+        self.ranks = row.ranks
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
@@ -69,9 +70,9 @@ class Trial:
     def metrics_frame(self, group: str | None = None) -> dict[str, list[Any]]:
         """What `iter_metrics(group)` gives, as columns: `pandas.DataFrame(trial.metrics_frame())`.
 
-        The columns are trial_id, attempt, group, steps_completed, time (aware, in UTC), then one per metric, None
+        The columns are trial_id, attempt, rank, group, steps_completed, time (aware, in UTC), then one per metric, None
         where a report does not have it. They are of one length, one row per report. A metric named like one of the
-        first five is put under "metrics.<name>".
+        first six is put under "metrics.<name>".
         """
         return frame(self.iter_metrics(group))
 

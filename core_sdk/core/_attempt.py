@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
+from core_sdk.core._restart import info_of_next_attempt, leave_word
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import command_of_this_process, main_script, recorded_variables
 from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
-from core_sdk.journal import AliveLock, Journal, JournalWriter, RankJournal
+from core_sdk.journal import AliveLock, Journal, JournalWriter, RankJournal, read_records
 from core_sdk.records import (
     FORMAT,
     AttemptStarted,
     ClusterInfo,
     CommandRecord,
+    Ended,
     TrialInfo,
     TrialRecord,
     check_name,
@@ -94,19 +96,23 @@ class Attempt:
     number: int
     info: ClusterInfo
     record: TrialRecord
+    start: AttemptStarted
     journal: Journal
     alive: AliveLock | None
     """The chief's."""
+    is_home_shared: bool = True
+    """This rank sees what the chief records."""
 
 
 @dataclass(frozen=True)
 class _Claimed:
     """What the chief tells the other ranks of the attempt."""
 
-    home: str
+    home: Path
     number: int
     info: ClusterInfo
     record: TrialRecord
+    start: AttemptStarted
 
 
 def claim_together(
@@ -116,23 +122,49 @@ def claim_together(
     attempts: list[Attempt] = []
 
     def claim() -> _Claimed:
-        attempt = claim_attempt(Home(home_path), info, definition)
+        distributed.channel.check()
+        home = Home(home_path)
+        attempt = claim_attempt(home, info_of_next_attempt(home, info), definition)
         attempts.append(attempt)
-        return _Claimed(str(attempt.folder.home.root), attempt.number, attempt.info, attempt.record)
+        return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
 
-    claimed = distributed.channel.broadcast_outcome(claim)
-    return attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
+    try:
+        claimed = distributed.channel.broadcast_outcome(claim)
+    except BaseException as error:
+        for attempt in attempts:
+            _give_back(attempt, error, is_new_trial=_is_new_trial(info))
+        raise
+    attempt = attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
+    if distributed.is_local_chief:
+        leave_word(attempt.folder)
+    return attempt
+
+
+def _give_back(attempt: Attempt, error: BaseException, *, is_new_trial: bool) -> None:
+    """Not all ranks have learnt of it, and nothing can come of it."""
+    attempt.journal.append(Ended(time=time.time(), outcome="error", error=f"the ranks did not begin together: {error}"))
+    attempt.journal.close()
+    if attempt.alive is not None:
+        attempt.alive.release()
+    if is_new_trial:
+        attempt.folder.clear()
 
 
 def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
-    folder = TrialFolder(Home(Path(claimed.home)), claimed.record.trial_id)
+    folder = TrialFolder(Home(claimed.home), claimed.record.trial_id)
     start = _start_record(folder, claimed.number, None, 0, rank)
-    journal = RankJournal(
-        folder.rank_journal_path(claimed.number, rank),
-        start,
-        is_home_shared=folder.journal_path(claimed.number).exists(),
-    )
-    return Attempt(folder, claimed.number, _on_this_node(claimed.info, own_info), claimed.record, journal, None)
+    is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
+    journal = RankJournal(folder.rank_journal_path(claimed.number, rank), start, is_home_shared=is_home_shared)
+    info = _on_this_node(claimed.info, own_info)
+    return Attempt(folder, claimed.number, info, claimed.record, start, journal, None, is_home_shared)
+
+
+def _begins_with(journal: Path, start: AttemptStarted) -> bool:
+    """On another node there may be nothing at this place, or another home with a trial of the same number."""
+    try:
+        return next(read_records(journal), None) == start
+    except OSError:
+        return False
 
 
 def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInfo:
@@ -152,11 +184,16 @@ def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition) 
     `HomeNotWritableError` if something cannot be written: a new trial is then taken back.
     """
     try:
-        if info is None or info.task_type != "TRIAL":
+        if info is None or _is_new_trial(info):
             return _claim_first_attempt(home, info or ClusterInfo(), definition)
         return _claim_given_attempt(home, info, definition)
     except OSError as error:
         raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+
+
+def _is_new_trial(info: ClusterInfo | None) -> bool:
+    """Whether nothing else has made the trial before."""
+    return info is None or info.task_type != "TRIAL"
 
 
 def _claim_first_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
@@ -183,10 +220,10 @@ def _start_first_attempt(home: Home, folder: TrialFolder, info: ClusterInfo, def
     _describe_experiment(home, record.experiment_id, definition)
     _write_command(folder)
     with _claimed(folder, attempt=1) as (journal, alive):
-        _append_start(journal, folder, 1, latest_checkpoint=None, resumed_steps=0)
+        start = _append_start(journal, folder, 1, latest_checkpoint=None, resumed_steps=0)
         # Last, since it makes the trial visible.
         folder.write_record(record)
-    return Attempt(folder, 1, _with_trial(info, record, attempt=1), record, journal, alive)
+    return Attempt(folder, 1, _with_trial(info, record, attempt=1), record, start, journal, alive)
 
 
 def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
@@ -194,7 +231,7 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
     number = info.trial._trial_run_id
     with _claimed(folder, number) as (journal, alive):
         resumed_steps = info.trial._steps_completed
-        _append_start(journal, folder, number, info.latest_checkpoint, resumed_steps)
+        start = _append_start(journal, folder, number, info.latest_checkpoint, resumed_steps)
         record = folder.read_record()
         if not record.is_defined:
             record = _define(record, definition)
@@ -202,7 +239,7 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
                 record.experiment_id = home.find_or_create_experiment(definition.name).experiment_id
             _describe_experiment(home, record.experiment_id, definition)
             folder.write_record(record)
-    return Attempt(folder, number, _with_trial(info, record, number), record, journal, alive)
+    return Attempt(folder, number, _with_trial(info, record, number), record, start, journal, alive)
 
 
 def _define(record: TrialRecord, definition: Definition) -> TrialRecord:
@@ -263,8 +300,10 @@ def _claimed(folder: TrialFolder, attempt: int) -> Iterator[tuple[JournalWriter,
 
 def _append_start(
     journal: JournalWriter, folder: TrialFolder, attempt: int, latest_checkpoint: str | None, resumed_steps: int
-) -> None:
-    journal.append_or_raise(_start_record(folder, attempt, latest_checkpoint, resumed_steps, rank=0))
+) -> AttemptStarted:
+    start = _start_record(folder, attempt, latest_checkpoint, resumed_steps, rank=0)
+    journal.append_or_raise(start)
+    return start
 
 
 def _start_record(

@@ -15,12 +15,13 @@ from typing import Literal, Protocol
 from core_sdk.core._attempt import Attempt
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._experimental import ExperimentalCoreContext
+from core_sdk.core._farewells import Farewells
 from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import EarlyExitReason, TrainContext
 from core_sdk.distributed import DistributedContext
-from core_sdk.errors import InvalidHP
+from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome
 
 logger = logging.getLogger("core_sdk.core")
@@ -33,6 +34,7 @@ _LEVELS: dict[str, int] = {
     "error": logging.ERROR,
 }
 _MAX_ERROR_CHARS = 16_384
+_INVALID_HP = f"{InvalidHP.__module__}.{InvalidHP.__qualname__}"
 
 
 class Part(Protocol):
@@ -47,7 +49,8 @@ class Context:
     """Made by `init()`; enter it with `with`, or call `start()` and `close()`.
 
     Leaving it ends the attempt: an exception that leaves with it is recorded as the attempt's error. `InvalidHP`
-    is recorded as such and turned into `SystemExit(0)`.
+    is recorded as such and turned into `SystemExit(0)`. So it is with what leaves it on another rank: a chief that ends
+    well waits a few seconds for how the others end.
     """
 
     checkpoint: CheckpointContext
@@ -81,7 +84,7 @@ class Context:
         self.train = train
         self.info = attempt.info
         self._journal = attempt.journal
-        self._ending = _Ending(attempt, preempt)
+        self._ending = _Ending(attempt, preempt, distributed)
         self._open = contextlib.ExitStack()
         self._parts: list[Part] = [preempt] if mirror is None else [mirror, preempt]
         self._is_started = False
@@ -129,8 +132,9 @@ class Context:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        if isinstance(exc_val, InvalidHP):
-            logger.info("these hyperparameters cannot be trained: %s", exc_val)
+        invalid_hp = _invalid_hp(exc_val)
+        if invalid_hp is not None:
+            logger.info("these hyperparameters cannot be trained: %s", invalid_hp)
             self.train.report_early_exit(EarlyExitReason.INVALID_HP)
         try:
             self.close(exc_type, exc_val, exc_tb)
@@ -139,27 +143,33 @@ class Context:
                 raise
             # The script's own error is the one that must be seen.
             logger.exception("closing the Context failed")
-        if isinstance(exc_val, InvalidHP):
+        if invalid_hp is not None:
             raise SystemExit(0) from exc_val
 
     def alert(
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"
     ) -> None:
-        """Records something that a person should see. `ValueError` for a level other than those named, in any case."""
+        """Records something that a person should see. `ValueError` for a level other than those named, in any case.
+
+        On other ranks than the chief it does nothing.
+        """
         name = str(level or "info").lower()
         if name not in _LEVELS:
             raise ValueError(f"the alert level is {level!r}; it must be one of {', '.join(_LEVELS)}")
         title, description = str(title or ""), str(description or "")
-        logger.log(_LEVELS[name], "alert: %s: %s", title, description)
+        if self.distributed.is_chief:
+            logger.log(_LEVELS[name], "alert: %s: %s", title, description)
         self._journal.append(Alert(time=time.time(), title=title, description=description, level=name))
 
 
 class _Ending:
     """How the attempt ends, noted by whoever knows and recorded once."""
 
-    def __init__(self, attempt: Attempt, preempt: PreemptContext) -> None:
+    def __init__(self, attempt: Attempt, preempt: PreemptContext, distributed: DistributedContext) -> None:
         self._attempt = attempt
         self._preempt = preempt
+        self._is_chief = distributed.is_chief
+        self._farewells = Farewells(distributed.channel)
         self._process = os.getpid()
         # In a notebook the errors of earlier cells; not the error itself, whose frames may hold a model.
         self._past_error_id = id(_last_error())
@@ -175,8 +185,9 @@ class _Ending:
     def note(self, error: BaseException | None) -> None:
         if error is not None and not _is_success(error):
             self.error = error
-        if isinstance(error, InvalidHP):
-            self._outcome, self._error_text = "invalid_hp", str(error)
+        invalid_hp = _invalid_hp(error)
+        if invalid_hp is not None:
+            self._outcome, self._error_text = "invalid_hp", invalid_hp
         elif self.error is not None:
             self._outcome, self._error_text = "error", _describe(self.error)
         else:
@@ -188,9 +199,27 @@ class _Ending:
         self.note(None if id(error) == self._past_error_id else error)
 
     def record(self) -> None:
+        if self._is_chief:
+            self._heed_others()
+        else:
+            self._farewells.say(self.error)
         self._attempt.journal.append(
             Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error_text)
         )
+
+    def _heed_others(self) -> None:
+        """An error of our own is often what another rank's made of it: a lost connection of the training's, say."""
+        if self.error is None:
+            self._farewells.await_all()
+        failure = self._farewells.failure()
+        if failure is None or self._outcome == "invalid_hp" or isinstance(self.error, ChannelError):
+            return
+        invalid_hp = _invalid_hp(failure)
+        if invalid_hp is not None:
+            self._outcome, self._error_text = "invalid_hp", invalid_hp
+        elif not _is_same(self.error, failure):
+            own_text = f"{self._error_text}\n" if self._error_text else ""
+            self._outcome, self._error_text = "error", _clipped(f"{own_text}{failure}\n{_headline(failure)}")
 
 
 def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:
@@ -207,6 +236,32 @@ def _is_success(error: BaseException) -> bool:
     return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
+def _invalid_hp(error: BaseException | None) -> str | None:
+    """What was said with an `InvalidHP`, raised on this rank or on another."""
+    if isinstance(error, InvalidHP):
+        return str(error)
+    if isinstance(error, RankFailedError) and error.error_text.partition(":")[0] == _INVALID_HP:
+        return error.error_text.partition(":")[2].strip()
+    return None
+
+
+def _is_same(own: BaseException | None, failure: ChannelError) -> bool:
+    """Both ranks met the same trouble."""
+    if own is None or not isinstance(failure, RankFailedError):
+        return False
+    return "".join(traceback.format_exception_only(own)).strip() == failure.error_text
+
+
 def _describe(error: BaseException) -> str:
-    text = "".join(traceback.format_exception(error))
+    return _clipped("".join(traceback.format_exception(error)) + _headline(error))
+
+
+def _headline(error: BaseException) -> str:
+    """For the end of the text, whose last line is shown in lists: a traceback from another rank does not name it."""
+    if not isinstance(error, RankFailedError):
+        return ""
+    return f"\nrank {error.rank} failed: {error.error_text.rpartition(chr(10))[2]}\n"
+
+
+def _clipped(text: str) -> str:
     return text if len(text) <= _MAX_ERROR_CHARS else "…" + text[-_MAX_ERROR_CHARS:]

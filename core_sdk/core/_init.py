@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from core_sdk.core._attempt import Definition, claim_together
 from core_sdk.core._checkpoint import CheckpointContext
@@ -16,11 +18,13 @@ from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import Environment, get_cluster_info, launch_directory, num_ranks_started
-from core_sdk.errors import SeveralRanksError
+from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 from core_sdk.records import ClusterInfo
-from core_sdk.storage import Storage, open_storage
+from core_sdk.storage import Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home
+
+T = TypeVar("T")
 
 
 def init(
@@ -48,30 +52,39 @@ def init(
     now, a `timedelta` from now, or a `datetime`.
 
     On several ranks `init()` is collective: each passes its `DistributedContext`. The chief claims the attempt, its
-    arguments describe the trial, and what it reports counts for all ranks.
+    arguments describe the trial, and what it reports counts for all ranks. Its home is that of all; a rank whose node
+    does not see it records nothing. The modes, and the storage within a node, must be the same on all ranks
+    (`ArgumentConflictError`).
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
     `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; `ValueError` or `TypeError` for
     arguments that cannot be kept. What one rank raises fails `init()` on all.
     """
-    definition = Definition.checked(
-        name=name, hparams=hparams, labels=labels, description=description, data=data, max_length=max_length
-    )
-    stop_at = monotonic_deadline(deadline)
-    preempt_mode = PreemptMode(preempt_mode)
-    tensorboard_mode = TensorboardMode(tensorboard_mode)
-    environment = Environment.read()
-    info = get_cluster_info()
-    distributed = distributed or _only_rank(info)
-    home = Home(distributed.channel.broadcast_outcome(lambda: Home.create(environment.home).root))
-    storage = _open_storage(checkpoint_storage, home, distributed)
-    attempt = claim_together(home.root, info, definition, distributed)
+
+    def check() -> _Given:
+        return _Given(
+            definition=Definition.checked(
+                name=name, hparams=hparams, labels=labels, description=description, data=data, max_length=max_length
+            ),
+            stop_at=monotonic_deadline(deadline),
+            preempt_mode=PreemptMode(preempt_mode),
+            tensorboard_mode=TensorboardMode(tensorboard_mode),
+            info=get_cluster_info(),
+        )
+
+    distributed = distributed or _only_rank()
+    given = _on_all(distributed, check)
+    home = Home(distributed.channel.broadcast_outcome(lambda: Home.create(Environment.read().home).root))
+    storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
+    _check_agreement(distributed, given, storage)
+    attempt = claim_together(home.root, given.info, given.definition, distributed)
     train = TrainContext(
         folder=attempt.folder,
         journal=attempt.journal,
         distributed=distributed,
-        tensorboard_mode=tensorboard_mode,
+        tensorboard_mode=given.tensorboard_mode,
         searcher_config=attempt.info.trial._config.get("searcher", {}),
+        is_home_shared=attempt.is_home_shared,
     )
     return Context(
         attempt=attempt,
@@ -83,8 +96,8 @@ def init(
             attempt=attempt.number,
             journal=attempt.journal,
             distributed=distributed,
-            preempt_mode=preempt_mode,
-            deadline=stop_at,
+            preempt_mode=given.preempt_mode,
+            deadline=given.stop_at,
             launch_directory=launch_directory(),
         ),
         profiler=ProfilerContext(attempt.journal, distributed),
@@ -94,25 +107,54 @@ def init(
         train=train,
         mirror=(
             TensorboardMirror(attempt.journal.path, attempt.folder.tensorboard_path)
-            if tensorboard_mode is TensorboardMode.AUTO and distributed.is_chief
+            if given.tensorboard_mode is TensorboardMode.AUTO and distributed.is_chief
             else None
         ),
     )
 
 
-def _only_rank(info: ClusterInfo | None) -> DistributedContext:
+@dataclass(frozen=True)
+class _Given:
+    """What this rank was given, checked."""
+
+    definition: Definition
+    stop_at: float | None
+    preempt_mode: PreemptMode
+    tensorboard_mode: TensorboardMode
+    info: ClusterInfo | None
+
+
+def _only_rank() -> DistributedContext:
+    info = get_cluster_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
     if (num_ranks := max(num_ranks_started(), num_slots)) > 1:
         raise SeveralRanksError(num_ranks)
     return DistributedContext()
 
 
+def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
+    """What `compute` returns on this rank; if it raises on any, it fails on all."""
+    own: list[T] = []
+    distributed.channel.allgather_outcome(lambda: own.append(compute()))
+    return own[0]
+
+
 def _open_storage(
     checkpoint_storage: str | Mapping[str, Any] | None, home: Home, distributed: DistributedContext
 ) -> Storage:
-    """On every rank, or on none."""
-    opened: list[Storage] = []
-    distributed.channel.allgather_outcome(
-        lambda: opened.append(open_storage(checkpoint_storage, default=home.checkpoints))
-    )
-    return opened[0]
+    if checkpoint_storage is None and not distributed.is_chief and not os.access(home.root, os.W_OK | os.X_OK):
+        # A node that does not see the chief's home has nothing there to store in, and may be content with that.
+        return storage_from_url(home.checkpoints.as_uri())
+    return open_storage(checkpoint_storage, default=home.checkpoints)
+
+
+def _check_agreement(distributed: DistributedContext, given: _Given, storage: Storage) -> None:
+    """Raises `ArgumentConflictError`, on all ranks or on none."""
+    said = distributed.channel.allgather((given.preempt_mode, given.tensorboard_mode, storage.url))
+    preempt_modes, tensorboard_modes, urls = zip(*said, strict=True)
+    for argument, modes in (("preempt_mode", preempt_modes), ("tensorboard_mode", tensorboard_modes)):
+        if len(set(modes)) > 1:
+            raise ArgumentConflictError("init()", argument, modes)
+    # Other nodes may have the same directory at another place.
+    if len(set(zip(distributed.hosts, urls, strict=True))) > len(set(distributed.hosts)):
+        raise ArgumentConflictError("init()", "checkpoint_storage", urls)

@@ -92,15 +92,15 @@ class SearcherContext:
     ) -> Iterator[SearcherOperation]:
         """Yields operations until the search wants no more; `RuntimeError` if a finished one was not completed.
 
-        Collective in mode WorkersAskChief. `auto_ack` is accepted for scripts that pass it; there is nothing to
-        acknowledge.
+        In mode WorkersAskChief all ranks call, in step, and get the chief's operations; in mode ChiefOnly the chief
+        alone calls (`RuntimeError` on other ranks). Only the chief completes them. `auto_ack` is accepted for scripts
+        that pass it; there is nothing to acknowledge.
         """
         is_collective = SearcherMode(searcher_mode) is SearcherMode.WorkersAskChief
         if not is_collective and not self._distributed.is_chief:
             raise RuntimeError("in SearcherMode.ChiefOnly only the chief asks for operations")
-        length = self._length()
-        if is_collective:
-            length = self._distributed.broadcast(length)
+        # Within a search the chief alone knows.
+        length = self._distributed.channel.broadcast_outcome(self._length) if is_collective else self._length()
         operation = SearcherOperation(
             length=length, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
         )

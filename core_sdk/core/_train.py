@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import logging
 import operator
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.core._ledger import Ledger
 from core_sdk.distributed import DistributedContext
-from core_sdk.errors import InvalidMetricError
+from core_sdk.errors import HomeNotSharedError, InvalidMetricError
 from core_sdk.journal import Journal
 from core_sdk.records import (
     MAX_INT,
@@ -29,6 +31,9 @@ from core_sdk.records import (
 )
 from core_sdk.tensorboard import TensorboardMode, copy_event_files
 from core_sdk.tracking import TrialFolder
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.index import Index
 
 logger = logging.getLogger("core_sdk.train")
 
@@ -52,6 +57,9 @@ class TrainContext:
     When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a
     database. Values may be Python or numpy numbers or 0-dimensional tensors, NaN and infinities included, ints up to
     2**63; anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
+
+    What the chief reports counts for all ranks. On other ranks the same calls check their arguments and record
+    nothing, which is logged once at level INFO; only their progress is kept, beside that of the chief.
     """
 
     def __init__(
@@ -62,12 +70,16 @@ class TrainContext:
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
         searcher_config: Mapping[str, Any],
+        is_home_shared: bool = True,
     ) -> None:
+        """Without a shared home, this rank does not see `folder`."""
         self._folder = folder
         self._journal = journal
         self._distributed = distributed
         self._tensorboard_mode = tensorboard_mode
         self._searcher_config = searcher_config
+        self._is_home_shared = is_home_shared
+        self._private_tensorboard_path: Path | None = None
         self._ledger = Ledger(journal.path)
 
     def report_training_metrics(
@@ -131,11 +143,11 @@ class TrainContext:
         return dict(from_json(stored))
 
     def get_metadata(self) -> dict[str, Any] | None:
-        """The trial's metadata, from this or an earlier attempt. Reads the index, so not for the inner loop."""
-        from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
+        """The trial's metadata, from this or an earlier attempt. Reads the index, so not for the inner loop.
 
-        with Index.open(self._folder.home) as index:
-            index.refresh()
+        Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
+        """
+        with self._index("get_metadata()") as index:
             return index.trial(self._folder.trial_id).metadata
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
@@ -147,11 +159,10 @@ class TrainContext:
         The metric and its direction are the configuration's `searcher.metric` and `searcher.smaller_is_better`
         (default True). Without a configuration it is the one metric reported for validation, beside time metrics such
         as "epochs"; None where there are several. Reads the index, so not for the inner loop.
-        """
-        from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
 
-        with Index.open(self._folder.home) as index:
-            index.refresh()
+        Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
+        """
+        with self._index("get_experiment_best_validation()") as index:
             experiment_id = self._folder.read_record().experiment_id
             metric = self._searcher_config.get("metric")
             if metric is None:
@@ -163,16 +174,40 @@ class TrainContext:
             smaller_is_better = bool(self._searcher_config.get("smaller_is_better", True))
             return index.best_validation(experiment_id, metric, smaller_is_better)
 
+    @contextlib.contextmanager
+    def _index(self, call: str) -> Iterator[Index]:
+        from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
+
+        if not self._is_home_shared:
+            raise HomeNotSharedError(self._folder.home.root, self._distributed.rank, call)
+        with Index.open(self._folder.home) as index:
+            index.refresh()
+            yield index
+
     def get_tensorboard_path(self) -> Path:
         """A directory for event files of your own, made on the first call.
 
-        In mode AUTO it is what TensorBoard shows; in mode MANUAL, what `upload_tensorboard_files` takes them from.
+        In mode AUTO it is what TensorBoard shows, for all ranks; in mode MANUAL, what `upload_tensorboard_files` takes
+        them from, another one on each rank. On a node that does not see the chief's home it is a temporary directory,
+        of which nothing is kept.
         """
+        if not self._is_home_shared:
+            return self._temporary_tensorboard_path()
         path = self._folder.tensorboard_path
         if self._tensorboard_mode is TensorboardMode.MANUAL:
-            path = self._folder.tensorboard_source_path
+            path = self._folder.tensorboard_source_path(self._distributed.rank)
         path.mkdir(mode=0o700, exist_ok=True)
         return path
+
+    def _temporary_tensorboard_path(self) -> Path:
+        if self._private_tensorboard_path is None:
+            self._private_tensorboard_path = Path(tempfile.mkdtemp(prefix="core-sdk-tensorboard-"))
+            logger.warning(
+                "event files of rank %d are not kept: its node does not see the home of rank 0, and they go to %s",
+                self._distributed.rank,
+                self._private_tensorboard_path,
+            )
+        return self._private_tensorboard_path
 
     def upload_tensorboard_files(
         self,
@@ -182,16 +217,18 @@ class TrainContext:
         """Copies files from `get_tensorboard_path()` to where TensorBoard shows them; mode MANUAL only.
 
         `selector` is given absolute paths; `mangler` gets the path relative to the directory, and the rank, and
-        returns the relative path of the copy. `RuntimeError` in mode AUTO; `UnsafePathError` for a copy that would
-        leave the directory.
+        returns the relative path of the copy: ranks whose files have the same names need different ones there.
+        `RuntimeError` in mode AUTO; `UnsafePathError` for a copy that would leave the directory. Does nothing on a node
+        that does not see the chief's home.
         """
         if self._tensorboard_mode is not TensorboardMode.MANUAL:
             raise RuntimeError(
                 "upload_tensorboard_files() is for TensorboardMode.MANUAL; in AUTO files are kept anyway"
             )
-        copy_event_files(
-            self.get_tensorboard_path(), self._folder.tensorboard_path, selector, mangler, self._distributed.rank
-        )
+        source = self.get_tensorboard_path()
+        if self._is_home_shared:
+            rank = self._distributed.rank
+            copy_event_files(source, self._folder.tensorboard_path, selector, mangler, rank)
 
 
 def _checked_steps(steps_completed: Any) -> int:

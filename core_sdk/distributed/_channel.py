@@ -65,6 +65,10 @@ class Channel(ABC):
         """Raises the `ChannelError` that has ended the group, if one has; without waiting. Not collective."""
 
     @abstractmethod
+    def has_chief(self) -> bool:
+        """Whether the chief still hears notices. Not collective."""
+
+    @abstractmethod
     def close(self, error: BaseException | None = None) -> None:
         """Leaves the group, because of `error` or in peace; does nothing the second time."""
 
@@ -106,6 +110,9 @@ class SoloChannel(Channel):
 
     def check(self) -> None:
         pass
+
+    def has_chief(self) -> bool:
+        return True
 
     def close(self, error: BaseException | None = None) -> None:
         self._listeners.clear()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Buffer, Part, join
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError, Operation
 from core_sdk.distributed._messages import (
     Died,
     Interrupted,
@@ -24,13 +24,16 @@ from core_sdk.distributed._messages import (
     Status,
     Statuses,
     TimedOut,
+    Trouble,
 )
 from core_sdk.distributed._reception import Peer
-from core_sdk.distributed._star import Call, Operation, StarChannel, milliseconds_until
+from core_sdk.distributed._star import Call, StarChannel, milliseconds_until
 from core_sdk.distributed._survey import Survey, findings_on
 from core_sdk.errors import ChannelError, MessageTooLargeError
 
 _OWN_SURVEY_S = 2.0
+_DELIVERY_TIMEOUT_S = 5.0
+_DELIVERY_INTERVAL_MS = 10.0
 
 
 class _Member:
@@ -53,7 +56,7 @@ class ChiefChannel(StarChannel):
         self._broadcasts: dict[int, Call] = {}
         self._surveys: dict[int, Survey] = {}
         self._serials = itertools.count(1)
-        # While results are being delivered, news of a death or a farewell must not overtake them.
+        # While results are being delivered, the news of a death must not overtake them.
         self._delivering = threading.Lock()
         super().__init__(place, [place, *(peer.place for peer in peers)], timeout_s)
         self._poller = select.poll()
@@ -61,6 +64,9 @@ class ChiefChannel(StarChannel):
         for descriptor in self._members_by_descriptor:
             self._poller.register(descriptor, select.POLLIN)
         self._control.start()
+
+    def has_chief(self) -> bool:
+        return True
 
     def tell_chief(self, topic: str, content: bytes) -> None:
         notice = Notice(topic, 0, content)
@@ -141,7 +147,7 @@ class ChiefChannel(StarChannel):
                 if expected is call:
                     return Part(frame.kind == Kind.FAILURE, frame.payload)
         except LinkEndedError:
-            self._lose(member, call)
+            self._lose(member.rank, call)
         return None
 
     def _check(self, member: _Member, frame: Frame, expected: Call) -> None:
@@ -151,22 +157,19 @@ class ChiefChannel(StarChannel):
             self._break(Mismatch(0, str(expected), member.rank, str(theirs)))
             self._board.check(expected.number, str(expected))
 
-    def _lose(self, member: _Member, call: Call) -> None:
-        self._await_news(member.rank)
-        self._board.check(call.number, str(call))
-        self._break(Died(member.rank, member.place.process))
-        self._board.check(call.number, str(call))
-
     def _deliver(self, call: Call, part: Part, pieces: Sequence[Buffer] = ()) -> None:
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, part.content)
         deadline = time.monotonic() + self.timeout_s
+        lost = []
         with self._delivering:
             for member in self._members.values():
                 try:
                     member.data.send(frame, lambda member=member: self._wait_to_send(member, call, deadline), pieces)  # type: ignore[misc]
                 except LinkEndedError:
-                    self._lose(member, call)
+                    lost.append(member.rank)
+        for rank in lost:
+            self._lose(rank, call)
 
     def _wait_to_send(self, member: _Member, call: Call, deadline: float) -> None:
         """The member may itself wait until we have read what it announced."""
@@ -225,19 +228,20 @@ class ChiefChannel(StarChannel):
             self._control.post(survey.asker, Statuses(survey.asked, statuses))
 
     def _close_late_surveys(self) -> None:
-        for serial in [serial for serial, survey in self._surveys.items() if survey.is_late()]:
+        # A copy: the calling thread may begin another one meanwhile.
+        for serial in [serial for serial, survey in list(self._surveys.items()) if survey.is_late()]:
             self._close_survey(serial)
 
     def _on_message(self, rank: int, message: Message) -> None:
         match message:
             case Notice():
                 self._hear_notice(message)
+            # In this order: once our own thread knows, it may leave, and the others are to hear of its reason first.
             case Left():
+                self._relay(message, self._others_than(rank))
                 self._board.report_left(message)
-                self._relay_in_order(message, rank)
             case Died() | Mismatch() | TimedOut() | Interrupted():
-                if self._board.report(message):
-                    self._relay_in_order(message, rank)
+                self._relay_trouble(message, rank)
             case Question(serial):
                 self._start_survey(asker=rank, asked=serial)
             case Status(serial) if (survey := self._surveys.get(serial)) is not None:
@@ -245,15 +249,21 @@ class ChiefChannel(StarChannel):
                 if len(survey.answers) == survey.num_expected:
                     self._close_survey(serial)
 
-    def _on_end(self, rank: int) -> None:
-        if not self._board.knows(rank):
-            died = Died(rank, self._members[rank].place.process)
-            self._board.report(died)
-            self._relay_in_order(died, rank)
+    def _on_end(self, rank: int) -> Message | None:
+        if self._board.knows(rank):
+            return None
+        died = Died(rank, self._members[rank].place.process)
+        self._relay_trouble(died, rank)
+        return died
 
-    def _relay_in_order(self, message: Message, sender: int) -> None:
-        with self._after_delivery():
-            self._relay(message, [rank for rank in self._members if rank != sender])
+    def _relay_trouble(self, trouble: Trouble, sender: int) -> None:
+        if not self._board.has_trouble():
+            with self._after_delivery():
+                self._relay(trouble, self._others_than(sender))
+            self._board.report(trouble)
+
+    def _others_than(self, rank: int) -> list[int]:
+        return [other for other in self._members if other != rank]
 
     @contextlib.contextmanager
     def _after_delivery(self) -> Iterator[None]:
@@ -266,26 +276,24 @@ class ChiefChannel(StarChannel):
                 self._delivering.release()
 
     def _finish_sending(self) -> None:
-        self._await_last_announcements()
-        super()._finish_sending()
+        """A TCP connection that is closed before all was read from it may lose what the other side has not yet.
 
-    def _await_last_announcements(self, timeout_s: float = 5.0) -> None:
-        """A TCP connection that is closed before all was read from it may lose what the other side has not yet read."""
-        last = self._call
-        remote = [member for member in self._members.values() if not member.data.is_local]
-        deadline = time.monotonic() + timeout_s
-        while last is not None and self._board.is_quiet() and time.monotonic() < deadline:
-            if all(member.num_heard >= last.number for member in remote):
-                return
-            self._poller.poll(min(50.0, milliseconds_until(deadline)))
-            try:
+        What members say from now on cannot do that: they are told that the chief leaves, and say no more.
+        """
+        deadline = time.monotonic() + _DELIVERY_TIMEOUT_S
+        with contextlib.suppress(ChannelError):
+            while self._is_delivering() and time.monotonic() < deadline:
+                self._poller.poll(_DELIVERY_INTERVAL_MS)
                 self._hear_announcements()
-            except ChannelError:
-                return
+
+    def _is_delivering(self) -> bool:
+        """Whether something is on its way to a rank that may want it."""
+        listeners = [member for member in self._members.values() if not self._board.has_left(member.rank)]
+        return not self._board.has_trouble() and not all(member.data.has_arrived() for member in listeners)
 
 
 def _too_large(call: Call, parts: Sequence[Part]) -> Part | None:
-    num_bytes = sum(len(part.content) for part in parts)
+    num_bytes = sum(map(len, join([part.content for part in parts])))
     if call.operation is not Operation.ALLGATHER or num_bytes <= MAX_PAYLOAD_BYTES:
         return None
     return Part.of_error(0, MessageTooLargeError(num_bytes, MAX_PAYLOAD_BYTES))

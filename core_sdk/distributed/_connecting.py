@@ -14,7 +14,7 @@ import msgspec
 
 from core_sdk.distributed._handshake import GREETING_BYTES, REPLY_BYTES, Connector, WrongPeerError
 from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
-from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, decode_message
+from core_sdk.distributed._messages import Died, Hello, Message, Place, Refusal, Welcome, decode_message
 from core_sdk.distributed._reception import Peer
 from core_sdk.distributed._rendezvous import Address, Rendezvous
 from core_sdk.errors import ChiefNotFoundError, ContradictoryRanksError, JoinError, RankDiedError, RanksMissingError
@@ -22,16 +22,21 @@ from core_sdk.errors import ChiefNotFoundError, ContradictoryRanksError, JoinErr
 _FIRST_PAUSE_S = 0.002
 _LAST_PAUSE_S = 0.05
 _CONNECT_TIMEOUT_S = 5.0
-# The chief began to wait after us, and it is the one who knows who is missing.
+_INTRODUCTION_TIMEOUT_S = 5.0
+# The chief began to wait before it let us in, and it is the one who knows who is missing.
 _CHIEF_GRACE_S = 10.0
 
 
-def join_chief(rendezvous: Rendezvous, place: Place, timeout_s: float) -> tuple[Peer, list[Place]]:
-    """The chief, and all places. Blocks until every rank has joined; raises a `JoinError`."""
-    deadline = time.monotonic() + timeout_s
-    data, control, address = _connect(rendezvous, place, deadline, timeout_s)
+def join_chief(
+    rendezvous: Rendezvous, place: Place, timeout_s: float, check: Callable[[], None] = lambda: None
+) -> tuple[Peer, list[Place]]:
+    """The chief, and all places. Blocks until every rank has joined; raises a `JoinError`.
+
+    `check` is called now and then, and raises when it is no use to wait any longer.
+    """
+    data, control, address = _connect(rendezvous, place, timeout_s, check)
     try:
-        places = _await_welcome(control, place, deadline + _CHIEF_GRACE_S, address)
+        places = _await_welcome(control, place, time.monotonic() + timeout_s + _CHIEF_GRACE_S, address, check)
         return Peer(places[0], data, control), places
     except BaseException:
         data.close()
@@ -39,9 +44,13 @@ def join_chief(rendezvous: Rendezvous, place: Place, timeout_s: float) -> tuple[
         raise
 
 
-def _connect(rendezvous: Rendezvous, place: Place, deadline: float, timeout_s: float) -> tuple[Link, Link, Address]:
+def _connect(
+    rendezvous: Rendezvous, place: Place, timeout_s: float, check: Callable[[], None]
+) -> tuple[Link, Link, Address]:
     tried: dict[str, None] = {}
+    deadline = time.monotonic() + timeout_s
     for _ in _pauses(deadline):
+        check()
         address = rendezvous.look()
         if address is None:
             continue
@@ -51,6 +60,8 @@ def _connect(rendezvous: Rendezvous, place: Place, deadline: float, timeout_s: f
                 return data, control, address
             except (OSError, WrongPeerError, LinkEndedError) as error:
                 tried[f"{target}: {getattr(error, 'strerror', None) or error}"] = None
+        if not any(_targets(address, place)):
+            tried[f"{address.process} can only be reached by ranks on its own host"] = None
     raise ChiefNotFoundError(place.rank, rendezvous.where, list(tried)[-8:], timeout_s)
 
 
@@ -98,7 +109,7 @@ def _open_links(
     links: list[Link] = []
     try:
         for is_control in (False, True):
-            links.append(_introduce(open_socket(), key, Hello(place, member, is_control)))
+            links.append(_introduce(open_socket(), key, Hello(place, member, is_control), deadline))
     except BaseException:
         for link in links:
             link.close()
@@ -106,11 +117,12 @@ def _open_links(
     return links[0], links[1]
 
 
-def _introduce(connection: socket.socket, key: bytes, hello: Hello) -> Link:
+def _introduce(connection: socket.socket, key: bytes, hello: Hello, deadline: float) -> Link:
+    deadline = min(deadline, time.monotonic() + _INTRODUCTION_TIMEOUT_S)
     try:
         connector = Connector(key)
-        connection.sendall(connector.proof(_read(connection, GREETING_BYTES)))
-        connector.check(_read(connection, REPLY_BYTES))
+        connection.sendall(connector.proof(_read(connection, GREETING_BYTES, deadline)))
+        connector.check(_read(connection, REPLY_BYTES, deadline))
         link = Link(connection, None if connection.family == socket.AF_UNIX else connector.seal())
         link.send(Frame(Kind.HELLO, 0, 0, b"", msgspec.msgpack.encode(hello)), lambda: None)
     except BaseException:
@@ -119,9 +131,12 @@ def _introduce(connection: socket.socket, key: bytes, hello: Hello) -> Link:
     return link
 
 
-def _read(connection: socket.socket, num_bytes: int) -> bytes:
+def _read(connection: socket.socket, num_bytes: int, deadline: float) -> bytes:
     content = b""
     while len(content) < num_bytes:
+        if (remaining_s := deadline - time.monotonic()) <= 0:
+            raise WrongPeerError("it connects, and does not answer")
+        connection.settimeout(remaining_s)
         chunk = connection.recv(num_bytes - len(content))
         if not chunk:
             raise WrongPeerError("it closed the connection without a greeting")
@@ -129,10 +144,13 @@ def _read(connection: socket.socket, num_bytes: int) -> bytes:
     return content
 
 
-def _await_welcome(control: Link, place: Place, deadline: float, address: Address) -> list[Place]:
+def _await_welcome(
+    control: Link, place: Place, deadline: float, address: Address, check: Callable[[], None]
+) -> list[Place]:
     poller = select.poll()
     poller.register(control, select.POLLIN)
     while time.monotonic() < deadline:
+        check()
         with contextlib.suppress(LinkEndedError):
             if (frame := control.receive_nowait()) is not None:
                 return _welcomed(frame, place)
@@ -148,7 +166,7 @@ def _await_welcome(control: Link, place: Place, deadline: float, address: Addres
 
 
 def _welcomed(frame: Frame, place: Place) -> list[Place]:
-    match decode_message(frame.payload):
+    match _decoded(frame):
         case Welcome(places):
             return places
         case Refusal(died=Died(rank, process)):
@@ -159,3 +177,10 @@ def _welcomed(frame: Frame, place: Place) -> list[Place]:
             raise ContradictoryRanksError(problems)
         case message:
             raise JoinError(f"rank 0 answered with {type(message).__name__}: it runs another version of Core SDK")
+
+
+def _decoded(frame: Frame) -> Message:
+    try:
+        return decode_message(frame.payload)
+    except msgspec.MsgspecError as error:
+        raise JoinError("rank 0 cannot be understood: it runs another version of Core SDK") from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
-import os
 import select
 import selectors
 import threading
@@ -18,6 +17,7 @@ import msgspec
 
 from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
 from core_sdk.distributed._messages import Message, decode_message, encode_message
+from core_sdk.distributed._waker import Waker
 
 logger = logging.getLogger("core_sdk.distributed")
 
@@ -33,22 +33,24 @@ class ControlThread:
         links: Mapping[int, Link],
         *,
         on_message: Callable[[int, Message], None],
-        on_end: Callable[[int], None],
+        on_end: Callable[[int], Message | None],
         on_tick: Callable[[], None],
     ) -> None:
-        """`on_message` gets the sending rank, `on_end` the one whose connection has ended; `on_tick` comes each second.
+        """All three are called by the thread.
 
-        All three are called by the thread.
+        `on_message` gets the sending rank, `on_tick` comes each second. `on_end` gets the rank whose connection has
+        ended, and gives what that rank is to be told if it lives: it may have sent what nobody understands.
         """
         self._links = dict(links)
         self._on_message = on_message
         self._on_end = on_end
         self._on_tick = on_tick
         self._posts: collections.deque[tuple[int, Message] | Callable[[], None]] = collections.deque()
-        self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waker = Waker()
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._selector.register(self._waker, selectors.EVENT_READ)
         for rank, link in self._links.items():
+            link.expect_answers()
             self._selector.register(link, selectors.EVENT_READ, rank)
         self._is_stopping = False
         self._thread = threading.Thread(target=self._run, name="core-sdk-channel", daemon=True)
@@ -59,37 +61,35 @@ class ControlThread:
     def post(self, rank: int, message: Message) -> None:
         """Sends it soon; it is forgotten if the rank is gone."""
         self._posts.append((rank, message))
-        self._wake()
+        self._waker.wake()
 
     def call(self, action: Callable[[], None]) -> None:
         """Has the thread do something soon."""
         self._posts.append(action)
-        self._wake()
+        self._waker.wake()
 
     def stop(self, timeout_s: float) -> None:
         """Sends what was posted, and closes the connections."""
         self._is_stopping = True
-        self._wake()
-        self._thread.join(timeout_s)
+        self._waker.wake()
+        # The collector of garbage may run in any thread, and end a forgotten group in its own.
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
 
     def close_inherited(self) -> None:
         """In a forked child: the connections are the parent's, and must end with it."""
         for link in self._links.values():
             link.close()
-        os.close(self._wake_read)
-        os.close(self._wake_write)
-
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: it is awake already
-            os.write(self._wake_write, b"!")
+        self._selector.close()
+        self._waker.close_inherited()
 
     def _run(self) -> None:
         try:
             while self._links or not self._is_stopping:
                 ready = self._selector.select(_TICK_S)
-                # Looked at before the posts: what was posted before the stop is sent.
+                # In this order: a stop that comes later wakes the next turn, and what was posted before it is sent.
+                self._waker.forget()
                 is_last = self._is_stopping
-                self._forget_wakes()
                 self._send_posts()
                 if is_last:
                     break
@@ -102,11 +102,7 @@ class ControlThread:
                 link.end_sending()
                 link.close()
             self._selector.close()
-
-    def _forget_wakes(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._wake_read, 4096):
-                pass
+            self._waker.close()
 
     def _send_posts(self) -> None:
         while self._posts:
@@ -138,5 +134,12 @@ class ControlThread:
     def _end(self, rank: int) -> None:
         link = self._links.pop(rank)
         self._selector.unregister(link)
+        last_word = self._on_end(rank)
+        with contextlib.suppress(LinkEndedError):
+            if last_word is not None:
+                link.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(last_word)), _give_up)
         link.close()
-        self._on_end(rank)
+
+
+def _give_up() -> None:
+    raise LinkEndedError("it does not read")

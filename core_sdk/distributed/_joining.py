@@ -16,7 +16,7 @@ from core_sdk.distributed._chief import ChiefChannel
 from core_sdk.distributed._connecting import join_chief
 from core_sdk.distributed._member import MemberChannel
 from core_sdk.distributed._messages import Place
-from core_sdk.distributed._reception import Listeners, Reception
+from core_sdk.distributed._reception import Listeners, Reception, welcome
 from core_sdk.distributed._rendezvous import (
     Address,
     DirectoryRendezvous,
@@ -32,6 +32,7 @@ from core_sdk.environment import Meeting
 from core_sdk.errors import NoChannelKeyError
 
 _MIN_KEY_BYTES = 16
+_LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -46,18 +47,17 @@ class Terms:
     timeout_s: float
     join_timeout_s: float
 
+    def __post_init__(self) -> None:
+        for name, timeout_s in (("timeout_s", self.timeout_s), ("join_timeout_s", self.join_timeout_s)):
+            if not timeout_s > 0:
+                raise ValueError(f"{name} is {timeout_s}; it must be a number of seconds above 0")
+
 
 def join_ranks(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous | None) -> StarChannel:
     """The group of all ranks. Collective; raises a `JoinError`."""
     if rendezvous is None:
         rendezvous = choose_rendezvous(place, terms, meeting)
-    is_spread = place.cross_size > 1
-    reach = _Reach(
-        tcp_hosts=_chief_hosts(terms, meeting) if is_spread else (["127.0.0.1"] if terms.has_tcp_only else []),
-        bind_host=None if is_spread else "127.0.0.1",
-        has_unix=not terms.has_tcp_only,
-    )
-    return _join(place, rendezvous, reach, terms)
+    return _join(place, rendezvous, _reach(place, terms, meeting, rendezvous), terms)
 
 
 def join_node(place: Place, everyone: StarChannel, terms: Terms) -> Channel:
@@ -65,18 +65,18 @@ def join_node(place: Place, everyone: StarChannel, terms: Terms) -> Channel:
     if place.cross_size == 1:
         return everyone
     node = _place_in_node(place)
-    reach = _Reach(["127.0.0.1"] if terms.has_tcp_only else [], "127.0.0.1", not terms.has_tcp_only)
     is_chief = place.local_rank == 0 and place.local_size > 1
     with Listeners() as listeners:
-        address = _listen(listeners, node, reach, 0, secrets.token_bytes(32)) if is_chief else None
+        address = _listen(listeners, node, _reach_in_node(terms), secrets.token_bytes(32)) if is_chief else None
         addresses = everyone.allgather((place.cross_rank, address))
         if place.local_size == 1:
             return SoloChannel()
         if address is not None:
-            peers = Reception(listeners, address.key, node, terms.join_timeout_s).receive_all()
+            peers = Reception(listeners, address.key, node, terms.join_timeout_s, everyone.check).receive_all()
+            welcome(node, peers)
             return ChiefChannel(node, peers, terms.timeout_s)
     found = next(address for cross_rank, address in addresses if cross_rank == place.cross_rank and address)
-    chief, places = join_chief(GatheredRendezvous(found), node, terms.join_timeout_s)
+    chief, places = join_chief(GatheredRendezvous(found), node, terms.join_timeout_s, everyone.check)
     return MemberChannel(node, chief, places, terms.timeout_s)
 
 
@@ -86,9 +86,9 @@ def choose_rendezvous(place: Place, terms: Terms, meeting: Meeting) -> Rendezvou
         return _given_rendezvous(terms.rendezvous, place, meeting)
     is_spread = place.cross_size > 1
     if meeting.directory is not None and not is_spread:
-        return DirectoryRendezvous(meeting.directory / str(terms.number))
+        return DirectoryRendezvous(meeting.directory / str(terms.number), is_ours=True)
     if not is_spread:
-        return DirectoryRendezvous(directory_of_parent(os.getppid(), parent_start(), terms.number))
+        return DirectoryRendezvous(directory_of_parent(os.getppid(), parent_start(), terms.number), is_ours=True)
     if terms.chief_ip is None:
         raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip")
     return FixedRendezvous(terms.chief_ip, terms.number, _key(meeting, place))
@@ -112,32 +112,50 @@ class _Reach:
 
     tcp_hosts: Sequence[str]
     bind_host: str | None
+    """All interfaces if None."""
+    port: int
     has_unix: bool
+
+
+def _reach(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous) -> _Reach:
+    if isinstance(rendezvous, FixedRendezvous):
+        address = rendezvous.address
+        bind_host = address.tcp_hosts[0] if place.cross_size == 1 else None
+        return _Reach(address.tcp_hosts, bind_host, address.tcp_port, has_unix=False)
+    if place.cross_size == 1:
+        return _reach_in_node(terms)
+    return _Reach(_chief_hosts(terms, meeting), None, 0, has_unix=not terms.has_tcp_only)
+
+
+def _reach_in_node(terms: Terms) -> _Reach:
+    return _Reach([_LOOPBACK] if terms.has_tcp_only else [], _LOOPBACK, 0, has_unix=not terms.has_tcp_only)
 
 
 def _join(place: Place, rendezvous: Rendezvous, reach: _Reach, terms: Terms) -> StarChannel:
     if place.rank != 0:
         chief, places = join_chief(rendezvous, place, terms.join_timeout_s)
         return MemberChannel(place, chief, places, terms.timeout_s)
+    key = rendezvous.address.key if isinstance(rendezvous, FixedRendezvous) else secrets.token_bytes(32)
     with Listeners() as listeners:
-        given = rendezvous.look() if isinstance(rendezvous, FixedRendezvous) else None
-        key = given.key if given else secrets.token_bytes(32)
-        rendezvous.publish(_listen(listeners, place, reach, rendezvous.tcp_port, key))
+        address = _listen(listeners, place, reach, key)
         try:
+            rendezvous.publish(address)
             peers = Reception(listeners, key, place, terms.join_timeout_s).receive_all()
         finally:
             rendezvous.withdraw()
+    # Only now: whoever is welcome may go on to the next group, with another chief at the same rendezvous.
+    welcome(place, peers)
     return ChiefChannel(place, peers, terms.timeout_s)
 
 
-def _listen(listeners: Listeners, place: Place, reach: _Reach, port: int, key: bytes) -> Address:
+def _listen(listeners: Listeners, place: Place, reach: _Reach, key: bytes) -> Address:
     return Address(
         key=key,
         host=place.host,
         process=place.process,
         unix_path=listeners.listen_unix() if reach.has_unix else None,
         tcp_hosts=list(reach.tcp_hosts),
-        tcp_port=listeners.listen_tcp(reach.bind_host, port) if reach.tcp_hosts else 0,
+        tcp_port=listeners.listen_tcp(reach.bind_host, reach.port) if reach.tcp_hosts else 0,
     )
 
 
@@ -162,11 +180,15 @@ def _chief_hosts(terms: Terms, meeting: Meeting) -> list[str]:
 
 
 def _given_rendezvous(rendezvous: str, place: Place, meeting: Meeting) -> Rendezvous:
-    url = urlsplit(rendezvous)
-    if url.scheme == "tcp" and url.hostname and url.port:
-        return FixedRendezvous(url.hostname, url.port, _key(meeting, place))
-    if url.scheme in ("", "file") and url.path:
-        return DirectoryRendezvous(Path(url.path))
+    if rendezvous and "://" not in rendezvous:
+        return DirectoryRendezvous(Path(rendezvous))
+    try:
+        url = urlsplit(rendezvous)
+        host, port = url.hostname, url.port
+    except ValueError:  # a port that is no number, or an address in wrong brackets
+        host, port = None, None
+    if rendezvous.startswith("tcp://") and host and port:
+        return FixedRendezvous(host, port, _key(meeting, place))
     raise ValueError(f"rendezvous is {rendezvous!r}; it must be a directory, or tcp://HOST:PORT")
 
 

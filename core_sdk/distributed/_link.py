@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import fcntl
 import hmac
 import socket
 import struct
+import termios
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -33,11 +35,22 @@ _CHUNK_BYTES = 1 << 16
 _COPIED_BYTES = 1 << 15
 
 
+# A script that lets a closed pipe kill it does not mean ours.
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+
+
 class Kind(enum.IntEnum):
     HELLO = 1
     VALUE = 2
     FAILURE = 3
     MESSAGE = 4
+
+
+class Operation(enum.IntEnum):
+    NONE = 0
+    GATHER = 1
+    ALLGATHER = 2
+    BROADCAST = 3
 
 
 class Frame(NamedTuple):
@@ -132,7 +145,7 @@ class Link:
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
         while waiting:
             try:
-                num_sent = self._socket.sendmsg(waiting[:512])
+                num_sent = self._socket.sendmsg(waiting[:512], (), _NO_SIGNAL)
             except BlockingIOError:
                 blocked()
                 continue
@@ -193,6 +206,8 @@ class Link:
         if self._seal is not None:
             self._seal.check_header(header_bytes, self._data[end : end + self._code_bytes])
         header = _HEADER.unpack(header_bytes)
+        if not (Kind.HELLO <= header[0] <= Kind.MESSAGE and header[1] <= Operation.BROADCAST):
+            raise LinkEndedError("something came that is no frame")
         if header[4] > self.max_payload_bytes:
             raise LinkEndedError(f"a frame of {header[4]:,} bytes was announced")
         self._header, self._header_bytes = header, header_bytes
@@ -216,6 +231,24 @@ class Link:
             self._data, self._offset = b"", 0
         return None
 
+    def expect_answers(self) -> None:
+        """Gives a peer up whose host does not confirm for half a minute what was sent.
+
+        Not where sending may wait for as long as the peer computes: it would be given up, too.
+        """
+        if not self.is_local and (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, option, 30_000)
+
+    def has_arrived(self) -> bool:
+        """Whether all that was sent is with the peer's host, so that closing cannot lose it."""
+        if self.is_local:
+            return True
+        try:
+            num_bytes = fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4)
+        except OSError:
+            return False
+        return not any(num_bytes)
+
     def end_sending(self) -> None:
         """The peer reads to the end of what was sent, then sees that there is no more."""
         with contextlib.suppress(OSError):
@@ -229,6 +262,6 @@ def _tune_tcp(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A host that vanishes says nothing: it is given up after half a minute without an answer.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 30_000)):
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
         if (number := getattr(socket, option, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, number, value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import threading
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Buffer, Part, split
-from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError, Operation
 from core_sdk.distributed._messages import (
     Died,
     Interrupted,
@@ -20,18 +21,20 @@ from core_sdk.distributed._messages import (
     Notice,
     Place,
     Question,
+    Status,
     Statuses,
     TimedOut,
 )
 from core_sdk.distributed._reception import Peer
-from core_sdk.distributed._star import Call, Operation, StarChannel, milliseconds_until
+from core_sdk.distributed._star import Call, StarChannel, milliseconds_until
 from core_sdk.distributed._survey import findings_on, late_ranks
 from core_sdk.errors import ChannelError
 
 _CHIEF = 0
 _SURVEY_S = 3.0
 # What the chief has sent on one connection may be overtaken by what it says on the other.
-_LAST_WORDS_MS = 100.0
+_LAST_WORDS_S = 0.1
+_ON_ITS_WAY_S = 2.0
 
 
 class MemberChannel(StarChannel):
@@ -42,13 +45,17 @@ class MemberChannel(StarChannel):
         self._chief_control = chief.control
         self._early: Frame | None = None
         self._serials = itertools.count(1)
+        self._serial = 0
         self._statuses: Statuses | None = None
-        self._has_statuses = threading.Event()
+        self._has_answer = threading.Event()
         super().__init__(place, places, timeout_s)
         self._poller = select.poll()
         self._poller.register(self._board, select.POLLIN)
         self._poller.register(self._data, select.POLLIN)
         self._control.start()
+
+    def has_chief(self) -> bool:
+        return not self._board.knows(_CHIEF)
 
     def tell_chief(self, topic: str, content: bytes) -> None:
         self._control.post(_CHIEF, Notice(topic, self.rank, content))
@@ -73,12 +80,10 @@ class MemberChannel(StarChannel):
     def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
         deadline = time.monotonic() + self.timeout_s
         try:
-            kind = Kind.FAILURE if part.is_failure else Kind.VALUE
-            frame = Frame(kind, call.operation, call.number, call.site, part.content)
-            self._data.send(frame, lambda: self._wait_to_send(call, deadline))
+            self._tell(call, part, deadline)
             result = self._await_result(call, deadline)
         except LinkEndedError:
-            self._lose_chief(call)
+            self._lose(_CHIEF, call)
             raise
         self._check(result, call)
         if result.kind == Kind.FAILURE:
@@ -86,6 +91,15 @@ class MemberChannel(StarChannel):
         if call.operation is Operation.ALLGATHER:
             return split(result.payload)
         return [result.payload]
+
+    def _tell(self, call: Call, part: Part, deadline: float) -> None:
+        # A chief that has left after a broadcast listens no more; over TCP, speaking to it may destroy what is coming.
+        if not self._board.is_quiet() and self._board.has_left(_CHIEF):
+            return
+        kind = Kind.FAILURE if part.is_failure else Kind.VALUE
+        frame = Frame(kind, call.operation, call.number, call.site, part.content)
+        with contextlib.suppress(LinkEndedError):  # what it sent before it went may still be there
+            self._data.send(frame, lambda: self._wait_to_send(call, deadline))
 
     def _wait_to_send(self, call: Call, deadline: float) -> None:
         poller = select.poll()
@@ -95,7 +109,7 @@ class MemberChannel(StarChannel):
         poller.register(self._data, select.POLLOUT | (select.POLLIN if is_answer_early else 0))
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
-            self._time_out(call)
+            self._give_up(call, self._ask_chief())
         if self._board.fileno() in events:
             self._board.forget_wakes()
             self._board.check(call.number, str(call))
@@ -113,7 +127,7 @@ class MemberChannel(StarChannel):
                 return received
             events = dict(self._poller.poll(milliseconds_until(deadline)))
             if not events:
-                self._time_out(call)
+                return self._await_late_result(call)
             if self._board.fileno() in events:
                 self._board.forget_wakes()
                 if (last := self._heed_board(call)) is not None:
@@ -124,16 +138,19 @@ class MemberChannel(StarChannel):
         try:
             self._board.check(call.number, str(call))
         except ChannelError:
-            poller = select.poll()
-            poller.register(self._data, select.POLLIN)
-            deadline = time.monotonic() + _LAST_WORDS_MS / 1000
-            while poller.poll(milliseconds_until(deadline)):
-                try:
-                    if (frame := self._data.receive_nowait()) is not None:
-                        return frame
-                except LinkEndedError:
-                    break
+            if (frame := self._last_words(_LAST_WORDS_S)) is not None:
+                return frame
             raise
+        return None
+
+    def _last_words(self, timeout_s: float) -> Frame | None:
+        poller = select.poll()
+        poller.register(self._data, select.POLLIN)
+        deadline = time.monotonic() + timeout_s
+        with contextlib.suppress(LinkEndedError):
+            while poller.poll(milliseconds_until(deadline)):
+                if (frame := self._data.receive_nowait()) is not None:
+                    return frame
         return None
 
     def _check(self, result: Frame, call: Call) -> None:
@@ -143,21 +160,29 @@ class MemberChannel(StarChannel):
             self._break(Mismatch(_CHIEF, str(theirs), self.rank, str(call)))
             self._board.check(call.number, str(call))
 
-    def _lose_chief(self, call: Call) -> None:
-        self._await_news(_CHIEF)
-        self._board.check(call.number, str(call))
-        self._board.report(Died(_CHIEF, self.places[_CHIEF].process))
-        self._board.check(call.number, str(call))
+    def _await_late_result(self, call: Call) -> Frame:
+        """Raises who is late, unless the result comes while that is being found out."""
+        answers = self._ask_chief()
+        are_all_in_it = bool(answers) and not late_ranks(answers, self.size, call.number, self.rank)
+        frame = self._last_words(_ON_ITS_WAY_S if are_all_in_it else 0.0)
+        if frame is None:
+            self._give_up(call, answers)
+            raise LinkEndedError("the result of the call did not come")
+        return frame
 
-    def _time_out(self, call: Call) -> None:
-        serial = next(self._serials)
-        self._has_statuses.clear()
-        self._control.post(_CHIEF, Question(serial))
-        has_answer = self._has_statuses.wait(_SURVEY_S) and self._statuses is not None
-        answers = {status.rank: status for status in self._statuses.statuses} if has_answer and self._statuses else {}
-        # Without an answer of the chief nothing is known of the others.
-        missing = late_ranks(answers, self.size, call.number, self.rank) if answers else [_CHIEF]
-        missing = missing or [_CHIEF]
+    def _ask_chief(self) -> dict[int, Status]:
+        """How all ranks are; nothing is known of any if the chief does not answer, or has worse to tell."""
+        self._serial = next(self._serials)
+        self._statuses = None
+        self._has_answer.clear()
+        self._control.post(_CHIEF, Question(self._serial))
+        if not self._board.knows(_CHIEF):
+            self._has_answer.wait(_SURVEY_S)
+        return {status.rank: status for status in self._statuses.statuses} if self._statuses else {}
+
+    def _give_up(self, call: Call, answers: dict[int, Status]) -> None:
+        late = late_ranks(answers, self.size, call.number, self.rank) if answers else []
+        missing = late or [_CHIEF]
         findings = findings_on(missing, answers, self.places, call.number)
         self._break(TimedOut(str(call), self.timeout_s, missing, findings))
         self._board.check(call.number, str(call))
@@ -168,14 +193,20 @@ class MemberChannel(StarChannel):
                 self._hear_notice(message)
             case Left():
                 self._board.report_left(message)
+                self._has_answer.set()
             case Died() | Mismatch() | TimedOut() | Interrupted():
                 self._board.report(message)
+                self._has_answer.set()
             case Question(serial):
                 self._control.post(_CHIEF, self._status(serial))
-            case Statuses():
+            case Statuses(serial) if serial == self._serial:
                 self._statuses = message
-                self._has_statuses.set()
+                self._has_answer.set()
 
-    def _on_end(self, rank: int) -> None:
-        if not self._board.knows(_CHIEF):
-            self._board.report(Died(_CHIEF, self.places[_CHIEF].process))
+    def _on_end(self, rank: int) -> Message | None:
+        if self._board.knows(_CHIEF):
+            return None
+        died = Died(_CHIEF, self.places[_CHIEF].process)
+        self._board.report(died)
+        self._has_answer.set()
+        return died

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import select
 import selectors
 import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,12 +21,14 @@ from core_sdk.distributed._handshake import PROOF_BYTES, Acceptor, WrongPeerErro
 from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError
 from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, encode_message
 from core_sdk.distributed._places import problems_among
-from core_sdk.errors import ContradictoryRanksError, RankDiedError, RanksMissingError
+from core_sdk.errors import ContradictoryRanksError, JoinError, RankDiedError, RanksMissingError
 
 logger = logging.getLogger("core_sdk.distributed")
 
 _STRANGER_TIMEOUT_S = 10.0
 _MAX_STRANGERS = 256
+_MAX_WARNINGS = 5
+_TELL_TIMEOUT_S = 5.0
 _MAX_HELLO_BYTES = 4096
 _MAX_UNIX_PATH_BYTES = 100
 
@@ -36,6 +40,17 @@ class Peer:
     place: Place
     data: Link
     control: Link
+
+
+def _no_check() -> None:
+    """Nothing but the time-out ends the wait."""
+
+
+def welcome(place: Place, peers: Sequence[Peer]) -> None:
+    """Tells all that all have come."""
+    message = encode_message(Welcome([place, *(peer.place for peer in peers)]))
+    for peer in peers:
+        _tell(peer.control, message)
 
 
 class Listeners:
@@ -57,11 +72,13 @@ class Listeners:
 
     def listen_tcp(self, host: str | None, port: int) -> int:
         """On all interfaces if `host` is None; gives the port."""
-        if host is None and socket.has_dualstack_ipv6():
-            listener = socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
-        else:
-            family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
-            listener = socket.create_server((host or "", port), family=family, backlog=1024)
+        try:
+            listener = _tcp_listener(host, port)
+        except OSError as error:
+            raise JoinError(
+                f"rank 0 cannot be reached at port {port} of {host or 'this host'}: {error.strerror or error}. "
+                "Choose a port that is free, and an address of rank 0's node."
+            ) from error
         self._open.callback(listener.close)
         self._add(listener)
         return int(listener.getsockname()[1])
@@ -76,6 +93,13 @@ class Listeners:
         listener.listen(1024)
         listener.setblocking(False)
         self.sockets.append(listener)
+
+
+def _tcp_listener(host: str | None, port: int) -> socket.socket:
+    if host is None and socket.has_dualstack_ipv6():
+        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
+    return socket.create_server((host or "", port), family=family)
 
 
 class _Newcomer:
@@ -115,20 +139,25 @@ class _Newcomer:
 class Reception:
     """Accepts until everybody has come."""
 
-    def __init__(self, listeners: Listeners, key: bytes, place: Place, timeout_s: float) -> None:
+    def __init__(
+        self, listeners: Listeners, key: bytes, place: Place, timeout_s: float, check: Callable[[], None] = _no_check
+    ) -> None:
+        """`check` is called every second, and raises when it is no use to wait any longer."""
         self._key = key
         self._place = place
         self._timeout_s = timeout_s
+        self._check = check
         self._deadline = time.monotonic() + timeout_s
         self._selector = selectors.DefaultSelector()
         self._newcomers: dict[socket.socket, _Newcomer] = {}
         self._links: dict[str, dict[bool, Link]] = {}
         self._members: dict[str, Place] = {}
+        self._num_refused = 0
         for listener in listeners.sockets:
             self._selector.register(listener, selectors.EVENT_READ)
 
     def receive_all(self) -> list[Peer]:
-        """Every other rank, in order, welcomed. Raises a `JoinError`, or `RankDiedError`."""
+        """Every other rank, in order; they wait to be welcomed. Raises a `JoinError`, or `RankDiedError`."""
         try:
             with self._telling_of_failure():
                 while len(self._complete()) < self._place.size - 1:
@@ -136,7 +165,6 @@ class Reception:
                 peers = self._complete()
                 if problems := problems_among([self._place, *(peer.place for peer in peers)]):
                     raise ContradictoryRanksError(problems)
-            self._tell(encode_message(Welcome([self._place, *(peer.place for peer in peers)])))
             return peers
         finally:
             for newcomer in self._newcomers.values():
@@ -158,7 +186,10 @@ class Reception:
         try:
             yield
         except BaseException as error:
-            self._tell(encode_message(_refusal(error)))
+            refusal = encode_message(_refusal(error))
+            for links in self._links.values():
+                if True in links:
+                    _tell(links[True], refusal)
             self._close_links()
             raise
 
@@ -166,17 +197,28 @@ class Reception:
         remaining_s = self._deadline - time.monotonic()
         if remaining_s <= 0:
             self._give_up()
+        self._check()
         for key, _ in self._selector.select(min(remaining_s, 1.0)):
             connection = key.fileobj
-            if key.data is not None:
-                raise RankDiedError(key.data.rank, key.data.process)
             if not isinstance(connection, socket.socket):
                 continue
-            if connection in self._newcomers:
+            if key.data is not None:
+                self._lose(connection, key.data)
+            elif connection in self._newcomers:
                 self._read(self._newcomers[connection])
-            else:
+            elif connection.fileno() >= 0:
                 self._accept(connection)
         self._drop_silent()
+
+    def _lose(self, connection: socket.socket, hello: Hello) -> None:
+        """Until all have come a rank has nothing to say: its connection has ended."""
+        links = self._links[hello.member]
+        if len(links) == 2:
+            raise RankDiedError(hello.place.rank, hello.place.process)
+        # Perhaps its other connection was refused among many strangers: then it comes again.
+        del self._links[hello.member], self._members[hello.member]
+        self._selector.unregister(connection)
+        connection.close()
 
     def _give_up(self) -> None:
         present = {place.rank for place in self._members.values()} | {self._place.rank}
@@ -186,12 +228,21 @@ class Reception:
         raise RanksMissingError(missing, self._place.size, self._timeout_s)
 
     def _accept(self, listener: socket.socket) -> None:
-        with contextlib.suppress(OSError):  # gone already, or out of descriptors for the moment
+        try:
             connection, _ = listener.accept()
-            if len(self._newcomers) >= _MAX_STRANGERS:
+        except OSError as error:  # gone already; or there are too many connections for this process
+            if error.errno in (errno.EMFILE, errno.ENFILE) and self._newcomers:
                 self._drop(next(iter(self._newcomers.values())), "too many strangers")
-            self._newcomers[connection] = _Newcomer(connection, self._key)
-            self._selector.register(connection, selectors.EVENT_READ)
+            return
+        try:
+            newcomer = _Newcomer(connection, self._key)
+        except OSError:
+            connection.close()
+            return
+        if len(self._newcomers) >= _MAX_STRANGERS:
+            self._drop(next(iter(self._newcomers.values())), "too many strangers")
+        self._newcomers[connection] = newcomer
+        self._selector.register(connection, selectors.EVENT_READ)
 
     def _read(self, newcomer: _Newcomer) -> None:
         try:
@@ -203,13 +254,14 @@ class Reception:
             return
         if hello is not None and newcomer.link is not None:
             del self._newcomers[newcomer.socket]
-            # From now on it has nothing to say until all have come: if it becomes readable, it has died.
-            self._selector.modify(newcomer.socket, selectors.EVENT_READ, hello.place)
+            self._selector.modify(newcomer.socket, selectors.EVENT_READ, hello)
             self._members[hello.member] = hello.place
             self._links.setdefault(hello.member, {})[hello.is_control] = newcomer.link
 
     def _drop(self, newcomer: _Newcomer, reason: str) -> None:
-        logger.warning("refused a connection to the ranks' channel: %s", reason)
+        self._num_refused += 1
+        level = logging.WARNING if self._num_refused <= _MAX_WARNINGS else logging.DEBUG
+        logger.log(level, "refused a connection to the ranks' channel: %s", reason)
         self._selector.unregister(newcomer.socket)
         del self._newcomers[newcomer.socket]
         newcomer.socket.close()
@@ -218,12 +270,6 @@ class Reception:
         now = time.monotonic()
         for newcomer in [newcomer for newcomer in self._newcomers.values() if newcomer.expires_at < now]:
             self._drop(newcomer, f"it did not say who it is within {_STRANGER_TIMEOUT_S:g} s")
-
-    def _tell(self, message: bytes) -> None:
-        for links in self._links.values():
-            if True in links:
-                with contextlib.suppress(LinkEndedError):
-                    links[True].send(Frame(Kind.MESSAGE, 0, 0, b"", message), _never_blocked)
 
     def _close_links(self) -> None:
         for links in self._links.values():
@@ -244,9 +290,17 @@ def _refusal(error: BaseException) -> Refusal:
             return Refusal(problems=[f"rank 0 gave up: {error!r}"])
 
 
-def _never_blocked() -> None:
-    """The first message of a connection always fits into its buffer."""
-    raise LinkEndedError("the first message did not fit into the connection")
+def _tell(control: Link, message: bytes) -> None:
+    """A rank that is gone meanwhile is noticed later."""
+
+    def blocked() -> None:
+        poller = select.poll()
+        poller.register(control, select.POLLOUT)
+        if not poller.poll(_TELL_TIMEOUT_S * 1000):
+            raise LinkEndedError("it has not read for seconds")
+
+    with contextlib.suppress(LinkEndedError):
+        control.send(Frame(Kind.MESSAGE, 0, 0, b"", message), blocked)
 
 
 def _short_private_directory() -> Path:

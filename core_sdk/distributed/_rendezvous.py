@@ -6,8 +6,10 @@ import contextlib
 import fcntl
 import os
 import socket
+import stat
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -33,8 +35,6 @@ class Rendezvous(ABC):
 
     where: str
     """For messages."""
-    tcp_port: int = 0
-    """The port that the chief must listen on; 0 for any."""
 
     @abstractmethod
     def publish(self, address: Address) -> None:
@@ -52,43 +52,76 @@ class Rendezvous(ABC):
 class DirectoryRendezvous(Rendezvous):
     """A directory that only this user can enter."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, is_ours: bool = False) -> None:
+        """One that `is_ours` is removed when all have come."""
         self.where = f"the directory {directory}"
         self._directory = directory
+        self._is_ours = is_ours
         self._path = directory / "chief"
+        self._lock_path = directory / "lock"
         self._lock: int | None = None
 
     def publish(self, address: Address) -> None:
-        self._enter()
-        lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with self._telling_of_failure():
+            while self._lock is None:
+                with contextlib.suppress(FileExistsError):
+                    self._directory.mkdir(mode=0o700, parents=True)
+                # The chief of an earlier group may be removing it just now: then it is made again.
+                with contextlib.suppress(FileNotFoundError):
+                    self._check_privacy()
+                    self._lock = self._take_lock()
+            write_atomically(self._path, msgspec.msgpack.encode(address))
+
+    def look(self) -> Address | None:
+        with self._telling_of_failure():
+            try:
+                self._check_privacy()
+                return msgspec.msgpack.decode(self._path.read_bytes(), type=Address)
+            except FileNotFoundError:
+                return None
+
+    def withdraw(self) -> None:
+        if self._lock is None:
+            return
+        self._path.unlink(missing_ok=True)
+        self._lock_path.unlink(missing_ok=True)
+        if self._is_ours:
+            with contextlib.suppress(OSError):  # another group is already using it
+                self._directory.rmdir()
+        os.close(self._lock)
+        self._lock = None
+
+    def _take_lock(self) -> int | None:
+        """None if its file was removed meanwhile."""
+        lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             # Not the lock of `alive.py`: two threads of a process may be chiefs here, and only one at a time.
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), self._lock_path.stat()):
+                return lock
         except BlockingIOError:
             os.close(lock)
             raise ContradictoryRanksError([f"another rank 0 is waiting for its ranks in {self.where}"]) from None
-        self._lock = lock
-        write_atomically(self._path, msgspec.msgpack.encode(address))
+        except BaseException:
+            os.close(lock)
+            raise
+        os.close(lock)
+        return None
 
-    def look(self) -> Address | None:
-        self._enter()
+    @contextlib.contextmanager
+    def _telling_of_failure(self) -> Iterator[None]:
         try:
-            return msgspec.msgpack.decode(self._path.read_bytes(), type=Address)
-        except FileNotFoundError:
-            return None
+            yield
+        except OSError as error:
+            raise JoinError(f"the ranks cannot meet in {self._directory}: {error.strerror}.") from error
 
-    def withdraw(self) -> None:
-        if self._lock is not None:
-            self._path.unlink(missing_ok=True)
-            os.close(self._lock)
-            self._lock = None
-
-    def _enter(self) -> None:
-        with contextlib.suppress(FileExistsError):
-            self._directory.mkdir(mode=0o700, parents=True)
+    def _check_privacy(self) -> None:
         status = self._directory.lstat()
-        if status.st_uid != os.geteuid() or status.st_mode & 0o077:
-            raise JoinError(f"{self._directory} is not a directory of this user's alone: remove it, and start again")
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o077:
+            raise JoinError(
+                f"{self._directory}, where the ranks were to meet, is not a directory that this user alone can enter. "
+                "Remove it, or give it to this user with mode 0700, and start again."
+            )
 
 
 class FixedRendezvous(Rendezvous):
@@ -96,14 +129,13 @@ class FixedRendezvous(Rendezvous):
 
     def __init__(self, host: str, port: int, key: bytes) -> None:
         self.where = f"{host}:{port}"
-        self.tcp_port = port
-        self._address = Address(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
+        self.address = Address(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
 
     def publish(self, address: Address) -> None:
         pass
 
     def look(self) -> Address:
-        return self._address
+        return self.address
 
     def withdraw(self) -> None:
         pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import logging
 import os
 import threading
@@ -17,8 +16,8 @@ from core_sdk.distributed._call_site import CallSites, describe
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Buffer, Failure, Part, decode
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Link
-from core_sdk.distributed._messages import Interrupted, Left, Message, Notice, Place, Status, Trouble
+from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Link, Operation
+from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Notice, Place, Status, Trouble
 from core_sdk.distributed._trouble import TroubleBoard
 from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeError, RankFailedError
 
@@ -26,12 +25,6 @@ logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
 
 _CLOSE_TIMEOUT_S = 5.0
-
-
-class Operation(enum.IntEnum):
-    GATHER = 1
-    ALLGATHER = 2
-    BROADCAST = 3
 
 
 class Call(NamedTuple):
@@ -56,7 +49,8 @@ class StarChannel(Channel):
         self.timeout_s = timeout_s
         self._board = TroubleBoard()
         self._sites = CallSites()
-        self._calling = threading.Lock()
+        # Reentrant: a signal handler may close the group in the middle of a call.
+        self._calling = threading.RLock()
         self._process = os.getpid()
         self._num_calls = 0
         self._call: Call | None = None
@@ -137,16 +131,31 @@ class StarChannel(Channel):
             return
         self._is_closed = True
         failure = Failure(self.rank, "") if error is None else Failure.of(self.rank, error)
-        self._tell_others(Left(self.rank, self._num_calls, failure.error_text, failure.traceback_text))
+        num_calls = self._num_calls - self._is_inside
+        self._tell_others(Left(self.rank, num_calls, failure.error_text, failure.traceback_text))
+        self._board.report_closed()
         self._finish_sending()
         self._control.stop(_CLOSE_TIMEOUT_S)
-        for link in self._data_links():
-            link.close()
-        self._board.close()
+        self._close_if_left()
 
     def _finish_sending(self) -> None:
+        """Nothing that was sent gets lost."""
+
+    def _close_if_left(self) -> None:
+        """A call that is going on, in another thread or under a signal handler that closes, closes at its end."""
+        if not self._is_closed or not self._calling.acquire(blocking=False):
+            return
+        try:
+            if not self._is_inside:
+                self._close_descriptors()
+        finally:
+            self._calling.release()
+
+    def _close_descriptors(self) -> None:
         for link in self._data_links():
             link.end_sending()
+            link.close()
+        self._board.close()
 
     def _values(self, contents: Sequence[Buffer], own_value: Any) -> list[Any]:
         return [own_value if rank == self.rank else decode(content) for rank, content in enumerate(contents)]
@@ -165,6 +174,8 @@ class StarChannel(Channel):
                 if own_error is None:
                     raise
                 outcome = part
+            finally:
+                self._close_if_left()
         if own_error is not None:
             raise own_error
         if isinstance(outcome, Part):
@@ -186,6 +197,8 @@ class StarChannel(Channel):
     def _begin(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
         if not self._board.is_quiet():
             self._board.check(call.number, str(call))
+        if self._is_inside:
+            raise RuntimeError(f"{call} is inside {self._call}: a signal handler makes no calls")
         self._num_calls = call.number
         self._call = call
         self._is_inside = True
@@ -220,6 +233,14 @@ class StarChannel(Channel):
         except Exception:
             logger.exception("a notice about %r could not be handled", notice.topic)
 
+    def _lose(self, rank: int, call: Call) -> None:
+        """Raises why the connection to this rank has ended."""
+        self._await_news(rank)
+        self._board.check(call.number, str(call))
+        self._board.check_presence(rank, str(call))
+        self._break(Died(rank, self.places[rank].process))
+        self._board.check(call.number, str(call))
+
     def _await_news(self, rank: int, timeout_s: float = 0.3) -> None:
         """Why a connection has ended is told on the other one, at about the same time."""
         deadline = time.monotonic() + timeout_s
@@ -230,11 +251,12 @@ class StarChannel(Channel):
         self._control.close_inherited()
         for link in self._data_links():
             link.close()
-        self._board.close()
+        self._board.close_inherited()
 
 
 def milliseconds_until(deadline: float) -> float:
-    return max(0.0, 1000 * (deadline - time.monotonic()))
+    """At most what `poll` takes, eleven days: a deadline may be infinitely far."""
+    return min(max(0.0, 1000 * (deadline - time.monotonic())), 1e9)
 
 
 def _close_in_child(channel: StarChannel) -> None:

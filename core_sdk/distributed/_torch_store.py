@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 
 import msgspec
-from torch.distributed import DistNetworkError, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type: ignore[attr-defined]
 
 from core_sdk.distributed._rendezvous import Address, Rendezvous
 from core_sdk.errors import ContradictoryRanksError, JoinError
+
+_LONGEST_S = 1e6
 
 
 class TorchStoreRendezvous(Rendezvous):
@@ -18,10 +20,10 @@ class TorchStoreRendezvous(Rendezvous):
         """Blocks until the store answers; `JoinError` if it does not."""
         self.where = f"the store of torch.distributed at {host}:{port}"
         self._key = f"core_sdk/{prefix}/chief"
+        self._is_published = False
+        timeout = datetime.timedelta(seconds=min(timeout_s, _LONGEST_S))
         try:
-            self._store = TCPStore(
-                host, port, is_master=False, timeout=datetime.timedelta(seconds=timeout_s), wait_for_workers=False
-            )
+            self._store = TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
         except DistNetworkError as error:
             raise JoinError(
                 f"{self.where} does not answer ({str(error).splitlines()[0]}). Start the script with torchrun or "
@@ -29,14 +31,19 @@ class TorchStoreRendezvous(Rendezvous):
             ) from error
 
     def publish(self, address: Address) -> None:
-        if self._store.check([self._key]):
+        content = msgspec.json.encode(address).decode()
+        if self._store.compare_set(self._key, "", content) != content.encode():
             raise ContradictoryRanksError([f"another rank 0 is waiting for its ranks in {self.where}"])
-        self._store.set(self._key, msgspec.json.encode(address).decode())
+        self._is_published = True
 
     def look(self) -> Address | None:
         if not self._store.check([self._key]):
             return None
-        return msgspec.json.decode(self._store.get(self._key), type=Address)
+        try:
+            return msgspec.json.decode(self._store.get(self._key), type=Address)
+        except DistStoreError:  # withdrawn meanwhile
+            return None
 
     def withdraw(self) -> None:
-        self._store.delete_key(self._key)
+        if self._is_published:
+            self._store.delete_key(self._key)

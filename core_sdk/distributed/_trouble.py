@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 
 from core_sdk.distributed._messages import Died, Interrupted, Left, Mismatch, TimedOut, Trouble
+from core_sdk.distributed._waker import Waker
 from core_sdk.errors import (
+    ChannelClosedError,
     ChannelError,
     CollectiveMismatchError,
     CollectiveTimeoutError,
@@ -21,14 +21,15 @@ class TroubleBoard:
     """The first trouble, which ends the group, and who has left it. Any thread may write; one waits."""
 
     def __init__(self) -> None:
-        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._waker = Waker()
         self._guard = threading.Lock()
         self._trouble: Trouble | None = None
         self._left: dict[int, Left] = {}
+        self._is_closed = False
 
     def fileno(self) -> int:
         """Readable when there is something new."""
-        return self._read
+        return self._waker.fileno()
 
     def report(self, trouble: Trouble) -> bool:
         """Whether it is the first."""
@@ -36,41 +37,55 @@ class TroubleBoard:
             if self._trouble is not None:
                 return False
             self._trouble = trouble
-        self._wake()
+        self._waker.wake()
         return True
 
     def report_left(self, left: Left) -> None:
         with self._guard:
             self._left[left.rank] = left
-        self._wake()
+        self._waker.wake()
 
     def knows(self, rank: int) -> bool:
         """Whether it is known why the connection to this rank has ended."""
         return rank in self._left or self._trouble is not None
 
+    def report_closed(self) -> None:
+        """This rank itself leaves, perhaps in the middle of a call."""
+        self._is_closed = True
+        self._waker.wake()
+
     def check(self, number: int, call: str) -> None:
         """Raises the `ChannelError` that makes this rank's call of that number impossible."""
+        if self._is_closed:
+            raise ChannelClosedError(call, is_forked=False)
         if self._trouble is not None:
             raise _error_of(self._trouble)
-        for left in self._left.values():
+        for left in list(self._left.values()):
             if left.num_calls < number:
                 raise _error_of_left(left, call)
 
+    def check_presence(self, rank: int, call: str) -> None:
+        """Raises the `ChannelError` for a call that needs this rank, even one that it had made."""
+        if rank in self._left:
+            raise _error_of_left(self._left[rank], call)
+
+    def has_trouble(self) -> bool:
+        return self._trouble is not None
+
+    def has_left(self, rank: int) -> bool:
+        return rank in self._left
+
     def is_quiet(self) -> bool:
-        return self._trouble is None and not self._left
+        return self._trouble is None and not self._left and not self._is_closed
 
     def forget_wakes(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._read, 4096):
-                pass
+        self._waker.forget()
 
     def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        self._waker.close()
 
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):  # full: woken already
-            os.write(self._write, b"!")
+    def close_inherited(self) -> None:
+        self._waker.close_inherited()
 
 
 def _error_of(trouble: Trouble) -> ChannelError:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import threading
+import warnings
 from pathlib import Path
 
-from core_sdk.errors import JournalClosedError, JournalForkedError
+from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._writer import JournalWriter
 from core_sdk.records import AttemptStarted, CheckpointStored, Ended, Profile, Progress, Record, StopAcknowledged
@@ -31,16 +33,23 @@ class RankJournal(Journal):
         self._is_home_shared = is_home_shared
         self._process = os.getpid()
         self._is_closed = False
-        self._has_spoken = False
-        self._guard = threading.Lock()
+        self._said: set[str] = set()
+        # Reentrant: a signal handler that reports may interrupt a report of its own thread.
+        self._guard = threading.RLock()
         self._writer: JournalWriter | None = None
+        self._problem: OSError | None = None
+        self._num_lost = 0
 
     def append(self, record: Record) -> None:
         self.check_open()
-        if isinstance(record, _KEPT) and self._is_home_shared:
-            self._kept().append(record)
-        elif not isinstance(record, _COMMON):
-            self._say_once()
+        if isinstance(record, _COMMON):
+            return
+        if not isinstance(record, _KEPT):
+            self._say_once("reports nothing of its own: what rank 0 reports counts for all ranks")
+        elif not self._is_home_shared:
+            self._say_once("keeps no progress and no figures: its node does not see the home of rank 0")
+        else:
+            self._keep(record)
 
     def check_open(self) -> None:
         if self._is_closed:
@@ -54,20 +63,42 @@ class RankJournal(Journal):
         self._is_closed = True
         if self._writer is not None:
             self._writer.close()
+        if self._num_lost:
+            raise ReportsDroppedError(self.path, self._num_lost, str(self._problem))
 
-    def _kept(self) -> JournalWriter:
-        if self._writer is None:
-            with self._guard:
-                if self._writer is None:
-                    writer = JournalWriter(self.path)
-                    writer.append_or_raise(self._start)
-                    self._writer = writer
-        return self._writer
+    def _keep(self, record: Record) -> None:
+        with self._guard:
+            if self._writer is None and self._problem is None:
+                self._open()
+            if self._writer is None:
+                self._num_lost += 1
+            else:
+                self._writer.append(record)
 
-    def _say_once(self) -> None:
-        if not self._has_spoken:
-            self._has_spoken = True
-            logger.info(
-                "rank %d records nothing of its own: what rank 0 reports counts for all ranks (said once)",
-                self._start.rank,
-            )
+    def _open(self) -> None:
+        try:
+            writer = JournalWriter(self.path)
+        except OSError as error:
+            self._give_up(error)
+            return
+        try:
+            writer.append_or_raise(self._start)
+        except OSError as error:
+            writer.close()
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+            self._give_up(error)
+        else:
+            self._writer = writer
+
+    def _give_up(self, error: OSError) -> None:
+        """The training goes on."""
+        self._problem = error
+        message = f"progress and figures of rank {self._start.rank} are not kept: {error}"
+        logger.error(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=6)
+
+    def _say_once(self, what: str) -> None:
+        if what not in self._said:
+            self._said.add(what)
+            logger.info("rank %d %s (said once)", self._start.rank, what)

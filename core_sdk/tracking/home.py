@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -36,6 +37,12 @@ from core_sdk.records import (
 )
 
 _T = TypeVar("_T")
+
+CHANGES_NAME = "changes.journal"
+"""What was done to a trial from outside."""
+
+_OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
+_OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
 
 
 class Home:
@@ -214,8 +221,7 @@ class TrialFolder:
         self.trial_id = trial_id
         self.path = home.runs / str(trial_id)
         self.tensorboard_path = self.path / "tensorboard"
-        self.tensorboard_source_path = self.path / "tensorboard.local"
-        self.changes_path = self.path / "changes.journal"
+        self.changes_path = self.path / CHANGES_NAME
 
     def exists(self) -> bool:
         return (self.path / "trial.json").exists()
@@ -232,19 +238,24 @@ class TrialFolder:
 
     def attempts(self) -> list[int]:
         """Attempts that have begun, in order; the latest may have no journal yet."""
-        numbers = {
-            int(entry.name.split(".")[0])
-            for entry in os.scandir(self.path)
-            if entry.name.endswith((".journal", ".run.json")) and entry.name.split(".")[0].isdigit()
-        }
-        return sorted(numbers)
+        found = (_OF_ATTEMPT.fullmatch(entry.name) for entry in os.scandir(self.path))
+        return sorted({int(match[1]) for match in found if match})
+
+    def rank_journals(self) -> list[tuple[int, int]]:
+        """Attempt and rank of the journals that ranks other than 0 keep, in order."""
+        found = (_OF_RANK.fullmatch(entry.name) for entry in os.scandir(self.path))
+        return sorted((int(match[1]), int(match[2])) for match in found if match)
 
     def journal_path(self, attempt: int) -> Path:
-        return self.path / f"{attempt}.journal"
+        return self.path / journal_name(attempt)
 
     def rank_journal_path(self, attempt: int, rank: int) -> Path:
-        """Of a rank other than 0; made when it records something."""
-        return self.path / f"{attempt}.rank{rank}.journal"
+        """Of a rank other than 0 it is made when that rank records something."""
+        return self.path / journal_name(attempt, rank)
+
+    def tensorboard_source_path(self, rank: int = 0) -> Path:
+        """Where a rank's script writes event files of which it chooses some to be shown."""
+        return self.path / (f"tensorboard.rank{rank}.local" if rank else "tensorboard.local")
 
     def alive_path(self, attempt: int) -> Path:
         """Locked by the script's process while it lives."""
@@ -264,7 +275,9 @@ class TrialFolder:
         return self.path / f"{attempt}.run.json"
 
     def is_running(self, attempt: int) -> bool:
-        return is_alive(self.alive_path(attempt)) or is_alive(self.supervised_path(attempt))
+        # What was started as an earlier attempt may be a launcher that has begun others since.
+        supervised = (self.supervised_path(number) for number in range(attempt, 0, -1))
+        return is_alive(self.alive_path(attempt)) or any(map(is_alive, supervised))
 
     def running_attempt(self) -> int | None:
         """The attempt that is being executed now; only the latest can be."""
@@ -308,6 +321,11 @@ class TrialFolder:
             file.write(encode_line(record))
             file.flush()
             os.fsync(file.fileno())
+
+
+def journal_name(attempt: int, rank: int = 0) -> str:
+    """The name, in the trial's folder, of the journal that a rank keeps of an attempt."""
+    return f"{attempt}.rank{rank}.journal" if rank else f"{attempt}.journal"
 
 
 def _numbered_entries(directory: Path) -> list[int]:

@@ -27,6 +27,15 @@ class ExperimentRow:
 
 
 @dataclass(frozen=True)
+class RankRow:
+    """One rank of a trial's newest attempt."""
+
+    rank: int
+    host: str
+    progress: float | None
+
+
+@dataclass(frozen=True)
 class TrialRow:
     trial_id: int
     experiment_id: int
@@ -41,6 +50,7 @@ class TrialRow:
     steps_completed: int
     """The highest step of any report that is not superseded."""
     progress: float | None
+    """The chief's."""
     status: str
     metadata: dict[str, Any] | None
     latest_checkpoint: str | None
@@ -48,6 +58,8 @@ class TrialRow:
     num_dropped: int
     """Records that the disk refused."""
     num_bad_lines: int
+    ranks: tuple[RankRow, ...]
+    """Those that have recorded something in the newest attempt, if others than the chief have."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,8 @@ class ReportRow:
     metrics: dict[str, Metric]
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
+    rank: int = 0
+    """Who reported; the profiler's figures are those of its node."""
 
 
 @dataclass(frozen=True)

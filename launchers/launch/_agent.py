@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import uuid
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 from torch.distributed import DistError
@@ -21,6 +21,7 @@ from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, W
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
 from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters, registry
+from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
 from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
@@ -30,18 +31,28 @@ from launch._command import CommandError, UsageError
 from launch._directory import LaunchDirectory
 from launch._ending import ending_of
 from launch._noticeboard import Noticeboard
+from launch._outcome import Failed, FailedElsewhere, Outcome, Succeeded
 from launch._output import RankOutput
 from launch._rank_errors import RankErrors
 from launch._rank_logs import RankLogs
 from launch._report import cause_of
-from launch._supervisor import Failed, FailedElsewhere, Outcome, Succeeded, Supervisor
+from launch._supervisor import Supervisor
 from launch._words import marked
 
 _DEFAULT_PORT = 29500
 _LINE_PREFIX = "[rank=${rank}] "
 # torch's own time for ranks that must make room for other nodes: those that can save then, do.
 _MAKE_ROOM_S = 30.0
-_REAPING_S = 1
+
+_NEWER_OPTIONS = frozenset(
+    {
+        "event_log_handler",
+        "numa_options",
+        "duplicate_stdout_filters",
+        "duplicate_stderr_filters",
+        "virtual_local_rank",
+    }
+)
 
 _log = logging.getLogger(__name__)
 
@@ -78,14 +89,23 @@ class SupervisedAgent(LocalElasticAgent):
             log_line_prefix_template=config.log_line_prefix_template or _LINE_PREFIX,
         )
         self._supervisor = supervisor
+        self._logs = logs
         self._output = output
         self._max_restarts = spec.max_restarts
         self._board = Noticeboard(None)
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._supervisor.waiting()
+        handler = worker_group.spec.rdzv_handler
+        if isinstance(handler, DynamicRendezvousHandler):
+            # Where the ranks' store is, torch tells in the first round only: for one more node, or after the loss of
+            # the first, a new store is needed. It also is free of what the ranks of the last round wrote.
+            handler._bootstrap_store_info = None
         super()._rendezvous(worker_group)
         self._board = Noticeboard(worker_group.store, worker_group.group_world_size or 1)
+        # A node counts the restarts that its own ranks made necessary. All ranks must be told the same.
+        own = self._max_restarts - self._remaining_restarts
+        self._logs.num_restarts = self._board.highest(worker_group.group_rank or 0, own)
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._supervisor.starting()
@@ -100,6 +120,9 @@ class SupervisedAgent(LocalElasticAgent):
         if outcome is None:
             return RunResult(state=WorkerState.HEALTHY)
         if isinstance(outcome, Succeeded):
+            if outcome.was_stopped:
+                # The others' store may be here, and they have their grace to save.
+                self._exit_barrier_timeout = max(self._exit_barrier_timeout, self._supervisor.grace_s)
             ranks = [worker.global_rank for worker in worker_group.workers]
             return RunResult(state=WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
         if isinstance(outcome, Failed):
@@ -108,16 +131,17 @@ class SupervisedAgent(LocalElasticAgent):
             self._remaining_restarts = 0
         return RunResult(state=WorkerState.FAILED)
 
-    def _stop_workers(self, worker_group: WorkerGroup) -> None:
+    # What else these two are given differs between torch's versions.
+    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:
         if worker_group.state is WorkerState.HEALTHY:
             # Nothing failed: more nodes want to take part.
             self._supervisor.end(_MAKE_ROOM_S)
-        super()._stop_workers(worker_group)
+        super()._stop_workers(worker_group, *more, **named)
 
-    def _shutdown(self, death_sig: signal.Signals = signal.SIGTERM, timeout: int = 30) -> None:
+    def _shutdown(self, *more: Any, **named: Any) -> None:
         self._supervisor.end()
         # Only reaps them, and ends what torch has running beside them.
-        super()._shutdown(death_sig, _REAPING_S)
+        super()._shutdown(*more, **named)
 
     def _outcome(self) -> Outcome | None:
         elsewhere = self._board.read()
@@ -159,15 +183,17 @@ def run(
     config, program, program_arguments = _configure(options)
     if config.nproc_per_node > 1 and not settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
-    if options.shutdown_timeout is not None:
+    if getattr(options, "shutdown_timeout", None) is not None:
         supervisor.grace_s = options.shutdown_timeout
     logs = RankLogs(output, errors, directory, config.logs_specs if files_wanted else None)
     try:
         _run(config, program, program_arguments, logs, supervisor, output)
     except (RendezvousError, DistError) as error:
         raise NodesApartError(config.rdzv_endpoint, str(error)) from error
-    except (FileNotFoundError, PermissionError) as error:
-        raise ProgramNotStartedError(program, error) from error
+    except OSError as error:
+        if supervisor.is_starting():
+            raise ProgramNotStartedError(program, error) from error
+        raise
 
 
 def _run(
@@ -244,12 +270,14 @@ def _worker_spec(config: LaunchConfig, program: str, arguments: Sequence[str]) -
         master_addr=master_addr,
         master_port=master_port,
         local_addr=config.local_addr,
-        event_log_handler=config.event_log_handler,
-        numa_options=config.numa_options,
-        duplicate_stdout_filters=config.duplicate_stdout_filters,
-        duplicate_stderr_filters=config.duplicate_stderr_filters,
-        virtual_local_rank=config.virtual_local_rank,
+        **_newer_options(config),
     )
+
+
+def _newer_options(config: LaunchConfig) -> dict[str, Any]:
+    """Those that this torch has of what came over its versions."""
+    common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
+    return {name: getattr(config, name) for name in _NEWER_OPTIONS & common}
 
 
 def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -28,7 +29,11 @@ class LaunchDirectory:
 
     def __init__(self) -> None:
         # Short, since there will be sockets in it, whose paths are limited to about a hundred bytes.
-        self.path = Path(tempfile.mkdtemp(prefix="core-sdk-")).resolve()
+        self.path = Path(tempfile.mkdtemp(prefix="core-sdk-launch-")).resolve()
+        self._lock = os.open(self.path, os.O_RDONLY)
+        # systemd's cleaner of old temporary files spares a directory that is locked, and a training may take weeks.
+        with contextlib.suppress(OSError):  # some network file systems lock no directories
+            fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
             self._guardian, self._to_guardian = _start_guardian(self.path)
         except BaseException:
@@ -78,6 +83,7 @@ class LaunchDirectory:
 
     def abandon(self) -> None:
         """Leaves all that there may be, processes and the directory, to the guardian."""
+        os.close(self._lock)
         os.close(self._to_guardian)
         self._to_guardian = -1
 

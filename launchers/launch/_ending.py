@@ -6,8 +6,8 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from launch._outcome import Failed, FailedElsewhere, Killed, Obeyed, Outcome, Succeeded
 from launch._report import Place, exit_code, last_words, signal_name
-from launch._supervisor import Failed, FailedElsewhere, Killed, Obeyed, Outcome, Succeeded
 
 STOPPED = 75
 """EX_TEMPFAIL of sysexits.h: stopped on request, to be continued."""
@@ -44,7 +44,7 @@ def ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
 
 
 def ending_before_start(number: int) -> Ending:
-    return _ending_by_signal(number, f"{signal_name(number)} came before the ranks were started: none was")
+    return _ending_by_signal(number, f"{signal_name(number)} came before the ranks were started: none runs")
 
 
 def _ending_by_signal(number: int, words: str) -> Ending:

@@ -1,4 +1,4 @@
-"""How the nodes' launchers tell each other of a failure for good, through the store that their rendezvous gives them.
+"""What the nodes' launchers tell each other, through the store of their rendezvous: failures, mostly.
 
 Without it a node would learn of another's failure when its own ranks fail for want of their peers: late, or never
 where they wait in a collective. It does its best: a store that is gone says nothing.
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import json
 import time
+from datetime import timedelta
 from typing import Protocol
 
-from launch._supervisor import FailedElsewhere
+from launch._outcome import FailedElsewhere
 
 _NOTICE = "core-sdk/failure"
 _NUM_READERS = "core-sdk/failure/readers"
+_NUMBER = "core-sdk/number"
+# They pass the same place at the same time, but for one whose launcher is another.
+_OTHERS = timedelta(seconds=10)
 # The store goes with the node that keeps it, which may be the one that failed.
 _READERS_S = 3.0
 _PAUSE_S = 0.05
@@ -25,6 +29,10 @@ class Store(Protocol):
     def check(self, keys: list[str]) -> bool: ...
 
     def get(self, key: str) -> bytes: ...
+
+    def set(self, key: str, value: str) -> None: ...
+
+    def wait(self, keys: list[str], timeout: timedelta) -> None: ...
 
     def compare_set(self, key: str, expected: str, wanted: str) -> bytes: ...
 
@@ -38,6 +46,18 @@ class Noticeboard:
         self.is_alone = num_nodes == 1
         self._store = None if self.is_alone else store
         self._num_nodes = num_nodes
+
+    def highest(self, node: int, number: int) -> int:
+        """Of the numbers that the nodes give, each its own. Waits for them, but not for ever."""
+        if self._store is None:
+            return number
+        keys = [f"{_NUMBER}/{index}" for index in range(self._num_nodes)]
+        try:
+            self._store.set(keys[node], str(number))
+            self._store.wait(keys, _OTHERS)
+            return max(int(self._store.get(key)) for key in keys)
+        except RuntimeError:
+            return number
 
     def read(self) -> FailedElsewhere | None:
         """What another node has posted."""

@@ -24,6 +24,8 @@ class RankLogs(LogsSpecs):
         self._errors = errors
         self._directory = directory
         self._files = files
+        self.num_restarts = 0
+        """As the ranks are to be told it."""
 
     @property
     def root_log_dir(self) -> str:
@@ -52,7 +54,11 @@ class RankLogs(LogsSpecs):
 
     def _common_variables(self, *, is_one_node: bool) -> dict[str, str]:
         # Without the first, output would appear in blocks, and the last one die with a kill.
-        variables = {"PYTHONUNBUFFERED": "1", LAUNCH_DIR_VARIABLE: str(self._directory.path)}
+        variables = {
+            "PYTHONUNBUFFERED": "1",
+            LAUNCH_DIR_VARIABLE: str(self._directory.path),
+            "TORCHELASTIC_RESTART_COUNT": str(self.num_restarts),
+        }
         if is_one_node:
             variables[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
         return variables

@@ -30,6 +30,8 @@ _SIGNAL_WORDS = {
 }
 _KILLED_BY_KERNEL = "perhaps by the kernel, for memory"
 _FIRST_SIGNAL_STATUS = 128
+# The C++ library's, of a thread that nobody has joined. The exit status that the script had chosen is lost by it.
+_JOINABLE_THREAD = b"terminate called without an active exception"
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,10 @@ def last_words(place: Place, seen: RankSeen, code: int) -> list[str]:
     lines = [head + cause_of(seen)]
     if kind_of(seen) is Kind.CONSEQUENCE:
         lines.append("this looks like the consequence of another rank's end, of which nothing was seen on this node")
+    if seen.code == -signal.SIGABRT and seen.stderr.rstrip().endswith(_JOINABLE_THREAD):
+        lines.append(
+            "hint: Python ended under threads of torch's; call torch.distributed.destroy_process_group() before"
+        )
     lines.append(f"exit code {code}; " + ("the end of its stderr:" if seen.stderr.strip() else "its stderr is empty"))
     return lines + [f"  {line}" for line in excerpt(seen.stderr)]
 

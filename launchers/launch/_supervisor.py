@@ -11,12 +11,12 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Protocol
 
-from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
+from launch._causes import RankSeen
 from launch._directory import LaunchDirectory
+from launch._outcome import Killed, Outcome, Succeeded, judge
 from launch._ranks import Death, Ranks
 from launch._signals import STOPS
 
@@ -26,50 +26,10 @@ _END_S = 5.0
 _PATIENCE_S = 2.0
 # Processes that a rank leaves behind may keep its output open.
 _LAST_OUTPUT_S = 0.5
+# Ranks whose grace is over while they are being started are killed when they are.
+_POLL_S = 0.05
 # How long, after a SIGKILL, those who started the ranks may take to notice.
 _AFTER_KILL_S = 15.0
-
-
-@dataclass(frozen=True)
-class Succeeded:
-    was_stopped: bool
-    """On request, to be continued."""
-
-
-@dataclass(frozen=True)
-class Failed:
-    first: RankSeen
-
-
-@dataclass(frozen=True)
-class FailedElsewhere:
-    """On another node."""
-
-    code: int
-    words: tuple[str, ...]
-    """That node's about it."""
-
-
-@dataclass(frozen=True)
-class Obeyed:
-    """Ranks died of a signal that was handed on to them."""
-
-    signal: int
-    ranks: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Killed:
-    """Ranks were killed because they had not ended after a stop was asked for."""
-
-    signal: int
-    """The one that asked."""
-    ranks: tuple[int, ...]
-    is_impatient: bool
-    """Killed by a second SIGINT, not at the end of their grace."""
-
-
-Outcome = Succeeded | Failed | FailedElsewhere | Obeyed | Killed
 
 
 class NotStarted(Exception):
@@ -188,10 +148,10 @@ class Supervisor:
         with self._lock:
             if self._killed is not None:
                 return _AFTER_KILL_S
-            if self._phase is not _Phase.RUNNING or not self._stops:
+            if self._phase not in (_Phase.STARTING, _Phase.RUNNING) or not self._stops:
                 return None
             left_s = self._stop_asked_s + self.grace_s - time.monotonic()
-            return min(max(left_s, 0.0), threading.TIMEOUT_MAX)
+            return min(max(left_s, _POLL_S), threading.TIMEOUT_MAX)
 
     def kill_late(self) -> bool:
         """Kills ranks whose grace is over. Returns whether it is of any use to wait for their end."""
@@ -205,9 +165,13 @@ class Supervisor:
         """All that still runs, at once."""
         self._ranks.kill()
 
-    def has_running(self) -> bool:
-        """Whether ranks may have been left: unkillable ones, or those of a start that broke off in its middle."""
-        return self._phase is _Phase.STARTING or bool(self._ranks.running())
+    def is_starting(self) -> bool:
+        """Once there are no more events: whether a start broke off in its middle."""
+        return self._phase is _Phase.STARTING
+
+    def may_have_left_ranks(self) -> bool:
+        """Unkillable ones, or those of a start that broke off."""
+        return self.is_starting() or bool(self._ranks.running())
 
     def _stop(self, number: int) -> bool:
         is_impatient = number == signal.SIGINT and signal.SIGINT in self._stops
@@ -251,33 +215,3 @@ class Supervisor:
             traceback_s=self._errors.traceback_time(rank),
             stderr=self._errors.tail(rank),
         )
-
-
-def judge(
-    ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool, is_alone: bool = True
-) -> Failed | Obeyed | None:
-    """What is to be made of ranks of which some failed; None to wait for what the others do. Pure."""
-    first = first_failure(ranks, stops)
-    if first is None or first.code is None:
-        return None
-    kind = kind_of(first, stops)
-    if kind is Kind.OBEYED:
-        return _judge_obedience(ranks, stops, has_patience=has_patience)
-    if has_patience and (may_change(ranks, stops) or (kind is Kind.CONSEQUENCE and not is_alone)):
-        return None
-    stuck = stuck_after_failure(ranks) if kind is Kind.CONSEQUENCE else None
-    return Failed(stuck or first)
-
-
-def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool) -> Obeyed | None:
-    obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
-    has_consequences = any(seen.code not in (None, 0) and seen not in obeyed for seen in ranks)
-    is_running = any(seen.code is None for seen in ranks)
-    # Who still runs may be saving, and has its grace; unless the others have begun to fail for want of their peers.
-    if is_running and (has_patience or not has_consequences):
-        return None
-    return Obeyed(_signal_of(obeyed[0], stops), tuple(seen.rank for seen in obeyed))
-
-
-def _signal_of(seen: RankSeen, stops: Sequence[int]) -> int:
-    return next(number for number in stops if seen.code in (-number, 128 + number))

@@ -5,6 +5,7 @@ It is torchrun with another ending: the exit status is that of the rank that fai
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import socket
@@ -34,6 +35,9 @@ _Event = int | Future[None]
 def main() -> None:
     """Does not return."""
     code = launch(sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            stream.flush()
     # Python's own end would wait for, or crash on, a thread that is still inside torch: waiting for nodes, say.
     os._exit(code)
 
@@ -77,7 +81,7 @@ def _launch(command: Command, settings: LaunchSettings, directory: LaunchDirecto
         agent.add_done_callback(received.put)
         error = _wait_for_end(received, supervisor)
         supervisor.kill()
-    if supervisor.has_running():
+    if supervisor.may_have_left_ranks():
         directory.abandon()
     return _ending(supervisor, error)
 

@@ -75,7 +75,7 @@ def test_metrics_come_in_order_without_what_is_superseded(cli: Cli) -> None:
     reports = json.loads(cli("trial", "metrics", "1", "--json").output)
 
     assert [set(report) for report in reports] == [
-        {"trial_id", "attempt", "group", "steps_completed", "time", "metrics"}
+        {"trial_id", "attempt", "rank", "group", "steps_completed", "time", "metrics"}
     ] * len(reports)
     losses = [
         (report["attempt"], report["steps_completed"], report["metrics"]["loss"])

@@ -172,7 +172,17 @@ def test_a_frame_goes_into_pandas_as_it_is(tracker: Tracker, train: Train) -> No
 
     read = pd.DataFrame(tracker.get_trial(1).metrics_frame())
 
-    assert list(read.columns) == ["trial_id", "attempt", "group", "steps_completed", "time", "loss", "lr", "accuracy"]
+    assert list(read.columns) == [
+        "trial_id",
+        "attempt",
+        "rank",
+        "group",
+        "steps_completed",
+        "time",
+        "loss",
+        "lr",
+        "accuracy",
+    ]
     assert read["steps_completed"].tolist() == [10, 10, 20]
     assert str(read["time"].dt.tz) == "UTC"
     assert read["loss"].dtype == "float64"
@@ -212,4 +222,4 @@ def test_a_frame_of_nothing_has_its_columns(tracker: Tracker, train: Train) -> N
 
     columns = tracker.get_trial(1).metrics_frame()
 
-    assert columns == {"trial_id": [], "attempt": [], "group": [], "steps_completed": [], "time": []}
+    assert columns == {"trial_id": [], "attempt": [], "rank": [], "group": [], "steps_completed": [], "time": []}

@@ -6,8 +6,8 @@ import pytest
 
 from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change
 from launch._guardian import sessions_left
+from launch._outcome import Failed, Obeyed, judge
 from launch._report import cause_of, excerpt, exit_code
-from launch._supervisor import Failed, Obeyed, judge
 
 TERM = 15
 LOST_PEER = b"""Traceback (most recent call last):

@@ -53,7 +53,7 @@ def _launch_family(start_launch: StartLaunch, directory: Path) -> Launch:
 
 def _assert_nothing_is_left(launch_directory: Path, private_tmp: Path) -> None:
     wait_for(lambda: live_processes(launch_directory) == [], _WITHIN_S)
-    wait_for(lambda: list(private_tmp.glob("core-sdk-*")) == [], _WITHIN_S)
+    wait_for(lambda: list(private_tmp.glob("core-sdk-launch-*")) == [], _WITHIN_S)
 
 
 def test_a_killed_launcher_leaves_no_process(

@@ -61,11 +61,11 @@ def test_a_stop_of_an_earlier_start_does_not_colour_the_end(run_launch: RunLaunc
     assert ended.code == 0
 
 
-def test_launches_on_one_machine_do_not_clash(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
+def test_launches_on_one_machine_do_not_clash(warm_launchers: WarmLaunchers, launch_directory: Path) -> None:
     """Four at once, and each meets only itself."""
     source = _PROLOGUE + "print(os.environ['MASTER_PORT'], os.environ['CORE_SDK_RENDEZVOUS'])\ntime.sleep(1)"
 
-    launches = [warm_launchers.start(tmp_path / str(n), source, (), 2, ()) for n in range(4)]
+    launches = [warm_launchers.start(launch_directory / str(n), source, (), 2, ()) for n in range(4)]
 
     ended = [launch.wait() for launch in launches]
     assert [end.code for end in ended] == [0] * 4
@@ -86,12 +86,14 @@ def _two_nodes(*options: str) -> list[list[str]]:
     return [[*common, f"--node-rank={rank}"] for rank in range(2)]
 
 
-def test_a_rank_that_fails_on_one_node_ends_the_others_too(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
+def test_a_rank_that_fails_on_one_node_ends_the_others_too(
+    warm_launchers: WarmLaunchers, launch_directory: Path
+) -> None:
     """Though theirs would wait for ever. All launchers exit with its code and name it."""
     source = _PROLOGUE + "if rank == 3: sys.exit(17)\ntime.sleep(120)"
     starts = zip(("a", "b"), _two_nodes(), strict=True)
 
-    launches = [warm_launchers.start(tmp_path / name, source, (), 2, overrides) for name, overrides in starts]
+    launches = [warm_launchers.start(launch_directory / name, source, (), 2, overrides) for name, overrides in starts]
 
     ended = [launch.wait() for launch in launches]
     assert [end.code for end in ended] == [17, 17]
@@ -100,10 +102,10 @@ def test_a_rank_that_fails_on_one_node_ends_the_others_too(warm_launchers: WarmL
 
 
 def test_a_node_that_only_suffers_names_the_rank_that_failed_elsewhere(
-    warm_launchers: WarmLaunchers, tmp_path: Path
+    warm_launchers: WarmLaunchers, launch_directory: Path
 ) -> None:
     """Its own ranks die sooner than the one to blame."""
-    shared = str(tmp_path / "failing")
+    shared = str(launch_directory / "failing")
     source = (
         _PROLOGUE
         + f"""
@@ -118,27 +120,44 @@ raise RuntimeError("gloo: Connection closed by peer")
     )
     starts = zip(("a", "b"), _two_nodes(), strict=True)
 
-    launches = [warm_launchers.start(tmp_path / name, source, (), 1, overrides) for name, overrides in starts]
+    launches = [warm_launchers.start(launch_directory / name, source, (), 1, overrides) for name, overrides in starts]
 
     assert [(end.code, end.failure.rank) for end in (launch.wait() for launch in launches)] == [(17, 1), (17, 1)]
 
 
-def test_nodes_may_come_later(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
+def test_nodes_may_come_later(warm_launchers: WarmLaunchers, launch_directory: Path) -> None:
     """--nnodes=1:2: the ranks of the first start again with those of the second, which costs none of the restarts."""
     source = _PROLOGUE + "print('of', os.environ['WORLD_SIZE'])\nwhile os.environ['WORLD_SIZE'] == '1': time.sleep(0.1)"
     port = _free_port()
     overrides = ["--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=later"]
     overrides += ["--rdzv-conf=last_call_timeout=1", "--local-addr=localhost"]
-    first = warm_launchers.start(tmp_path / "a", source, (), 1, overrides)
+    first = warm_launchers.start(launch_directory / "a", source, (), 1, overrides)
     first.read_until("[rank=0] of 1")
 
-    second = warm_launchers.start(tmp_path / "b", source, (), 1, overrides)
+    second = warm_launchers.start(launch_directory / "b", source, (), 1, overrides)
 
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(lambda launch: launch.wait(), (first, second)))
     assert [end.code for end in ended] == [0, 0]
     assert "of 2" in ended[0].stdout
     assert "of 2" in ended[1].stdout
+
+
+def test_a_restart_that_one_node_needs_is_counted_by_all_ranks(
+    warm_launchers: WarmLaunchers, launch_directory: Path
+) -> None:
+    """They meet under that number."""
+    source = (
+        _PROLOGUE + "print('attempt', attempt)\nif attempt == 0:\n    if rank == 1: sys.exit(3)\n    time.sleep(120)"
+    )
+    overrides = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{_free_port()}", "--rdzv-id=restarts"]
+    overrides += ["--local-addr=localhost", "--max-restarts=1"]
+
+    launches = [warm_launchers.start(launch_directory / name, source, (), 1, overrides) for name in ("a", "b")]
+
+    ended = [launch.wait() for launch in launches]
+    assert [end.code for end in ended] == [0, 0]
+    assert [end.stdout.count("attempt 1") for end in ended] == [1, 1]
 
 
 def test_output_that_goes_to_torchs_files_still_tells_the_cause(run_launch: RunLaunch, tmp_path: Path) -> None:

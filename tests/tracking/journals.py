@@ -25,16 +25,17 @@ def new_trial(home: Home, experiment: str = "digits", **hparams: Any) -> TrialFo
     return folder
 
 
-def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0) -> AttemptStarted:
+def started(folder: TrialFolder, attempt: int = 1, resumed_steps: int = 0, rank: int = 0) -> AttemptStarted:
     return AttemptStarted(
         time=START + 1000 * attempt,
         format=FORMAT,
         trial_id=folder.trial_id,
         attempt=attempt,
-        host="here",
+        host=f"node{rank}",
         pid=1,
         sdk_version="0",
         resumed_steps=resumed_steps,
+        rank=rank,
     )
 
 
@@ -52,16 +53,16 @@ def lines(*records: Record) -> bytes:
     return b"".join(map(encode_line, records))
 
 
-def append(folder: TrialFolder, attempt: int, content: bytes) -> None:
+def append(folder: TrialFolder, attempt: int, content: bytes, rank: int = 0) -> None:
     """Appends to the journal of an attempt; 0 is the trial's changes.journal."""
-    path = folder.journal_path(attempt) if attempt else folder.changes_path
+    path = folder.rank_journal_path(attempt, rank) if attempt else folder.changes_path
     with path.open("ab") as journal:
         journal.write(content)
 
 
-def record(folder: TrialFolder, *records: Record, attempt: int = 1, resumed_steps: int = 0) -> None:
-    """Writes a whole attempt that is not running."""
-    append(folder, attempt, lines(started(folder, attempt, resumed_steps), *records))
+def record(folder: TrialFolder, *records: Record, attempt: int = 1, resumed_steps: int = 0, rank: int = 0) -> None:
+    """Writes a whole attempt that is not running, as one rank tells it."""
+    append(folder, attempt, lines(started(folder, attempt, resumed_steps, rank), *records), rank)
 
 
 def age(folder: TrialFolder) -> None:

@@ -13,10 +13,11 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from tracking.journals import append, everything, lines, new_trial, rebuilt, record, report, stored
+from tracking.journals import START, age, append, everything, lines, new_trial, rebuilt, record, report, stored
 
 import core_sdk.tracking.index
 from core_sdk.errors import IndexTooNewError
+from core_sdk.records import Progress
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
 
@@ -164,6 +165,27 @@ def test_an_older_index_is_migrated(home: Home, indexed: str) -> None:
         assert everything(index) == indexed
 
 
+def test_an_index_from_before_other_ranks_kept_journals_reads_them(home: Home) -> None:
+    """Although the folder looks just as it did when the older index had read all that it knew of."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    record(folder, Progress(time=START, progress=0.5), rank=1)
+    age(folder)
+    expected = rebuilt(home)
+    home.database.unlink()
+    stamp(home.database, "base")
+    upgrade(home.database, "0001")
+    with sqlite3.connect(home.database) as connection:
+        size, mtime_ns = folder.journal_path(1).stat().st_size, folder.path.stat().st_mtime_ns
+        connection.execute("INSERT INTO trial VALUES (1, 1, 0, '{}', NULL, 1, 1, ?)", [mtime_ns])
+        columns = "trial_id, attempt, end_offset, num_bad_lines, num_dropped"
+        connection.execute(f"INSERT INTO attempt ({columns}) VALUES (1, 1, ?, 0, 0)", [size])
+
+    with Index.open(home) as index:
+        assert everything(index) == expected
+        assert len(index.trial(1).ranks) == 2
+
+
 def test_the_schema_is_the_sum_of_its_migrations(home: Home, tmp_path: Path) -> None:
     """A created index and a migrated one have the same tables, to the letter."""
     Home.create(home.root)
@@ -176,13 +198,21 @@ def test_the_schema_is_the_sum_of_its_migrations(home: Home, tmp_path: Path) -> 
 
 
 def stamp(database: Path, revision: str) -> None:
+    _run_alembic(command.stamp, database, revision)
+
+
+def upgrade(database: Path, revision: str) -> None:
+    _run_alembic(command.upgrade, database, revision)
+
+
+def _run_alembic(run: Callable[[Config, str], None], database: Path, revision: str) -> None:
     config = Config()
     directory = Path(core_sdk.tracking.index.__file__).with_name("migrations")
     config.set_main_option("script_location", str(directory))
     engine = sa.create_engine(f"sqlite:///{database}")
     with engine.begin() as connection:
         config.attributes["connection"] = connection
-        command.stamp(config, revision)
+        run(config, revision)
     engine.dispose()
 
 

@@ -64,14 +64,15 @@ def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: ra
         home = Home(Path(directory, "home"))
         folders = [new_trial(home) for _ in range(chance.randint(1, 3))]
         pieces = [
-            (folder, attempt, piece)
+            ((folder, attempt, rank), piece)
             for folder in folders
             for attempt in range(chance.randint(0, 1), chance.randint(2, 4))
-            for piece in cut(journal(folder, attempt, chance), chance)
+            for rank in range(chance.randint(1, 3) if attempt else 1)
+            for piece in cut(journal(folder, attempt, rank, chance), chance)
         ]
         with Index.open(home) as index:
-            for folder, attempt, piece in interleaved(pieces, chance):
-                append(folder, attempt, piece)
+            for (folder, attempt, rank), piece in interleaved(pieces, chance):
+                append(folder, attempt, piece, rank)
                 if chance.random() < 0.5:
                     age(folder)
                     index.refresh()
@@ -81,9 +82,9 @@ def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: ra
             assert everything(index) == rebuilt(home)
 
 
-def journal(folder: TrialFolder, attempt: int, chance: random.Random) -> bytes:
+def journal(folder: TrialFolder, attempt: int, rank: int, chance: random.Random) -> bytes:
     """Records of all kinds, now and then a bad line, and perhaps a torn tail."""
-    content = lines(started(folder, attempt, resumed_steps=chance.randint(0, 12)))
+    content = lines(started(folder, attempt, chance.randint(0, 12), rank))
     for steps in range(chance.randint(0, 12), chance.randint(5, 25)):
         content += lines(*chance.choices(records(folder, attempt, steps, chance), k=2))
         if chance.random() < 0.1:
@@ -118,14 +119,16 @@ def cut(content: bytes, chance: random.Random) -> list[bytes]:
     return [content[start:end] for start, end in zip([0, *ends], [*ends, len(content)], strict=True)]
 
 
-def interleaved(
-    pieces: list[tuple[TrialFolder, int, bytes]], chance: random.Random
-) -> list[tuple[TrialFolder, int, bytes]]:
+Journal = tuple[TrialFolder, int, int]
+"""Of which trial, attempt and rank."""
+
+
+def interleaved(pieces: list[tuple[Journal, bytes]], chance: random.Random) -> list[tuple[Journal, bytes]]:
     """In a random order that keeps the pieces of each journal in theirs."""
-    order = [(folder.trial_id, attempt) for folder, attempt, _ in pieces]
+    order = [journal for journal, _ in pieces]
     chance.shuffle(order)
-    waiting = {key: [piece for piece in pieces if (piece[0].trial_id, piece[1]) == key] for key in order}
-    return [waiting[key].pop(0) for key in order]
+    waiting = {journal: [piece for piece in pieces if piece[0] == journal] for journal in order}
+    return [waiting[journal].pop(0) for journal in order]
 
 
 def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_point(

@@ -23,7 +23,7 @@ class HasLocalRank(Protocol):
 
 
 class ProfilerContext:
-    """Samples the node that this process runs on, on local rank 0 only."""
+    """Samples the node that this process runs on, on local rank 0 only; each node's figures are kept by themselves."""
 
     def __init__(
         self,

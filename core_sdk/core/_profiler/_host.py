@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -106,7 +107,8 @@ class OwnProcess:
 def mount_point(path: Path) -> Path:
     """Where the file system that holds `path` is mounted."""
     path = path.resolve()
-    return next(parent for parent in (path, *path.parents) if parent.is_mount())
+    # `Path.is_mount` raises where one may not look; on a node without the home, all but "/" may be missing.
+    return next(parent for parent in (path, *path.parents) if os.path.ismount(parent))
 
 
 class _Rates:

@@ -38,13 +38,17 @@ AttemptRow = dict[str, Any]
 
 _UPDATE_ATTEMPT = sa.update(attempt).where(attempt.c.id == sa.bindparam("row_id"))
 
+_KEY = ("id", "trial_id", "attempt", "rank")
 _NOTHING_READ: AttemptRow = {
-    column.name: None for column in attempt.columns.values() if column.name not in ("id", "trial_id", "attempt")
+    column.name: None for column in attempt.columns.values() if column.name not in _KEY
 } | dict.fromkeys(("end_offset", "num_bad_lines", "num_dropped"), 0)
 
+# The chief's journal alone tells how the training goes, whatever another rank's should hold.
+_OF_EVERY_RANK = (AttemptStarted, Profile, Progress, Dropped)
 
-def insert_attempt(connection: sa.Connection, trial_id: int, number: int) -> AttemptRow:
-    row = {"trial_id": trial_id, "attempt": number, **_NOTHING_READ}
+
+def insert_attempt(connection: sa.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
+    row = {"trial_id": trial_id, "attempt": number, "rank": rank, **_NOTHING_READ}
     return row | {"id": connection.scalar(sa.insert(attempt).returning(attempt.c.id), row)}
 
 
@@ -88,8 +92,11 @@ class AttemptIndexer:
             if self._row["started"] is None:
                 self._row["started"] = chunk.records[0].time
             self._row["last_time"] = chunk.records[-1].time
-        num_bad_lines = len(chunk.bad_lines) + self._add_reports(chunk.records)
-        for record in chunk.records:
+        records = chunk.records
+        if self._row["rank"]:
+            records = [record for record in records if isinstance(record, _OF_EVERY_RANK)]
+        num_bad_lines = len(chunk.bad_lines) + self._add_reports(records)
+        for record in records:
             if type(record) is not Report:
                 self._add_other(record)
         self._row["end_offset"] = chunk.end_offset
@@ -123,7 +130,8 @@ class AttemptIndexer:
         row = self._row
         match record:
             case AttemptStarted():
-                row["resumed_steps"] = record.resumed_steps
+                row["host"] = record.host
+                row["resumed_steps"] = None if row["rank"] else record.resumed_steps
             case Profile():
                 self._add_profile(record)
             case Progress():

@@ -76,14 +76,18 @@ def is_ready(engine: sa.Engine, path: Path) -> bool:
 
 
 def prepare(engine: sa.Engine, path: Path) -> bool:
-    """Creates, migrates, or replaces what is damaged; returns whether it was. Raises `IndexTooNewError`."""
+    """Creates, migrates, or replaces what is damaged; returns whether what it held is gone.
+
+    Raises `IndexTooNewError`.
+    """
     if not path.exists() or path.stat().st_size == 0:
         _create_file(engine, path)
         return False
     try:
-        if (found := _read_revision(engine, path)) != REVISION:
+        found = _read_revision(engine, path)
+        if found != REVISION:
             _migrate(engine, path, found)
-        return False
+        return found != REVISION
     except DamagedError as error:
         engine.dispose()
         remove_damaged(path, error)

@@ -186,18 +186,18 @@ class Index:
         return self._ask(lambda connection: _indexer.have_changed(self.home, connection, trial_ids))
 
     def _open_file(self) -> None:
-        was_damaged = False
+        is_emptied = False
         try:
             if not _database.is_ready(self._engine, self._path):
                 with self._file_lock:
-                    was_damaged = _database.prepare(self._engine, self._path)
+                    is_emptied = _database.prepare(self._engine, self._path)
             self._identity = _identity(self._path)
         except (OSError, sa.exc.OperationalError) as error:
             self._go_on_in_memory(error)
         except BaseException:
             self.close()
             raise
-        if was_damaged:
+        if is_emptied:
             self.refresh()
 
     def _ask(self, question: Callable[[sa.Connection], _T]) -> _T:

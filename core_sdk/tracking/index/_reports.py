@@ -18,8 +18,9 @@ from core_sdk.tracking.index._spans import attempts_series, is_visible, points
 from core_sdk.tracking.index._values import from_column, from_ticks
 from core_sdk.tracking.rows import ReportRow
 
-_ReportKey = tuple[int, int, int, float, str, bool, bool]
-"""Steps, attempt, ticks, the attempt's start, group, is it a profile, is it superseded: in the order of reports."""
+_ReportKey = tuple[int, int, int, int, float, str, bool, bool]
+"""Steps, attempt, rank, ticks, the journal's start, group, is it a profile, is it superseded: in the order of reports.
+"""
 
 BEFORE_ALL = -EVERYTHING
 
@@ -28,6 +29,7 @@ _PAGE_POINTS = 50_000
 
 class _Series(NamedTuple):
     attempt: int
+    rank: int
     started: float
     group: str
     name: str
@@ -81,6 +83,7 @@ def _series_by_id(connection: sa.Connection, of: ReportsOf) -> dict[int, _Series
     columns = (
         series.c.id,
         attempt.c.attempt,
+        attempt.c.rank,
         attempt.c.started,
         series.c.group_name,
         series.c.name,
@@ -111,15 +114,15 @@ def _report_rows(trial_id: int, rows: Iterable[Any], all_series: Mapping[int, _S
     """`rows` are of `point`, ordered by series."""
     reports: defaultdict[_ReportKey, dict[str, Any]] = defaultdict(dict)
     for series_id, of_series in groupby(rows, key=itemgetter(0)):
-        attempt_number, started, group, name, is_profile, visible_until = all_series[series_id]
+        attempt_number, rank, started, group, name, is_profile, visible_until = all_series[series_id]
         for _, steps, ticks, value in of_series:
-            key = (steps, attempt_number, ticks, started, group, is_profile, steps > visible_until)
+            key = (steps, attempt_number, rank, ticks, started, group, is_profile, steps > visible_until)
             reports[key][name] = value if type(value) is float or not name else from_column(value)
     return [_report_row(trial_id, key, reports[key]) for key in sorted(reports)]
 
 
 def _report_row(trial_id: int, key: _ReportKey, metrics: dict[str, Any]) -> ReportRow:
-    steps, attempt_number, ticks, started, group, is_profile, is_superseded = key
+    steps, attempt_number, rank, ticks, started, group, is_profile, is_superseded = key
     batches = metrics.pop("", None)
     return ReportRow(
         trial_id,
@@ -130,4 +133,5 @@ def _report_row(trial_id: int, key: _ReportKey, metrics: dict[str, Any]) -> Repo
         metrics,
         batches and [metrics_from_json(batch) for batch in msgspec.json.decode(batches)],
         is_superseded,
+        rank,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "0001"
+REVISION = "0002"
 """The migration that this schema equals."""
 
 EVERYTHING = 2**63 - 1
@@ -61,6 +61,7 @@ trial = sa.Table(
     sa.Column("mtime_ns", sa.BigInteger, nullable=False),
 )
 
+# A row for each journal.
 attempt = sa.Table(
     "attempt",
     metadata,
@@ -68,6 +69,9 @@ attempt = sa.Table(
     sa.Column("trial_id", sa.Integer, nullable=False),
     # 0 is the trial's changes.journal.
     sa.Column("attempt", sa.Integer, nullable=False),
+    # Only that of rank 0 tells how the attempt went; those of other ranks hold their progress and their nodes' figures.
+    sa.Column("rank", sa.Integer, nullable=False),
+    sa.Column("host", sa.Text),
     # Bytes of the journal that are indexed.
     sa.Column("end_offset", sa.BigInteger, nullable=False),
     sa.Column("started", sa.Float),
@@ -84,7 +88,7 @@ attempt = sa.Table(
     sa.Column("error", sa.Text),
     sa.Column("exit_time", sa.Float),
     sa.Column("exit_code", sa.Integer),
-    sa.UniqueConstraint("trial_id", "attempt"),
+    sa.UniqueConstraint("trial_id", "attempt", "rank"),
 )
 
 series = sa.Table(

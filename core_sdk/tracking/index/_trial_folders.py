@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import ExitRecord, TrialRecord
-from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home import CHANGES_NAME, Home, TrialFolder, journal_name
 from core_sdk.tracking.index._attempts import AttemptIndexer, AttemptRow, forget_attempts, insert_attempt
 from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._schema import attempt, series, trial
@@ -25,7 +25,12 @@ logger = logging.getLogger("core_sdk.tracking")
 # A directory may change again within the same tick of its file system's clock: then its time does not tell.
 _YOUNG_NS = 2_000_000_000
 
-_SELECT_ATTEMPTS = sa.select(attempt).where(attempt.c.trial_id == sa.bindparam("trial_id")).order_by(attempt.c.attempt)
+_JournalKey = tuple[int, int]
+"""Attempt and rank; attempt 0 is what was done from outside."""
+
+_SELECT_ATTEMPTS = (
+    sa.select(attempt).where(attempt.c.trial_id == sa.bindparam("trial_id")).order_by(attempt.c.attempt, attempt.c.rank)
+)
 _SELECT_FIRST_STEPS = sa.select(series.c.id, series.c.group_name, series.c.name, first_steps.label("first")).where(
     series.c.attempt_id == sa.bindparam("attempt_id"), ~series.c.is_profile
 )
@@ -44,16 +49,16 @@ class KnownTrial:
     """How a trial's folder looked when it was last indexed to the end."""
 
     mtime_ns: int
-    end_offsets: dict[int, int] = field(default_factory=dict)
-    """Attempt -> bytes of its journal that are indexed."""
+    end_offsets: dict[_JournalKey, int] = field(default_factory=dict)
+    """Bytes of each journal that are indexed."""
 
 
 def known_trials(connection: sa.Connection) -> dict[int, KnownTrial]:
     trials = connection.execute(sa.select(trial.c.trial_id, trial.c.mtime_ns))
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
-    journals = connection.execute(sa.select(attempt.c.trial_id, attempt.c.attempt, attempt.c.end_offset))
-    for trial_id, number, end_offset in journals:
-        known[trial_id].end_offsets[number] = end_offset
+    columns = (attempt.c.trial_id, attempt.c.attempt, attempt.c.rank, attempt.c.end_offset)
+    for trial_id, number, rank, end_offset in connection.execute(sa.select(*columns)):
+        known[trial_id].end_offsets[number, rank] = end_offset
     return known
 
 
@@ -65,8 +70,8 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
         return any(
-            _size_bytes(f"{directory}/{number or 'changes'}.journal") != end_offset
-            for number, end_offset in known.end_offsets.items()
+            _size_bytes(f"{directory}/{_journal_name(key)}") != end_offset
+            for key, end_offset in known.end_offsets.items()
         )
     except FileNotFoundError:
         return True
@@ -80,7 +85,7 @@ def index_trial(folder: TrialFolder, batch: Batch) -> None:
     numbers = folder.attempts()
     # Until the end it counts as changed, so that the successor of a killed indexer looks at it again.
     _write(batch.connection, folder.trial_id, record, mtime_ns=0, num_attempts=len(numbers), steps_completed=0)
-    _index_attempts(folder, [0, *numbers] if folder.changes_path.exists() else numbers, batch)
+    _index_journals(folder, _journals(folder, numbers), batch)
     if len(numbers) > 1:
         _supersede(batch.connection, folder.trial_id)
     steps_completed = batch.connection.scalar(_SELECT_STEPS_COMPLETED, {"trial_id": folder.trial_id})
@@ -107,25 +112,40 @@ def _write(connection: sa.Connection, trial_id: int, record: TrialRecord, **colu
     connection.execute(sa.insert(trial), row | columns)
 
 
-def _index_attempts(folder: TrialFolder, numbers: Collection[int], batch: Batch) -> None:
+def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
+    # Without the chief's journal, an attempt is nothing that another rank's could belong to.
+    keys = [(0, 0)] if folder.changes_path.exists() else []
+    keys += [(number, 0) for number in numbers]
+    return keys + [key for key in folder.rank_journals() if key[0] in numbers]
+
+
+def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: Batch) -> None:
     connection = batch.connection
     found = connection.execute(_SELECT_ATTEMPTS, {"trial_id": folder.trial_id})
-    rows: dict[int, AttemptRow] = {row.attempt: dict(row._mapping) for row in found}
-    if rows.keys() - set(numbers):
+    rows: dict[_JournalKey, AttemptRow] = {(row.attempt, row.rank): dict(row._mapping) for row in found}
+    if rows.keys() - set(keys):
         # What the deleted attempt superseded shows again.
         forget_attempts(connection, [row["id"] for row in rows.values()])
         rows = {}
-    for number in numbers:
-        row = rows.get(number) or insert_attempt(connection, folder.trial_id, number)
-        journal = folder.journal_path(number) if number else folder.changes_path
-        size_bytes = _size_bytes(str(journal))
-        end = _read_exit(folder, number)
-        if size_bytes == row["end_offset"] and (end is None or row["exit_code"] is not None):
-            continue
-        indexer = AttemptIndexer(batch, row)
-        if size_bytes != row["end_offset"]:
-            indexer.read(journal, size_bytes)
-        indexer.save(exit_time=end and end.time, exit_code=end and end.code)
+    for key in keys:
+        _index_journal(folder, key, rows.get(key) or insert_attempt(connection, folder.trial_id, *key), batch)
+
+
+def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch: Batch) -> None:
+    number, rank = key
+    journal = folder.path / _journal_name(key)
+    size_bytes = _size_bytes(str(journal))
+    end = None if rank else _read_exit(folder, number)
+    if size_bytes == row["end_offset"] and (end is None or row["exit_code"] is not None):
+        return
+    indexer = AttemptIndexer(batch, row)
+    if size_bytes != row["end_offset"]:
+        indexer.read(journal, size_bytes)
+    indexer.save(exit_time=end and end.time, exit_code=end and end.code)
+
+
+def _journal_name(key: _JournalKey) -> str:
+    return journal_name(*key) if key[0] else CHANGES_NAME
 
 
 def _read_exit(folder: TrialFolder, number: int) -> ExitRecord | None:
@@ -139,8 +159,9 @@ def _read_exit(folder: TrialFolder, number: int) -> ExitRecord | None:
 def _supersede(connection: sa.Connection, trial_id: int) -> None:
     series_ids: list[dict[Hashable, int]] = []
     spans = []
-    attempts = [row for row in connection.execute(_SELECT_ATTEMPTS, {"trial_id": trial_id}).all() if row.attempt]
-    for row in attempts:
+    for row in connection.execute(_SELECT_ATTEMPTS, {"trial_id": trial_id}).all():
+        if row.attempt == 0 or row.rank != 0:
+            continue
         rows = connection.execute(_SELECT_FIRST_STEPS, {"attempt_id": row.id}).all()
         series_ids.append({(found.group_name, found.name): found.id for found in rows})
         first_by_key: dict[Hashable, int] = {(found.group_name, found.name): found.first for found in rows}

@@ -12,17 +12,19 @@ import sqlalchemy as sa
 from core_sdk.records import from_json
 from core_sdk.tracking.index._schema import attempt, experiment, trial
 from core_sdk.tracking.index._states import AttemptEnd, experiment_state, trial_state
-from core_sdk.tracking.rows import ExperimentRow, TrialRow, TrialState
+from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""
+
+_is_chief = attempt.c.rank == 0
 
 
 def open_attempts(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[AttemptKey]:
     """Newest attempts of trials that have not said how they ended."""
     newest = (
         sa.select(attempt.c.trial_id, sa.func.max(attempt.c.attempt).label("newest"))
-        .where(attempt.c.attempt > 0)
+        .where(attempt.c.attempt > 0, _is_chief)
         .group_by(attempt.c.trial_id)
         .subquery()
     )
@@ -31,7 +33,7 @@ def open_attempts(connection: sa.Connection, where: sa.ColumnElement[bool]) -> l
         sa.select(attempt.c.trial_id, attempt.c.attempt)
         .join(newest, is_newest)
         .join(trial, trial.c.trial_id == attempt.c.trial_id)
-        .where(where, attempt.c.outcome.is_(None))
+        .where(where, attempt.c.outcome.is_(None), _is_chief)
     )
     return [(row.trial_id, row.attempt) for row in connection.execute(query)]
 
@@ -50,8 +52,12 @@ def read_trials(
         .order_by(trial.c.trial_id)
     )
     rows = connection.execute(query).all()
-    attempts = _attempts(connection, where)
-    return [_trial_row(row, attempts[row.trial_id], is_running, latest_checkpoints.get(row.trial_id)) for row in rows]
+    attempts = _attempts(connection, sa.and_(where, _is_chief))
+    others = _attempts(connection, sa.and_(where, ~_is_chief))
+    return [
+        _trial_row(row, attempts[row.trial_id], others[row.trial_id], is_running, latest_checkpoints.get(row.trial_id))
+        for row in rows
+    ]
 
 
 def read_experiments(
@@ -59,7 +65,7 @@ def read_experiments(
 ) -> list[ExperimentRow]:
     states = defaultdict(list)
     in_experiment = trial.c.experiment_id.in_(sa.select(experiment.c.experiment_id).where(where))
-    attempts = _attempts(connection, in_experiment)
+    attempts = _attempts(connection, sa.and_(in_experiment, _is_chief))
     for row in connection.execute(sa.select(trial.c.trial_id, trial.c.experiment_id).where(in_experiment)):
         state, _ = _state(row.trial_id, attempts[row.trial_id], is_running)
         states[row.experiment_id].append(state)
@@ -68,17 +74,22 @@ def read_experiments(
 
 
 def _attempts(connection: sa.Connection, where: sa.ColumnElement[bool]) -> defaultdict[int, list[Any]]:
-    """The rows of `attempt` by trial, newest first."""
+    """The rows of `attempt` by trial, newest first, and then by rank."""
     query = sa.select(attempt).join(trial, trial.c.trial_id == attempt.c.trial_id).where(where)
     attempts = defaultdict(list)
-    for row in connection.execute(query.order_by(attempt.c.attempt.desc())):
+    for row in connection.execute(query.order_by(attempt.c.attempt.desc(), attempt.c.rank)):
         attempts[row.trial_id].append(row)
     return attempts
 
 
 def _trial_row(
-    row: Any, attempts: Sequence[Any], is_running: Mapping[AttemptKey, bool], latest_checkpoint: str | None
+    row: Any,
+    attempts: Sequence[Any],
+    others: Sequence[Any],
+    is_running: Mapping[AttemptKey, bool],
+    latest_checkpoint: str | None,
 ) -> TrialRow:
+    """`attempts` are the chief's, `others` those of the other ranks."""
     state, reason = _state(row.trial_id, attempts, is_running)
     metadata = _newest(attempts, "metadata")
     return TrialRow(
@@ -97,9 +108,16 @@ def _trial_row(
         metadata=None if metadata is None else from_json(msgspec.json.decode(metadata)),
         latest_checkpoint=latest_checkpoint,
         continued_from=row.continued_from,
-        num_dropped=sum(found.num_dropped for found in attempts),
-        num_bad_lines=sum(found.num_bad_lines for found in attempts),
+        num_dropped=sum(found.num_dropped for found in (*attempts, *others)),
+        num_bad_lines=sum(found.num_bad_lines for found in (*attempts, *others)),
+        ranks=_ranks(attempts, others),
     )
+
+
+def _ranks(attempts: Sequence[Any], others: Sequence[Any]) -> tuple[RankRow, ...]:
+    others = [row for row in others if row.attempt == attempts[0].attempt]
+    rows = [attempts[0], *others] if others else []
+    return tuple(RankRow(row.rank, row.host or "", row.progress) for row in rows)
 
 
 def _experiment_row(row: Any, states: Sequence[TrialState]) -> ExperimentRow:

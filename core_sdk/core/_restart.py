@@ -1,0 +1,103 @@
+"""A launcher that starts the ranks anew, after a failure or when nodes come or go: they go on with the same trial.
+
+Each start is an attempt of its own. Which trial the launch has begun, its ranks say in its private directory. torchrun
+has none: there only the count of its restarts tells, and the run info must say the trial.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.environment import launch_directory, num_restarts
+from core_sdk.errors import NothingToResumeError
+from core_sdk.files import write_atomically
+from core_sdk.journal import is_alive
+from core_sdk.records import ClusterInfo, TrialInfo, from_json
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.continuation import newest_good_checkpoint
+
+logger = logging.getLogger("core_sdk.core")
+
+_NAME = "trial.json"
+
+
+class _Begun(msgspec.Struct):
+    """What this launch has begun."""
+
+    home: str
+    trial_id: int | None
+    """None if its script begins several, and which of them to go on with cannot be told."""
+    pid: int
+    parent_pid: int
+    """A rank has the same one as its successor; processes that a rank starts have another."""
+
+
+def leave_word(folder: TrialFolder) -> None:
+    """Tells the ranks that this launch may start in place of these which trial it is."""
+    directory = launch_directory()
+    if directory is None:
+        return
+    earlier = _read(directory)
+    is_second = earlier is not None and earlier.pid == os.getpid()
+    trial_id = None if is_second else folder.trial_id
+    begun = _Begun(str(folder.home.root), trial_id, os.getpid(), os.getppid())
+    try:
+        write_atomically(directory / _NAME, msgspec.json.encode(begun))
+    except OSError as error:
+        logger.warning("if the launcher starts the ranks anew, they begin a new trial: %s", error)
+
+
+def info_of_next_attempt(home: Home, info: ClusterInfo | None) -> ClusterInfo | None:
+    """`info`, unless an earlier start of this launch has begun the trial: then what its next attempt is told.
+
+    Raises `NothingToResumeError` if the trial has checkpoints, and none can be read.
+    """
+    trial_id = _begun_trial(home, info)
+    if trial_id is None:
+        return info
+    folder = home.trial(trial_id)
+    continuation = newest_good_checkpoint(folder)
+    for skipped in continuation.skipped:
+        logger.warning("skipped checkpoint %s: %s", skipped.storage_id, skipped.reason)
+    checkpoint = continuation.checkpoint
+    if checkpoint is None and continuation.skipped:
+        raise NothingToResumeError(trial_id, "none of its checkpoints can be read")
+    record = folder.read_record()
+    return msgspec.structs.replace(
+        info or ClusterInfo(),
+        task_type="TRIAL",
+        _latest_checkpoint=checkpoint.storage_id if checkpoint else None,
+        _trial_info=TrialInfo(
+            trial_id=trial_id,
+            experiment_id=record.experiment_id,
+            trial_seed=record.seed,
+            hparams=from_json(record.hparams),
+            _config=info._trial_info._config if info and info._trial_info else {},
+            _steps_completed=continuation.steps_completed,
+            _trial_run_id=max(folder.attempts()) + 1,
+        ),
+    )
+
+
+def _begun_trial(home: Home, info: ClusterInfo | None) -> int | None:
+    directory = launch_directory()
+    begun = _read(directory) if directory else None
+    if begun is not None and begun.parent_pid == os.getppid():
+        is_ours = begun.pid != os.getpid() and begun.home == str(home.root)
+        return begun.trial_id if is_ours else None
+    if num_restarts() == 0 or info is None or info.task_type != "TRIAL":
+        return None
+    folder = home.trial(info.trial.trial_id)
+    has_begun = folder.journal_path(info.trial._trial_run_id).exists()
+    return folder.trial_id if has_begun and not is_alive(folder.alive_path(max(folder.attempts()))) else None
+
+
+def _read(directory: Path) -> _Begun | None:
+    try:
+        return msgspec.json.decode((directory / _NAME).read_bytes(), type=_Begun)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,80 @@
+"""How one start of the ranks ended, as values, and the rules by which it is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    was_stopped: bool
+    """On request, to be continued."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    first: RankSeen
+
+
+@dataclass(frozen=True)
+class FailedElsewhere:
+    """On another node."""
+
+    code: int
+    words: tuple[str, ...]
+    """That node's about it."""
+
+
+@dataclass(frozen=True)
+class Obeyed:
+    """Ranks died of a signal that was handed on to them."""
+
+    signal: int
+    ranks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Killed:
+    """Ranks were killed because they had not ended after a stop was asked for."""
+
+    signal: int
+    """The one that asked."""
+    ranks: tuple[int, ...]
+    is_impatient: bool
+    """Killed by a second SIGINT, not at the end of their grace."""
+
+
+Outcome = Succeeded | Failed | FailedElsewhere | Obeyed | Killed
+
+
+def judge(
+    ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool, is_alone: bool = True
+) -> Failed | Obeyed | None:
+    """What is to be made of ranks of which some failed; None to wait for what the others do. Pure."""
+    first = first_failure(ranks, stops)
+    if first is None or first.code is None:
+        return None
+    kind = kind_of(first, stops)
+    if kind is Kind.OBEYED:
+        return _judge_obedience(ranks, stops, has_patience=has_patience)
+    if has_patience and (may_change(ranks, stops) or (kind is Kind.CONSEQUENCE and not is_alone)):
+        return None
+    stuck = stuck_after_failure(ranks) if kind is Kind.CONSEQUENCE else None
+    return Failed(stuck or first)
+
+
+def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool) -> Obeyed | None:
+    obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
+    has_consequences = any(seen.code not in (None, 0) and seen not in obeyed for seen in ranks)
+    is_running = any(seen.code is None for seen in ranks)
+    # Who still runs may be saving, and has its grace; unless the others have begun to fail for want of their peers.
+    if is_running and (has_patience or not has_consequences):
+        return None
+    return Obeyed(_signal_of(obeyed[0], stops), tuple(seen.rank for seen in obeyed))
+
+
+def _signal_of(seen: RankSeen, stops: Sequence[int]) -> int:
+    return next(number for number in stops if seen.code in (-number, 128 + number))

@@ -1,0 +1,314 @@
+"""The same script on one rank or on several: every rank makes the same calls, and the chief speaks for all."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from core.rank_processes import Ranks, codes, the_trial
+from processes import Script
+
+from core_sdk.client import Tracker
+from core_sdk.tracking import Home
+
+
+@pytest.fixture
+def run_command(tmp_path: Path) -> Callable[..., str]:
+    """Output of `core-sdk` with these arguments."""
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, "-m", "core_sdk.cli", *arguments]
+        finished = subprocess.run(
+            command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | {"COLUMNS": "200"}
+        )
+        assert finished.returncode == 0, finished.stderr
+        return finished.stdout
+
+    return run
+
+
+def test_every_rank_calls_and_the_chief_records(ranks: Ranks, home: Home) -> None:
+    """On the other rank each call does nothing, and that is said once."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed, max_length=3) as context:
+            for step in range(3):
+                context.train.report_training_metrics(step, {"loss": float(rank)}, [{"loss": 0.5}])
+            context.train.report_validation_metrics(2, {"accuracy": float(rank)})
+            context.train.report_metrics("other", 2, {"x": rank})
+            context.train.set_status(f"of {rank}")
+            assert context.train.set_metadata({"rank": rank}) == {"rank": rank}
+            context.train.report_early_exit(core.EarlyExitReason.USER_REQUESTED_STOP)
+            context.alert("title", f"alert of {rank}")
+            for operation in context.searcher.operations():
+                assert operation.length == 3
+                if rank == 0:
+                    operation.report_progress(2)
+                    operation.report_completed(0.5)
+            assert context.info.trial.trial_id == 1
+    """)
+
+    trial = the_trial()
+    assert codes(ended) == [0, 0], ended
+    assert (trial.state.value, trial.status, trial.metadata) == ("COMPLETED", "of 0", {"rank": 0})
+    assert [(m.group, m.steps_completed, list(m.metrics.values())) for m in trial.iter_metrics()] == [
+        ("training", 0, [0.0]),
+        ("training", 1, [0.0]),
+        ("training", 2, [0.0]),
+        ("validation", 2, [0.0]),
+        ("other", 2, [0]),
+    ]
+    assert home.trial(1).rank_journals() == []
+    assert ended[1].errors.count("said once") == 1
+    assert "INFO rank 1 reports nothing of its own" in ended[1].errors
+    assert "said once" not in ended[0].errors
+    assert "alert of 0" in ended[0].errors
+    assert "alert of 1" not in ended[1].errors
+
+
+def test_what_cannot_be_reported_is_refused_on_every_rank(ranks: Ranks) -> None:
+    """So that a mistake shows wherever it is made."""
+    ended = ranks.run("""
+        def refused(call):
+            try:
+                call()
+            except Exception as error:
+                return type(error).__name__
+
+        with core.init(distributed=distributed) as context:
+            train = context.train
+            train.report_training_metrics(1, {"loss": 0.5})
+            calls = [
+                lambda: train.report_training_metrics(2, {"loss": "low"}),
+                lambda: train.report_training_metrics(1, {"loss": 0.4}),
+                lambda: train.report_training_metrics(-1, {"loss": 0.4}),
+                lambda: train.report_training_metrics(1.5, {"loss": 0.4}),
+                lambda: train.report_progress(1.5),
+                lambda: train.set_metadata({"a": object()}),
+                lambda: train.report_early_exit("tired"),
+                lambda: context.alert("a", level="loud"),
+                lambda: context.profiler.on(sampling_interval=0),
+            ]
+            print(*map(refused, calls))
+        print(refused(lambda: train.set_status("late")))
+    """)
+
+    names = "InvalidMetricError DuplicateMetricError ValueError TypeError ValueError TypeError ValueError ValueError"
+    assert [one.output for one in ended] == [f"{names} ValueError\nJournalClosedError\n"] * 2, ended
+
+
+def test_every_rank_has_its_progress(ranks: Ranks, run_command: Callable[..., str]) -> None:
+    """People and programs see it; the trial's is the chief's."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            context.train.report_progress(0.75 if rank == 0 else 0.5)
+    """)
+
+    described = json.loads(run_command("trial", "describe", "1", "--json"))
+    assert codes(ended) == [0, 0], ended
+    assert described["progress"] == 0.75
+    assert [(row["rank"], row["progress"]) for row in described["ranks"]] == [(0, 0.75), (1, 0.5)]
+    text = run_command("trial", "describe", "1")
+    assert "75%, 1 (" in " ".join(text.split())
+    assert [(row.rank, row.progress) for row in the_trial().ranks] == [(0, 0.75), (1, 0.5)]
+
+
+def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Callable[..., str]) -> None:
+    """Once, and its figures are told from those of the other node."""
+    ended = ranks.run(
+        """
+        journal = Path(os.environ["CORE_SDK_HOME"], "runs/1", "1.rank2.journal" if rank else "1.journal")
+        with core.init(distributed=distributed) as context:
+            context.profiler.on(sampling_interval=0.1, samples_per_report=1)
+            while rank in (0, 2) and not (journal.exists() and b'"cpu"' in journal.read_bytes()):
+                time.sleep(0.01)
+            context.profiler.off()
+        """,
+        size=4,
+        num_nodes=2,
+    )
+
+    assert codes(ended) == [0, 0, 0, 0], ended
+    assert {metrics.rank for metrics in the_trial().iter_metrics("cpu")} == {0, 2}
+    assert {row["rank"] for row in json.loads(run_command("trial", "metrics", "1", "--group", "cpu", "--json"))} == {
+        0,
+        2,
+    }
+    assert "Rank" in run_command("trial", "metrics", "1", "--group", "cpu")
+    assert set(the_trial().metrics_frame("memory")["rank"]) == {0, 2}
+    assert "said once" not in "".join(one.errors for one in ended)
+
+
+def test_every_rank_may_ask_what_is_recorded(ranks: Ranks, home: Home) -> None:
+    """Where it sees the home: metadata, the best validation, and a place for event files."""
+    ended = ranks.run("""
+        mode = core.TensorboardMode.MANUAL
+        with core.init(distributed=distributed, tensorboard_mode=mode, data={"fold": 3}) as context:
+            if rank == 0:
+                context.train.set_metadata({"a": 1})
+                context.train.report_validation_metrics(1, {"loss": 0.25})
+            distributed.allgather(None)
+            assert context.train.get_metadata() == {"a": 1}
+            assert context.train.get_experiment_best_validation() == 0.25
+            assert context.info.user_data == {"fold": 3}
+            (context.train.get_tensorboard_path() / "events").write_text(f"of {rank}")
+            context.train.upload_tensorboard_files(mangler=lambda path, rank: Path(f"{path}.{rank}"))
+    """)
+
+    shown = home.trial(1).tensorboard_path
+    assert codes(ended) == [0, 0], ended
+    assert {path.name: path.read_text() for path in shown.iterdir()} == {"events.0": "of 0", "events.1": "of 1"}
+
+
+def test_searcher_operations_are_the_chiefs(ranks: Ranks) -> None:
+    """The others get its lengths, complete nothing, and do not hang when the chief forgets to."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed, max_length=7 if rank == 0 else 3) as context:
+            for operation in context.searcher.operations():
+                print(operation.length)
+                for call in (operation.report_progress, operation.report_completed):
+                    try:
+                        if rank == 1:
+                            call(1)
+                    except RuntimeError as error:
+                        print(error)
+            print("left the loop")
+            try:
+                next(context.searcher.operations(core.SearcherMode.ChiefOnly))
+            except RuntimeError as error:
+                print(error)
+    """)
+
+    assert "report_completed" in ended[0].errors
+    assert (ended[0].code, ended[0].output) == (1, "7\n")
+    assert ended[1].output.splitlines() == [
+        "7",
+        "only the chief calls report_progress()",
+        "only the chief calls report_completed()",
+        "left the loop",
+        "in SearcherMode.ChiefOnly only the chief asks for operations",
+    ]
+
+
+def test_all_ranks_use_the_chiefs_home(ranks: Ranks, home: Home, tmp_path: Path) -> None:
+    """Whatever the others' environment says: nothing is made there."""
+    elsewhere = tmp_path / "elsewhere"
+
+    ended = ranks.run(
+        """
+        with core.init(distributed=distributed) as context:
+            context.train.report_progress(0.5)
+            metadata = {"steps_completed": 1}
+            with context.checkpoint.store_path(metadata, shard=True) as (path, storage_id):
+                (path / f"part-{rank}").write_text("x")
+        """,
+        variables={1: {"CORE_SDK_HOME": str(elsewhere)}},
+    )
+
+    assert codes(ended) == [0, 0], ended
+    assert not elsewhere.exists()
+    assert home.trial(1).rank_journals() == [(1, 1)]
+    (checkpoint,) = the_trial().list_checkpoints()
+    assert sorted(checkpoint.resources) == ["metadata.json", "part-0", "part-1"]
+
+
+ON_A_NODE_OF_ITS_OWN = """
+    with core.init(distributed=distributed, preempt_mode=core.PreemptMode.WorkersAskMaster) as context:
+        context.train.report_training_metrics(1, {"loss": 0.5})
+        context.train.report_progress(0.5)
+        context.profiler.on(sampling_interval=0.1, samples_per_report=1)
+        context.preempt.should_preempt()
+        while rank == 0 and b'"cpu"' not in Path(os.environ["CORE_SDK_HOME"], "runs/1/1.journal").read_bytes():
+            time.sleep(0.01)
+        if rank == 1:
+            for ask in (context.train.get_metadata, context.train.get_experiment_best_validation):
+                try:
+                    ask()
+                except HomeNotSharedError as error:
+                    print(error)
+            (context.train.get_tensorboard_path() / "events").write_text("x")
+            print(context.train.get_tensorboard_path())
+        context.profiler.off()
+        distributed.allgather(None)
+"""
+
+
+@pytest.fixture
+def hides(tmp_path: Path) -> Callable[[Path, str], list[str]]:
+    """A wrapper whose command sees an empty file system at a path, and runs something first; as on another node."""
+
+    def wrapper(path: Path, first: str) -> list[str]:
+        path.mkdir()
+        probe = subprocess.run(["unshare", "-m", "true"], capture_output=True, text=True)
+        if probe.returncode != 0:
+            pytest.skip(f"NOT TESTED: nodes that see other files; there are no mount namespaces here: {probe.stderr}")
+        return ["unshare", "-m", "sh", "-c", f'mount -t tmpfs tmpfs "{path}" && {first} && exec "$@"', "sh"]
+
+    return wrapper
+
+
+def test_a_node_that_does_not_see_the_home_records_nothing(
+    ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: Callable[[Path, str], list[str]]
+) -> None:
+    """And trains all the same; what it cannot answer it says."""
+    disk = tmp_path / "disk"
+    wrapper = hides(disk, "true")
+    monkeypatch.setenv("CORE_SDK_HOME", str(disk / "home"))
+
+    chief, other = ranks.run(ON_A_NODE_OF_ITS_OWN, num_nodes=2, wrappers={1: wrapper})
+
+    assert (chief.code, other.code) == (0, 0), (chief, other)
+    lines = other.output.splitlines()
+    assert f"get_metadata() cannot answer on rank 1, whose node does not see the home {disk}/home" in lines[0]
+    assert "get_experiment_best_validation()" in lines[1]
+    assert Path(lines[2], "events").read_text() == "x"
+    assert other.errors.count("event files of rank 1 are not kept") == 1
+    assert other.errors.count("said once") == 2
+    trial = Tracker(disk / "home").get_trial(1)
+    assert (trial.state.value, trial.ranks) == ("COMPLETED", ())
+    assert {metrics.rank for metrics in trial.iter_metrics("cpu")} == {0}
+
+
+def test_another_home_at_the_same_place_is_left_alone(
+    ranks: Ranks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hides: Callable[[Path, str], list[str]]
+) -> None:
+    """Each node has a home of its own there, with a trial of the same number."""
+    disk = tmp_path / "disk"
+    journals = f'"{disk}"/home/runs/1'
+    foreign = "from core_sdk import core; core.init(name='foreign').close()"
+    wrapper = hides(disk, f'{sys.executable} -c "{foreign}"')
+    look = f"""
+        if rank == 1:
+            print(*sorted(path.name for path in Path({str(disk)!r}, "home/runs/1").iterdir()), sep=",")
+    """
+    monkeypatch.setenv("CORE_SDK_HOME", str(disk / "home"))
+
+    chief, other = ranks.run(ON_A_NODE_OF_ITS_OWN + look.replace("\n    ", "\n"), num_nodes=2, wrappers={1: wrapper})
+
+    assert (chief.code, other.code) == (0, 0), (chief, other, journals)
+    assert other.output.splitlines()[-1] == "1.alive,1.journal,command.json,trial.json"
+
+
+def test_a_script_is_the_same_on_one_rank(start_script: Callable[..., Script], tmp_path: Path) -> None:
+    """Without a launcher the very same lines run on a single rank."""
+    script = start_script("""
+        from core_sdk import core
+
+        try:
+            distributed = core.DistributedContext.from_torch_distributed()
+        except KeyError:
+            distributed = None
+        with core.init(distributed=distributed, max_length=1) as context:
+            context.train.report_training_metrics(1, {"loss": 0.5})
+            for operation in context.searcher.operations():
+                if context.distributed.rank == 0:
+                    operation.report_completed(0.5)
+            assert context.distributed.allgather("a") == ["a"]
+    """)
+
+    assert script.wait()[0] == 0
+    assert the_trial().state.value == "COMPLETED"

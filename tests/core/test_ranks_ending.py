@@ -1,0 +1,166 @@
+"""How several ranks end: what befalls one of them befalls the trial, and the trial's record says whom."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from core.rank_processes import Ranks, codes, the_trial
+
+from core_sdk.journal import read_records
+from core_sdk.records import Ended
+from core_sdk.tracking import Home
+
+
+def recorded_error(home: Home) -> str:
+    """As the chief's journal has it."""
+    (ended,) = [one for one in read_records(home.trial(1).journal_path(1)) if isinstance(one, Ended)]
+    return ended.error or ""
+
+
+def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
+    """With that rank's traceback, wherever the next collective is called; the trial's reason names the rank."""
+    ended = ranks.run("""
+        def shard():
+            raise ValueError("no such shard")
+
+        with core.init(distributed=distributed) as context:
+            if rank == 1:
+                shard()
+            distributed.allgather(rank)
+    """)
+
+    trial = the_trial()
+    assert codes(ended) == [1, 1], ended
+    assert "RankFailedError: rank 1 failed: ValueError: no such shard" in ended[0].errors
+    assert "in shard" in ended[0].errors
+    assert (trial.state.value, trial.reason) == ("ERROR", "rank 1 failed: ValueError: no such shard")
+    assert "in shard" in recorded_error(home)
+    assert "distributed.allgather(rank)" in recorded_error(home)
+
+
+def test_an_error_of_the_chief_reaches_the_others(ranks: Ranks) -> None:
+    """And is the trial's, as on a single rank."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            if rank == 0:
+                raise ValueError("bad batch")
+            distributed.broadcast(None)
+    """)
+
+    assert codes(ended) == [1, 1], ended
+    assert "RankFailedError: rank 0 failed: ValueError: bad batch" in ended[1].errors
+    assert (the_trial().state.value, the_trial().reason) == ("ERROR", "ValueError: bad batch")
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.7])
+def test_a_chief_that_ends_well_hears_how_the_others_ended(ranks: Ranks, home: Home, delay_s: float) -> None:
+    """The other fails after the last collective, perhaps when the chief is done: the training has failed."""
+    ended = ranks.run(f"""
+        with core.init(distributed=distributed) as context:
+            distributed.allgather(rank)
+            if rank == 1:
+                time.sleep({delay_s})
+                raise ValueError("could not save")
+    """)
+
+    assert codes(ended) == [0, 1], ended
+    assert (the_trial().state.value, the_trial().reason) == ("ERROR", "rank 1 failed: ValueError: could not save")
+    assert "raise ValueError" in recorded_error(home)
+
+
+def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
+    """Also after the last collective."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            distributed.allgather(rank)
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+    """)
+
+    assert codes(ended) == [0, -signal.SIGKILL], ended
+    assert the_trial().state.value == "ERROR"
+    assert "rank 1 (process" in the_trial().reason
+
+
+def test_the_cause_is_told_with_its_consequence(ranks: Ranks, home: Home) -> None:
+    """The chief's own error is what another rank's made of it: a lost connection of the training's, say."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            if rank == 1:
+                raise ValueError("out of range")
+            while True:
+                try:
+                    distributed.broadcast(None)
+                except RankFailedError:
+                    break
+            raise ConnectionError("connection closed by peer") from None
+    """)
+
+    assert codes(ended) == [1, 1], ended
+    assert the_trial().reason == "rank 1 failed: ValueError: out of range"
+    assert "ConnectionError: connection closed by peer" in recorded_error(home)
+
+
+def test_an_error_that_all_ranks_make_is_told_once(ranks: Ranks, home: Home) -> None:
+    """It is the chief's own."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            while rank == 0:
+                try:
+                    distributed.broadcast(None)
+                except RankFailedError:
+                    break
+            raise FileNotFoundError("no data")
+    """)
+
+    assert codes(ended) == [1, 1], ended
+    assert the_trial().reason == "FileNotFoundError: no data"
+    assert "rank 1" not in recorded_error(home)
+
+
+def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
+    """What should have been saved may not be."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed, deadline=0.0) as context:
+            while not context.preempt.should_preempt():
+                time.sleep(0.01)
+            if rank == 1:
+                raise OSError("disk full")
+    """)
+
+    assert codes(ended) == [0, 1], ended
+    assert (the_trial().state.value, the_trial().reason) == ("ERROR", "rank 1 failed: OSError: disk full")
+
+
+@pytest.mark.parametrize("who", ["True", "rank == 0", "rank == 1"])
+@pytest.mark.parametrize("then", ["distributed.allgather(None)", "pass"])
+def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks, who: str, then: str) -> None:
+    """Whichever rank says so, and whether or not the others meet it in a collective: no rank fails."""
+    ended = ranks.run(f"""
+        with core.init(distributed=distributed) as context:
+            if {who}:
+                raise InvalidHP("too wide")
+            {then}
+    """)
+
+    assert codes(ended) == [0, 0], ended
+    assert (the_trial().state.value, the_trial().reason) == ("COMPLETED", "invalid hyperparameters: too wide")
+
+
+def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tmp_path: Path) -> None:
+    """The chief has done its part; it is not for it to wait for hours."""
+    processes = ranks.start("""
+        with core.init(distributed=distributed) as context:
+            if rank == 1:
+                while not Path("go").exists():
+                    time.sleep(0.01)
+    """)
+
+    chief = ranks.wait(processes[0])
+    (tmp_path / "go").touch()
+
+    assert chief.code == 0
+    assert the_trial().state.value == "COMPLETED"
+    assert ranks.wait(processes[1]).code == 0

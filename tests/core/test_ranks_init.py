@@ -1,0 +1,154 @@
+"""`init()` on several ranks: all begin together, or none does."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from core.rank_processes import Ranks, codes, the_trial
+
+from core_sdk import core
+from core_sdk.core._attempt import Definition, claim_together
+from core_sdk.distributed import DistributedContext, SoloChannel
+from core_sdk.errors import RankDiedError, SeveralRanksError
+from core_sdk.tracking import Home
+
+T = TypeVar("T")
+RunScript = Callable[..., tuple[int, str, str]]
+
+
+def test_several_ranks_without_a_context_are_refused(run_script: RunScript, home: Home) -> None:
+    """Each would record a trial of its own."""
+    script = "from core_sdk import core\ncore.init()"
+
+    code, _, errors = run_script(script, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1")
+
+    assert code == 1
+    assert "SeveralRanksError: 2 ranks were started, and init() was called without a DistributedContext" in errors
+    assert not home.root.exists()
+
+
+def test_several_slots_without_a_context_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Home
+) -> None:
+    """The run info says how many ranks there are to be."""
+    run_info = tmp_path / "run.json"
+    run_info.write_text('{"slot_ids": [0, 1, 2]}')
+    monkeypatch.setenv("CORE_SDK_RUN_INFO", str(run_info))
+
+    with pytest.raises(SeveralRanksError, match="3 ranks"):
+        core.init()
+
+    assert not home.root.exists()
+
+
+BAD_ARGUMENTS = {
+    "{'hparams': {'a': object()}}": "TypeError",
+    "{'name': ''}": "InvalidNameError",
+    "{'max_length': 0}": "ValueError",
+    "{'deadline': float('nan')}": "ValueError",
+    "{'preempt_mode': 'SOMETIMES'}": "ValueError",
+    "{'checkpoint_storage': '/proc/nowhere'}": "StorageNotWritableError",
+    "{'checkpoint_storage': 'ftp://a'}": "UnknownStorageError",
+}
+
+
+def test_what_one_rank_was_given_wrong_fails_all_at_once(ranks: Ranks, home: Home) -> None:
+    """That rank with its own error, the other with one that names the rank; nothing is recorded."""
+    ended = ranks.run(f"""
+        for bad in (0, 1):
+            for arguments in ({", ".join(BAD_ARGUMENTS)}):
+                try:
+                    core.init(distributed=distributed, **(arguments if rank == bad else {{}}))
+                except RankFailedError as error:
+                    print(bad, "rank", error.rank, error.error_text.partition(":")[0].rpartition(".")[2])
+                except Exception as error:
+                    print(bad, "self", type(error).__name__)
+    """)
+
+    own = [[f"{bad} self {error}" for error in BAD_ARGUMENTS.values()] for bad in (0, 1)]
+    others = [[f"{bad} rank {bad} {error}" for error in BAD_ARGUMENTS.values()] for bad in (0, 1)]
+    assert ended[0].output.splitlines() == [*own[0], *others[1]], ended
+    assert ended[1].output.splitlines() == [*others[0], *own[1]], ended
+    assert home.trial_ids(include_deleted=True) == []
+
+
+def test_contradictory_arguments_are_named_on_all_ranks(ranks: Ranks, home: Home) -> None:
+    """What they must be the same in, or they would wait for each other in vain."""
+    ended = ranks.run("""
+        for arguments in (
+            {"preempt_mode": core.PreemptMode.ChiefOnly if rank else core.PreemptMode.WorkersAskChief},
+            {"tensorboard_mode": core.TensorboardMode.MANUAL if rank else core.TensorboardMode.AUTO},
+            {"checkpoint_storage": f"storage of {rank}"},
+        ):
+            try:
+                core.init(distributed=distributed, **arguments)
+            except ArgumentConflictError as error:
+                print(error)
+    """)
+
+    modes, boards, storages = ended[0].output.splitlines()
+    assert ended[1].output == ended[0].output, ended
+    assert modes.startswith("the ranks call init() with different preempt_mode: <PreemptMode.WorkersAskChief: ")
+    assert modes.endswith("on rank 0, <PreemptMode.ChiefOnly: 'CHIEF_ONLY'> on rank 1. Give the same on all ranks.")
+    assert "tensorboard_mode" in boards
+    assert "storage%20of%200' on rank 0, " in storages
+    assert home.trial_ids(include_deleted=True) == []
+
+
+def test_the_chiefs_description_of_the_trial_stands(ranks: Ranks) -> None:
+    """The others may say nothing, or something else: a seed of their own, say."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed, name=f"of {rank}", hparams={"rank": rank}) as context:
+            print(context.info.trial.hparams, context.info.trial.trial_seed)
+    """)
+
+    assert ended[0].output == ended[1].output
+    assert (the_trial().hparams, the_trial().experiment_name) == ({"rank": 0}, "of 0")
+
+
+def test_a_home_that_the_chief_cannot_use_fails_all(ranks: Ranks, home: Home, tmp_path: Path) -> None:
+    """The others, who could use theirs, make nothing of their own."""
+    ended = ranks.run("core.init(distributed=distributed)", variables={0: {"CORE_SDK_HOME": "/proc/nowhere"}})
+
+    assert codes(ended) == [1, 1], ended
+    assert "HomeNotWritableError" in ended[0].errors
+    assert "RankFailedError: rank 0 failed: core_sdk.errors.HomeNotWritableError" in ended[1].errors
+    assert not home.root.exists()
+
+
+def test_a_rank_that_dies_before_init_leaves_no_trial(ranks: Ranks, home: Home) -> None:
+    """The chief does not begin without it."""
+    ended = ranks.run("""
+        if rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        core.init(distributed=distributed)
+    """)
+
+    assert codes(ended) == [1, -signal.SIGKILL], ended
+    assert "RankDiedError: rank 1" in ended[0].errors
+    assert home.trial_ids(include_deleted=True) == []
+
+
+class GoneMeanwhile(SoloChannel):
+    """A group that loses a rank while the chief claims the attempt."""
+
+    def broadcast_outcome(self, compute: Callable[[], T]) -> T:
+        compute()
+        raise RankDiedError(1, "process 5 on node1")
+
+
+def test_a_claim_that_not_all_learn_of_is_given_back(home: Home) -> None:
+    """The new trial is gone, and nothing of it stays open."""
+    Home.create(home.root)
+    distributed = DistributedContext()
+    distributed.channel = GoneMeanwhile()
+
+    with pytest.raises(RankDiedError):
+        claim_together(home.root, None, Definition(name="a"), distributed)
+
+    assert home.trial_ids() == []
+    assert core.init(name="a").info.trial.trial_id == 2

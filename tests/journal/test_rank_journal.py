@@ -1,0 +1,64 @@
+"""What ranks other than the chief keep: their progress, and their node's figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core_sdk.errors import JournalClosedError, ReportsDroppedError
+from core_sdk.journal import RankJournal, read_records
+from core_sdk.records import FORMAT, AttemptStarted, Profile, Progress, Report
+
+
+@pytest.fixture
+def start() -> AttemptStarted:
+    return AttemptStarted(time=1.0, format=FORMAT, trial_id=1, attempt=1, host="here", pid=1, sdk_version="0", rank=1)
+
+
+def test_a_ranks_journal_is_made_with_its_first_record(tmp_path: Path, start: AttemptStarted) -> None:
+    """A rank that keeps nothing leaves no file."""
+    journal = RankJournal(tmp_path / "1.rank1.journal", start, is_home_shared=True)
+    journal.append(Report(1.0, "training", 1, {"loss": 0.5}))
+    existed = journal.path.exists()
+    progress, profile = Progress(time=2.0, progress=0.5), Profile(time=3.0, group="cpu", metrics={"x": 1})
+
+    journal.append(progress)
+    journal.append(profile)
+    journal.close()
+
+    assert not existed
+    assert list(read_records(journal.path)) == [start, progress, profile]
+    with pytest.raises(JournalClosedError):
+        journal.append(progress)
+
+
+def test_a_ranks_journal_that_cannot_be_made_does_not_stop_the_training(tmp_path: Path, start: AttemptStarted) -> None:
+    """It is said at once, and what was lost at the end."""
+    journal = RankJournal(tmp_path / "missing" / "1.rank1.journal", start, is_home_shared=True)
+
+    with pytest.warns(RuntimeWarning, match="progress and figures of rank 1 are not kept"):
+        journal.append(Progress(time=1.0, progress=0.5))
+    journal.append(Progress(time=1.0, progress=0.6))
+
+    with pytest.raises(ReportsDroppedError, match="2 records"):
+        journal.close()
+    journal.close()
+
+
+def test_a_full_disk_leaves_no_journal_without_its_beginning(small_disk: Path, start: AttemptStarted) -> None:
+    """The file can be made and its first line cannot be written."""
+    with (small_disk / "filler").open("wb", buffering=0) as filler:
+        while True:
+            try:
+                filler.write(bytes(4096))
+            except OSError:
+                break
+    journal = RankJournal(small_disk / "1.rank1.journal", start, is_home_shared=True)
+
+    with pytest.warns(RuntimeWarning, match="are not kept"):
+        journal.append(Progress(time=1.0, progress=0.5))
+
+    assert not journal.path.exists()
+    with pytest.raises(ReportsDroppedError):
+        journal.close()

@@ -1,0 +1,141 @@
+"""Launches of scripts, as processes to look at and to disturb."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import socket
+import tempfile
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TextIO
+
+import psutil
+from processes import TIMEOUT_S, wait_for
+
+_FAILURE = re.compile(
+    r"^\[core-sdk\] rank (?P<rank>\d+) of (?P<num_ranks>\d+) failed first "
+    r"\(host (?P<host>\S+), pid (?P<pid>\d+)\): it (?P<cause>.*)\n"
+    r"(\[core-sdk\] this looks .*\n|\[core-sdk\] hint: .*\n)*"
+    r"\[core-sdk\] exit code (?P<code>\d+); (?P<rest>(.*\n)*)\Z",
+    re.MULTILINE,
+)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What the launcher's last words say."""
+
+    rank: int
+    pid: int
+    cause: str
+    code: int
+    stderr: str
+    """The rank's, as far as it is shown."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def failure(self) -> Failure:
+        match = _FAILURE.search(self.stderr)
+        assert match is not None, f"no rank is named last:\n{self.stderr}"
+        shown = re.sub(r"^\[core-sdk\]   ?", "", match["rest"], flags=re.MULTILINE)
+        return Failure(int(match["rank"]), int(match["pid"]), match["cause"], int(match["code"]), shown)
+
+
+class Launch:
+    """A launcher at work."""
+
+    def __init__(self, pid: int, stdout: Path, stderr: Path, status: TextIO) -> None:
+        self.pid = pid
+        self._stdout = stdout
+        self._stderr = stderr
+        self._status = status
+
+    @property
+    def output(self) -> str:
+        """So far."""
+        return self._stdout.read_text(errors="replace")
+
+    def read_until(self, *lines: str) -> None:
+        """Blocks until the ranks have printed all of these lines."""
+        wait_for(lambda: set(lines) <= set(self.output.splitlines()))
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+
+    def wait(self) -> Ended:
+        """Its status is -N if it was itself killed by signal N."""
+        with self._status:
+            code = int(self._status.readline())
+        return Ended(code, self.output, self._stderr.read_text(errors="replace"))
+
+
+class WarmLaunchers:
+    """Launchers that need not import torch, forked by a process that has."""
+
+    def __init__(self, socket_path: Path) -> None:
+        self._socket_path = socket_path
+
+    def start(
+        self, directory: Path, source: str, arguments: Sequence[str], num_ranks: int, overrides: Sequence[str]
+    ) -> Launch:
+        """`overrides` may end in `--` and another program instead of the script that is given by its source."""
+        directory.mkdir(exist_ok=True)
+        (directory / "train.py").write_text(textwrap.dedent(source))
+        program = () if "--" in overrides else ("--", "train.py")
+        files = [tempfile.mkstemp(dir=directory, prefix="launcher-", suffix=f".{name}")[1] for name in ("out", "err")]
+        request = {
+            "arguments": [f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments],
+            "directory": str(directory),
+            "variables": {name: value for name, value in os.environ.items() if name != "CORE_SDK_RUN_INFO"},
+            "stdout": files[0],
+            "stderr": files[1],
+        }
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(str(self._socket_path))
+        with connection:
+            lines = connection.makefile("rw")
+        lines.write(json.dumps(request) + "\n")
+        lines.flush()
+        return Launch(int(lines.readline()), Path(files[0]), Path(files[1]), lines)
+
+
+class StartLaunch(Protocol):
+    def __call__(self, source: str, *arguments: str, num_ranks: int = 2, overrides: Sequence[str] = ()) -> Launch: ...
+
+
+class RunLaunch(Protocol):
+    def __call__(self, source: str, *arguments: str, num_ranks: int = 2, overrides: Sequence[str] = ()) -> Ended: ...
+
+
+def live_processes(directory: Path) -> list[int]:
+    """Those that work in `directory`: the launcher, its ranks, and what they started."""
+    return [process.pid for process in psutil.process_iter() if _lives_in(process, directory)]
+
+
+def kill_all_in(directory: Path) -> None:
+    for pid in live_processes(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _lives_in(process: psutil.Process, directory: Path) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()).is_relative_to(directory)
+    except (psutil.Error, OSError):
+        return False

@@ -1,0 +1,196 @@
+"""Beside the chief's journal, the index reads what the other ranks keep: their progress, and their nodes' figures."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+from tracking.journals import START, age, append, everything, lines, new_trial, rebuilt, record, report, stored
+
+from core_sdk.records import Dropped, Ended, Profile, Progress, Record, StatusSet
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+from core_sdk.tracking.rows import RankRow
+
+
+def cpu(at: float, utilization: float, **others: float) -> Profile:
+    return Profile(time=START + at, group="cpu", metrics={"cpu_util_simple": utilization, **others})
+
+
+def progress(value: float) -> Progress:
+    return Progress(time=START, progress=value)
+
+
+def test_figures_of_two_nodes_are_not_mixed_up(home: Home) -> None:
+    """Also where both have recorded at the same moment: each row tells whose node it is."""
+    folder = new_trial(home)
+    record(folder, cpu(1, 10.0), cpu(3, 30.0))
+    record(folder, cpu(1, 11.0, more=1.0), cpu(2, 21.0), rank=4)
+    with Index.open(home) as index:
+        index.refresh()
+
+        rows = list(index.reports(1, "cpu"))
+
+        assert [(row.time - START, row.rank, row.metrics) for row in rows] == [
+            (1, 0, {"cpu_util_simple": 10.0}),
+            (1, 4, {"cpu_util_simple": 11.0, "more": 1.0}),
+            (2, 4, {"cpu_util_simple": 21.0}),
+            (3, 0, {"cpu_util_simple": 30.0}),
+        ]
+
+
+def test_each_rank_has_its_progress_and_the_trial_the_chiefs(home: Home) -> None:
+    """A rank that has recorded figures only has none."""
+    folder = new_trial(home)
+    record(folder, progress(0.5))
+    record(folder, progress(0.3), progress(0.4), rank=10)
+    record(folder, cpu(1, 0.5), rank=2)
+    with Index.open(home) as index:
+        index.refresh()
+
+        row = index.trial(1)
+
+        assert row.progress == 0.5
+        assert row.ranks == (RankRow(0, "node0", 0.5), RankRow(2, "node2", None), RankRow(10, "node10", 0.4))
+
+
+def test_the_ranks_are_those_of_the_newest_attempt(home: Home) -> None:
+    """A trial that was resumed on fewer ranks, or on one, does not show those that it no longer has."""
+    folder = new_trial(home)
+    record(folder, progress(0.5))
+    record(folder, progress(0.4), rank=1)
+    record(folder, progress(0.3), rank=2)
+    with Index.open(home) as index:
+        record(folder, attempt=2, resumed_steps=10)
+        index.refresh()
+        alone = index.trial(1)
+        record(folder, progress(0.6), attempt=2, rank=1)
+        index.refresh()
+
+        assert (alone.ranks, alone.progress) == ((), 0.5)
+        assert index.trial(1).ranks == (RankRow(0, "node0", None), RankRow(1, "node1", 0.6))
+
+
+def test_only_the_chief_tells_how_the_training_goes(home: Home) -> None:
+    """Whatever else another rank's journal may hold changes nothing, nor does its own beginning supersede anything."""
+    folder = new_trial(home)
+    record(folder, report(5, loss=0.5), stored("a", 5))
+    record(folder, report(6, attempt=2, loss=0.4), attempt=2, resumed_steps=5)
+    with Index.open(home) as index:
+        index.refresh()
+        before = everything(index).replace("ranks=()", "")
+        strange: list[Record] = [
+            report(5, loss=9.0),
+            StatusSet(time=START, status="odd"),
+            Ended(time=START, outcome="completed"),
+        ]
+
+        record(folder, *strange, stored("b", 9), attempt=2, rank=1)
+        index.refresh()
+
+        ranks = index.trial(1).ranks
+        assert everything(index).replace(f"ranks={ranks!r}", "") == before
+        assert [rank.rank for rank in ranks] == [0, 1]
+
+
+def test_what_befell_another_ranks_journal_is_counted_for_the_trial(home: Home) -> None:
+    """Damaged lines are skipped, a torn tail waits, and what the disk refused is added up."""
+    folder = new_trial(home)
+    record(folder, Dropped(time=START, count=1, reason="full"))
+    record(folder, progress(0.1), Dropped(time=START, count=2, reason="full"), rank=1)
+    append(folder, 1, lines(progress(0.2)).replace(b"0.2", b"0.9") + lines(progress(0.3))[:-5], rank=1)
+    with Index.open(home) as index:
+        index.refresh()
+
+        row = index.trial(1)
+
+        assert (row.num_bad_lines, row.num_dropped) == (1, 3)
+        assert row.ranks[1].progress == 0.1
+
+
+def test_an_aged_folder_is_looked_into_when_another_ranks_journal_grows(home: Home) -> None:
+    """And left alone when it does not."""
+    folder = new_trial(home)
+    record(folder)
+    record(folder, progress(0.1), rank=1)
+    age(folder)
+    with Index.open(home) as index:
+        index.refresh()
+        idle = index.refresh()
+        append(folder, 1, lines(progress(0.2), cpu(1, 0.5)), rank=1)
+
+        result = index.refresh()
+
+        assert (idle.num_trials, idle.num_points) == (0, 0)
+        assert (result.num_trials, result.num_points) == (1, 1)
+        assert index.trial(1).ranks[1].progress == 0.2
+
+
+@pytest.mark.parametrize("remove", [os.unlink, lambda path: path.write_bytes(b"")])
+def test_what_another_ranks_journal_lost_is_forgotten(home: Home, remove: Callable[..., object]) -> None:
+    """Deleted, or emptied; and what the other journals hold stays."""
+    folder = new_trial(home)
+    record(folder, cpu(1, 0.1), report(1, loss=0.5), progress(0.5))
+    record(folder, cpu(1, 0.2), progress(0.4), rank=1)
+    with Index.open(home) as index:
+        index.refresh()
+        remove(folder.rank_journal_path(1, 1))
+        age(folder)
+
+        index.refresh()
+
+        assert [row.metrics for row in index.reports(1, "cpu")] == [{"cpu_util_simple": 0.1}]
+        assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
+        assert everything(index) == rebuilt(home)
+
+
+def test_a_deleted_trial_takes_all_its_journals_with_it(home: Home) -> None:
+    """In the folder and in the index."""
+    folder = new_trial(home)
+    record(folder, progress(0.5))
+    record(folder, cpu(1, 0.2), rank=1)
+    with Index.open(home) as index:
+        index.refresh()
+        folder.clear()
+
+        index.refresh()
+
+        assert list(folder.path.iterdir()) == []
+        assert list(index.reports(1, "cpu")) == []
+        assert index.trials() == []
+
+
+@pytest.mark.parametrize(
+    "name", ["1.rank2.journal", "9.rank1.journal", "1.rank0.journal", "²3.journal", "0.journal", "7.journal.bak"]
+)
+def test_only_the_chiefs_journal_makes_an_attempt(home: Home, name: str) -> None:
+    """Not another rank's, and no file of a similar name."""
+    folder = new_trial(home)
+    record(folder)
+    record(folder, attempt=3)
+
+    (folder.path / name).write_bytes(b"")
+
+    assert folder.attempts() == [1, 3]
+    assert folder.rank_journals() in ([], [(1, 2)], [(9, 1)])
+    with Index.open(home) as index:
+        index.refresh()
+        assert index.trial(1).num_attempts == 2
+
+
+def test_a_journal_whose_chiefs_is_missing_waits_for_it(home: Home) -> None:
+    """As when a trial is being copied, and one file arrives before the other."""
+    folder = new_trial(home)
+    record(folder, progress(0.4), rank=1)
+    with Index.open(home) as index:
+        index.refresh()
+        before = index.trial(1)
+        record(folder, progress(0.5))
+        os.utime(folder.path, (time.time() - 500, time.time() - 500))
+
+        index.refresh()
+
+        assert (before.num_attempts, before.ranks) == (0, ())
+        assert index.trial(1).ranks == (RankRow(0, "node0", 0.5), RankRow(1, "node1", 0.4))
