@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import signal
-from collections.abc import Callable
 from types import FrameType
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -11,16 +13,37 @@ STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 WORDS = (signal.SIGUSR1, signal.SIGUSR2)
 """Whatever they mean is between their sender and the script."""
 
+_RING = b"\0"
 
-def catch_signals(receive: Callable[[int], None]) -> None:
-    """For good, and in the main thread. `receive` interrupts the thread anywhere: a `SimpleQueue.put` may do so."""
 
-    def handle(number: int, frame: FrameType | None) -> None:
-        receive(number)
+class CaughtSignals:
+    """Caught from construction on, for good, by the main thread.
 
-    # A parent that ignored its children's ends would leave us without the ends of ours.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    for number in (*STOPS, *WORDS):
-        # What is ignored already (`nohup`, a job in the background) stays so, for the ranks as well.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handle)
+    They come as bytes through a pipe, which the interpreter's innermost handler writes: Python's own handlers may
+    wait, if the signal meets the thread a moment before it falls asleep, for as long as it sleeps.
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        # A parent that ignored its children's ends would leave us without the ends of ours.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        for number in (*STOPS, *WORDS):
+            # What is ignored already (`nohup`, a job in the background) stays so, for the ranks as well.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, _leave_to_the_pipe)
+
+    def ring(self) -> None:
+        """Ends a `wait`; for any thread."""
+        with contextlib.suppress(BlockingIOError):  # then there is more than enough to wake up for
+            os.write(self._write, _RING)
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        """The next signal; 0 for a `ring`, None for the end of the time."""
+        ready, _, _ = select.select([self._read], [], [], timeout_s)
+        return os.read(self._read, 1)[0] if ready else None
+
+
+def _leave_to_the_pipe(number: int, frame: FrameType | None) -> None:
+    """Catching a signal needs a handler."""

@@ -28,6 +28,8 @@ _PATIENCE_S = 2.0
 _LAST_OUTPUT_S = 0.5
 # Ranks whose grace is over while they are being started are killed when they are.
 _POLL_S = 0.05
+# What `select` can wait for.
+_LONGEST_S = 1e6
 # How long, after a SIGKILL, those who started the ranks may take to notice.
 _AFTER_KILL_S = 15.0
 
@@ -150,16 +152,16 @@ class Supervisor:
                 return _AFTER_KILL_S
             if self._phase not in (_Phase.STARTING, _Phase.RUNNING) or not self._stops:
                 return None
-            left_s = self._stop_asked_s + self.grace_s - time.monotonic()
-            return min(max(left_s, _POLL_S), threading.TIMEOUT_MAX)
+            return min(max(self._grace_left_s(), _POLL_S), _LONGEST_S)
 
     def kill_late(self) -> bool:
         """Kills ranks whose grace is over. Returns whether it is of any use to wait for their end."""
         with self._lock:
-            if self._phase is _Phase.RUNNING and self._killed is None:
+            if self._killed is not None:
+                return False
+            if self._phase is _Phase.RUNNING and self._grace_left_s() <= 0:
                 self._kill_running(is_impatient=False)
-                return True
-            return self._killed is None
+            return True
 
     def kill(self) -> None:
         """All that still runs, at once."""
@@ -184,6 +186,9 @@ class Supervisor:
         elif self._phase is _Phase.RUNNING:
             self._ranks.signal(number)
         return self._phase is _Phase.CANCELLED or (self._phase is _Phase.DECIDED and not self._ranks.running())
+
+    def _grace_left_s(self) -> float:
+        return self._stop_asked_s + self.grace_s - time.monotonic()
 
     def _kill_running(self, *, is_impatient: bool) -> None:
         self._killed = Killed(self._stops[0], tuple(self._ranks.running()), is_impatient)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import queue
 import socket
 import sys
 import traceback
@@ -22,14 +21,12 @@ from launch._ending import Ending, ending_before_start, ending_of
 from launch._nodes import find_nodes, torchrun_argv
 from launch._output import RankOutput
 from launch._rank_errors import RankErrors
-from launch._signals import catch_signals
+from launch._signals import CaughtSignals
 from launch._supervisor import Supervisor
 from launch._words import say
 
 _USAGE = 2
 _FAILURE = 1
-
-_Event = int | Future[None]
 
 
 def main() -> None:
@@ -71,19 +68,18 @@ def _refuse(text: str, code: int) -> int:
 
 
 def _launch(command: Command, settings: LaunchSettings, directory: LaunchDirectory) -> Ending:
-    received: queue.SimpleQueue[_Event] = queue.SimpleQueue()
-    catch_signals(received.put)
+    signals = CaughtSignals()
     with RankOutput(directory.path) as output:
         errors = RankErrors(output)
         supervisor = Supervisor(directory, errors, settings.grace_s)
         # Not in this thread, which must be free to hear signals while torch imports, gathers nodes, or waits for them.
         agent = ThreadPoolExecutor(1, "launch-agent").submit(_run, command, output, errors, directory, supervisor)
-        agent.add_done_callback(received.put)
-        error = _wait_for_end(received, supervisor)
+        agent.add_done_callback(lambda _: signals.ring())
+        _wait_for_end(agent, signals, supervisor)
         supervisor.kill()
     if supervisor.may_have_left_ranks():
         directory.abandon()
-    return _ending(supervisor, error)
+    return _ending(supervisor, agent.exception() if agent.done() else None)
 
 
 def _run(
@@ -95,19 +91,14 @@ def _run(
     _agent.run(arguments, output, errors, directory, supervisor)
 
 
-def _wait_for_end(received: queue.SimpleQueue[_Event], supervisor: Supervisor) -> BaseException | None:
-    """What the agent ended with; also None when there is nothing more to wait for."""
-    while True:
-        try:
-            event = received.get(timeout=supervisor.time_left_s())
-        except queue.Empty:
-            if supervisor.kill_late():
-                continue
-            return None
-        if isinstance(event, Future):
-            return event.exception()
-        if supervisor.hand_on(event):
-            return None
+def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
+    """Of the agent, or until there is nothing more that it could do."""
+    while not agent.done():
+        number = signals.wait(supervisor.time_left_s())
+        if number is None and not supervisor.kill_late():
+            return
+        if number and supervisor.hand_on(number):
+            return
 
 
 def _ending(supervisor: Supervisor, error: BaseException | None) -> Ending:
