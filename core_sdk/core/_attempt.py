@@ -124,7 +124,7 @@ def claim_together(
     def claim() -> _Claimed:
         distributed.channel.check()
         home = Home(home_path)
-        attempt = claim_attempt(home, info_of_next_attempt(home, info), definition)
+        attempt = claim_attempt(home, info_of_next_attempt(home, info), definition, distributed.size)
         attempts.append(attempt)
         return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
 
@@ -177,7 +177,7 @@ def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInf
     return info
 
 
-def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition) -> Attempt:
+def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, num_ranks: int = 1) -> Attempt:
     """The attempt that `info` names; without one, the first attempt of a new trial.
 
     Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home,
@@ -185,7 +185,7 @@ def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition) 
     """
     try:
         if info is None or _is_new_trial(info):
-            return _claim_first_attempt(home, info or ClusterInfo(), definition)
+            return _claim_first_attempt(home, info or ClusterInfo(), definition, num_ranks)
         return _claim_given_attempt(home, info, definition)
     except OSError as error:
         raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
@@ -196,17 +196,19 @@ def _is_new_trial(info: ClusterInfo | None) -> bool:
     return info is None or info.task_type != "TRIAL"
 
 
-def _claim_first_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
+def _claim_first_attempt(home: Home, info: ClusterInfo, definition: Definition, num_ranks: int) -> Attempt:
     folder = home.create_trial()
     try:
-        return _start_first_attempt(home, folder, info, definition)
+        return _start_first_attempt(home, folder, info, definition, num_ranks)
     except BaseException:
         # Nothing half-made may be listed.
         folder.clear()
         raise
 
 
-def _start_first_attempt(home: Home, folder: TrialFolder, info: ClusterInfo, definition: Definition) -> Attempt:
+def _start_first_attempt(
+    home: Home, folder: TrialFolder, info: ClusterInfo, definition: Definition, num_ranks: int
+) -> Attempt:
     experiment = home.find_or_create_experiment(definition.name or main_script())
     record = _define(
         TrialRecord(
@@ -218,7 +220,14 @@ def _start_first_attempt(home: Home, folder: TrialFolder, info: ClusterInfo, def
         definition,
     )
     _describe_experiment(home, record.experiment_id, definition)
-    _write_command(folder)
+    if num_ranks == 1:
+        _write_command(folder)
+    else:
+        logger.info(
+            "trial %d cannot be resumed by `core-sdk trial resume`, since the command of the launcher is not known: "
+            "start it with `core-sdk run -- …`",
+            folder.trial_id,
+        )
     with _claimed(folder, attempt=1) as (journal, alive):
         start = _append_start(journal, folder, 1, latest_checkpoint=None, resumed_steps=0)
         # Last, since it makes the trial visible.

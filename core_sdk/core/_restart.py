@@ -42,6 +42,8 @@ def leave_word(folder: TrialFolder) -> None:
     if directory is None:
         return
     earlier = _read(directory)
+    if earlier is not None and earlier.parent_pid != os.getppid():
+        return  # we were started by a rank
     is_second = earlier is not None and earlier.pid == os.getpid()
     trial_id = None if is_second else folder.trial_id
     begun = _Begun(str(folder.home.root), trial_id, os.getpid(), os.getppid())

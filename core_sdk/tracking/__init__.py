@@ -6,6 +6,7 @@
     <home>/runs/<id>/trial.json             what the trial is
     <home>/runs/<id>/command.json           how to start its script again
     <home>/runs/<id>/<n>.journal            all that attempt n recorded
+    <home>/runs/<id>/<n>.rank<r>.journal    progress and figures that rank r of it recorded beside rank 0, if any
     <home>/runs/<id>/<n>.log                its output, where `core-sdk run` started it
     <home>/runs/<id>/<n>.exit               its exit status, likewise
     <home>/runs/<id>/changes.journal        what was done to the trial from outside

@@ -126,6 +126,7 @@ def test_each_node_is_profiled_by_its_first_rank(ranks: Ranks, run_command: Call
             context.profiler.on(sampling_interval=0.1, samples_per_report=1)
             while rank in (0, 2) and not (journal.exists() and b'"cpu"' in journal.read_bytes()):
                 time.sleep(0.01)
+            distributed.allgather(None)
             context.profiler.off()
         """,
         size=4,
@@ -156,6 +157,7 @@ def test_every_rank_may_ask_what_is_recorded(ranks: Ranks, home: Home) -> None:
             assert context.train.get_experiment_best_validation() == 0.25
             assert context.info.user_data == {"fold": 3}
             (context.train.get_tensorboard_path() / "events").write_text(f"of {rank}")
+            distributed.allgather(None)
             context.train.upload_tensorboard_files(mangler=lambda path, rank: Path(f"{path}.{rank}"))
     """)
 
