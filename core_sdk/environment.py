@@ -200,6 +200,10 @@ def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, 
 
 def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
     if name not in variables:
+        if "RANK" in variables:
+            raise ValueError(
+                f"RANK is set, and {name} is not: start the script with {starter}, or set all that it sets"
+            )
         raise KeyError(f"{name} is not set: {starter} did not start this process")
     try:
         return int(variables[name])
@@ -223,6 +227,11 @@ def get_cluster_info() -> ClusterInfo | None:
     if info._trial_info is not None:
         info._trial_info.hparams = from_json(info._trial_info.hparams)
     return info
+
+
+def use_run_info(path: Path) -> None:
+    """From now on `get_cluster_info()`, here and in processes that this one starts, speaks of another attempt."""
+    os.environ[RUN_INFO_VARIABLE] = str(path)
 
 
 def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:

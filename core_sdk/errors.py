@@ -58,6 +58,7 @@ A caller's mistake is a `ValueError` or `TypeError`; a failure of the world is a
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -329,7 +330,9 @@ class RankFailedError(ChannelError):
         self.rank = rank
         self.error_text = error_text
         self.traceback_text = traceback_text
-        where = f"\n\nOn rank {rank}:\n{traceback_text.rstrip()}" if traceback_text else ""
+        # Indented, so that nobody takes the quoted traceback for this rank's own.
+        quoted = textwrap.indent(traceback_text.rstrip(), "    ")
+        where = f"\n\nOn rank {rank}:\n{quoted}" if quoted else ""
         super().__init__(f"rank {rank} failed: {error_text}{where}")
 
 

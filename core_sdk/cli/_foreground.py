@@ -13,6 +13,10 @@ from core_sdk.tracking import TrialFolder
 
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17
+# Of a script that had recorded its pause when the next SIGTERM reached it, or a launcher.
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+# With these a launcher that was asked to stop, too late, may still say that there is more to do.
+_OVER: tuple[Outcome, ...] = ("completed", "invalid_hp")
 
 
 def run_in_foreground(folder: TrialFolder, attempt: int, command: CommandRecord) -> int:
@@ -27,8 +31,10 @@ def run_in_foreground(folder: TrialFolder, attempt: int, command: CommandRecord)
 
 
 def exit_status(outcome: Outcome | None, returncode: int) -> int:
-    if outcome == "paused" and returncode == 0:
+    if outcome == "paused" and returncode in (0, *_STOPPED):
         return ExitCode.PAUSED
+    if outcome in _OVER and returncode == ExitCode.PAUSED:
+        return 0
     return of_child(returncode)
 
 
@@ -36,7 +42,7 @@ def describe_end(trial_id: int, outcome: Outcome | None, returncode: int) -> str
     """What became of the trial, to be read after its name."""
     if outcome == "paused":
         return f"is paused: `core-sdk trial resume {trial_id}` goes on with it"
-    if returncode == 0:
+    if returncode == 0 or (outcome in _OVER and returncode == ExitCode.PAUSED):
         return "completed"
     if returncode < 0:
         return f"was killed by {_signal_name(-returncode)}: `core-sdk trial resume {trial_id}` starts it again"

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from core_sdk._version import __version__
 from core_sdk.core._restart import info_of_next_attempt, leave_word
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.distributed import DistributedContext
-from core_sdk.environment import command_of_this_process, main_script, recorded_variables
+from core_sdk.environment import command_of_this_process, main_script, recorded_variables, use_run_info
 from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
 from core_sdk.journal import AliveLock, Journal, JournalWriter, RankJournal, read_records
 from core_sdk.records import (
@@ -126,6 +128,8 @@ def claim_together(
         home = Home(home_path)
         attempt = claim_attempt(home, info_of_next_attempt(home, info), definition, distributed.size)
         attempts.append(attempt)
+        if _is_restart(info, attempt.number):
+            attempt.folder.write_run_info(attempt.number, _as_recorded(attempt))
         return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
 
     try:
@@ -137,7 +141,20 @@ def claim_together(
     attempt = attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
     if distributed.is_local_chief:
         leave_word(attempt.folder)
+    if _is_restart(info, attempt.number) and attempt.is_home_shared:
+        # The launcher gave this process, as it gave its predecessor, what was true for the first attempt.
+        use_run_info(attempt.folder.run_info_path(attempt.number))
     return attempt
+
+
+def _is_restart(info: ClusterInfo | None, number: int) -> bool:
+    return info is not None and info.task_type == "TRIAL" and info.trial._trial_run_id != number
+
+
+def _as_recorded(attempt: Attempt) -> ClusterInfo:
+    """What a run info file says of the attempt."""
+    trial = msgspec.structs.replace(attempt.info.trial, hparams=attempt.record.hparams)
+    return msgspec.structs.replace(attempt.info, _trial_info=trial, _user_data=attempt.record.data)
 
 
 def _give_back(attempt: Attempt, error: BaseException, *, is_new_trial: bool) -> None:

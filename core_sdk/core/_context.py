@@ -16,11 +16,12 @@ from core_sdk.core._attempt import Attempt
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._farewells import Farewells
-from core_sdk.core._preempt import PreemptContext
+from core_sdk.core._preempt import PreemptContext, tell_launcher
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import EarlyExitReason, TrainContext
 from core_sdk.distributed import DistributedContext
+from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome
 
@@ -206,6 +207,8 @@ class _Ending:
         self._attempt.journal.append(
             Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error_text)
         )
+        if self._outcome in ("completed", "invalid_hp"):
+            tell_launcher(launch_directory(), "completed")
 
     def _heed_others(self) -> None:
         """An error of our own is often what another rank's made of it: a lost connection of the training's, say."""

@@ -78,7 +78,9 @@ def _farewell(error: BaseException | None) -> Farewell:
         return Farewell()
     error_text = "".join(traceback.format_exception_only(error)).strip()
     traceback_text = "".join(traceback.format_exception(error))
-    return Farewell(_printable(error_text), _printable(traceback_text), isinstance(error, ChannelError))
+    # A rank that others leave alone has been drawn in by nobody's failure.
+    is_consequence = isinstance(error, ChannelError) and not isinstance(error, RankLeftError)
+    return Farewell(_printable(error_text), _printable(traceback_text), is_consequence)
 
 
 def _printable(text: str) -> str:

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from core_sdk.core._stop_agreement import StopAgreement
 from core_sdk.distributed import DistributedContext
@@ -136,7 +136,7 @@ class PreemptContext:
         if source is not None and not self._is_acknowledged:
             self._is_acknowledged = True
             self._journal.append(StopAcknowledged(time=time.time(), source=source))
-            self._tell_launcher()
+            tell_launcher(self._launch_directory, "stopped")
 
     def _look(self, auto_ack: bool) -> bool:
         if not self._is_started:
@@ -162,14 +162,6 @@ class PreemptContext:
 
     def _look_up(self) -> None:
         self._is_quiet = False
-
-    def _tell_launcher(self) -> None:
-        if self._launch_directory is None:
-            return
-        try:
-            (self._launch_directory / "stopped").touch()
-        except OSError as error:
-            logger.warning("the launcher will not say that the training was stopped: %s", error)
 
     def _watch(self) -> None:
         while self._agreement.source is None:
@@ -244,6 +236,16 @@ def _remove_in_child(hook: _SigtermHook) -> None:
             inherited.remove()
 
     os.register_at_fork(after_in_child=after_in_child)
+
+
+def tell_launcher(launch_directory: Path | None, word: Literal["stopped", "completed"]) -> None:
+    """Leaves the word where the launcher looks for it, to say how the training ended."""
+    if launch_directory is None:
+        return
+    try:
+        (launch_directory / word).touch()
+    except OSError as error:
+        logger.warning("the launcher will not know that the training is %s: %s", word, error)
 
 
 def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime | None) -> float | None:

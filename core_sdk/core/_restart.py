@@ -91,7 +91,13 @@ def _begun_trial(home: Home, info: ClusterInfo | None) -> int | None:
     if begun is not None and begun.parent_pid == os.getppid():
         is_ours = begun.pid != os.getpid() and begun.home == str(home.root)
         return begun.trial_id if is_ours else None
-    if num_restarts() == 0 or info is None or info.task_type != "TRIAL":
+    if num_restarts() == 0:
+        return None
+    if info is None or info.task_type != "TRIAL":
+        logger.warning(
+            "torchrun has started the ranks anew, and nothing tells which trial they were: a new one begins. To go on "
+            "with the same one, start them with `core-sdk run -- torchrun …`, or `python -m launch.torch_distributed`"
+        )
         return None
     folder = home.trial(info.trial.trial_id)
     has_begun = folder.journal_path(info.trial._trial_run_id).exists()

@@ -26,6 +26,7 @@ from core_sdk.files import write_atomically
 from core_sdk.journal import encode_line, is_alive
 from core_sdk.records import (
     FORMAT,
+    ClusterInfo,
     CommandRecord,
     ExitRecord,
     ExperimentRecord,
@@ -273,6 +274,9 @@ class TrialFolder:
 
     def run_info_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.run.json"
+
+    def write_run_info(self, attempt: int, info: ClusterInfo) -> None:
+        write_atomically(self.run_info_path(attempt), msgspec.json.encode(info))
 
     def is_running(self, attempt: int) -> bool:
         # What was started as an earlier attempt may be a launcher that has begun others since.

@@ -31,6 +31,8 @@ _LOST_PEER = re.compile(
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
 
+# At the start of a line: what another rank's error quotes is indented.
+_OWN_TRACEBACK = re.compile(rb"^(\[rank\d+\]:\ )?" + re.escape(TRACEBACK), re.MULTILINE)
 _EXCEPTION_STATUS = 1
 # A running rank with a traceback on its stderr is believed to be on its way out if nothing older than this ended.
 _ON_ITS_WAY_OUT_S = 10.0
@@ -110,5 +112,5 @@ def _traceback_s(seen: RankSeen) -> float:
 
 def _last_words(stderr: bytes) -> bytes:
     """From the last traceback on: losing a peer earlier may have been handled."""
-    start = stderr.rfind(TRACEBACK)
-    return stderr if start < 0 else stderr[start:]
+    starts = [found.start() for found in _OWN_TRACEBACK.finditer(stderr)]
+    return stderr[starts[-1] :] if starts else stderr

@@ -18,6 +18,7 @@ from launch import _guardian
 # Elsewhere the guardian needs a third-party library to see other processes.
 _ISOLATION = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
 _STOPPED = "stopped"
+_COMPLETED = "completed"
 _FAREWELL_S = 1.0
 
 
@@ -68,9 +69,14 @@ class LaunchDirectory:
         """Whether a rank has said that it stops on request."""
         return (self.path / _STOPPED).exists()
 
-    def forget_stop(self) -> None:
+    def is_completed(self) -> bool:
+        """Whether a rank has said that its training is complete."""
+        return (self.path / _COMPLETED).exists()
+
+    def forget_words(self) -> None:
         """Ranks start anew."""
-        (self.path / _STOPPED).unlink(missing_ok=True)
+        for name in (_STOPPED, _COMPLETED):
+            (self.path / name).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Does nothing after `abandon`."""

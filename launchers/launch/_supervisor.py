@@ -101,7 +101,7 @@ class Supervisor:
                 raise NotStarted
             self._phase = _Phase.STARTING
             self.decided = None
-        self._directory.forget_stop()
+        self._directory.forget_words()
 
     def started(self, pids: Mapping[int, int], num_ranks: int) -> None:
         """`pids` by rank. None of them has been reaped, nor will be before `end`."""
@@ -183,7 +183,8 @@ class Supervisor:
             self._phase = _Phase.CANCELLED
         elif self._phase is not _Phase.STARTING and is_impatient:
             self._kill_running(is_impatient=True)
-        elif self._phase is _Phase.RUNNING:
+        elif self._phase is _Phase.RUNNING and not (number == signal.SIGTERM and self._directory.is_stopped()):
+            # To ranks that are stopping already, another SIGTERM could only come after they have given it back.
             self._ranks.signal(number)
         return self._phase is _Phase.CANCELLED or (self._phase is _Phase.DECIDED and not self._ranks.running())
 
@@ -198,11 +199,15 @@ class Supervisor:
         is_running = len(deaths) < len(self._ranks.pids)
         failed = [death for death in deaths.values() if death.code != 0]
         if not failed:
-            return None if is_running else Succeeded(bool(self._stops) or self._directory.is_stopped())
+            return None if is_running else Succeeded(self._was_stopped())
         if self._killed is not None:
             return None if is_running else self._killed
         has_patience = time.monotonic() < min(death.time_s for death in failed) + _PATIENCE_S
         return judge(self._look(deaths), tuple(self._stops), has_patience=has_patience, is_alone=is_alone)
+
+    def _was_stopped(self) -> bool:
+        """A script without Core SDK says nothing: then the signal counts."""
+        return self._directory.is_stopped() or (bool(self._stops) and not self._directory.is_completed())
 
     def _look(self, deaths: Mapping[int, Death]) -> list[RankSeen]:
         for death in deaths.values():

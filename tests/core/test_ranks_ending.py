@@ -70,6 +70,19 @@ def test_a_chief_that_ends_well_hears_how_the_others_ended(ranks: Ranks, home: H
     assert "raise ValueError" in recorded_error(home)
 
 
+def test_a_chief_that_leaves_the_others_alone_fails_the_trial(ranks: Ranks) -> None:
+    """It ended well, and the other could not."""
+    ended = ranks.run("""
+        with core.init(distributed=distributed) as context:
+            if rank == 1:
+                distributed.allgather(rank)
+    """)
+
+    assert codes(ended) == [0, 1], ended
+    assert the_trial().state.value == "ERROR"
+    assert the_trial().reason.startswith("rank 1 failed: core_sdk.errors.RankLeftError")
+
+
 def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
     """Also after the last collective."""
     ended = ranks.run("""

@@ -27,6 +27,7 @@ LAUNCHERS = {
 # Counts to 30 and stores every tenth step; waits at step 12 of the first attempt to be stopped, or fails there.
 SCRIPT = r"""
 import os, sys, time
+import core_sdk
 from core_sdk import core
 
 distributed = core.DistributedContext.from_torch_distributed()
@@ -38,6 +39,9 @@ with core.init(distributed=distributed) as context:
         with context.checkpoint.restore_path(latest) as path:
             step = int((path / "step").read_text())
     # One write: torchrun lets the ranks' output run into each other.
+    told = core_sdk.get_cluster_info()
+    if told is not None and (told.latest_checkpoint, told.trial._trial_run_id) != (latest, attempt):
+        raise AssertionError(f"get_cluster_info() speaks of {told}")
     os.write(1, f"RANK {distributed.rank} ATTEMPT {attempt} FROM {step}\n".encode())
     while step < 30:
         step += 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
+from core_sdk.errors import RankFailedError
 from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change
 from launch._guardian import sessions_left
 from launch._outcome import Failed, Obeyed, judge
@@ -35,6 +38,14 @@ def test_ranks_that_run_or_ended_well_have_not_failed() -> None:
     first = _first(_running(0), _ended(1, 0, 1.0))
 
     assert first is None
+
+
+def test_a_rank_that_quotes_anothers_traceback_suffered() -> None:
+    """Its own error is the one that counts, not the last traceback in what it printed."""
+    error = RankFailedError(1, "SystemExit: 17", OWN.decode())
+    printed = "Traceback (most recent call last):\n" + "".join(traceback.format_exception_only(error))
+
+    assert kind_of(_ended(0, 1, 1.0, stderr=printed.encode())) is Kind.CONSEQUENCE
 
 
 def test_the_first_to_die_has_failed_first() -> None:
