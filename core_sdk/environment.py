@@ -200,11 +200,10 @@ def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, 
 
 def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
     if name not in variables:
+        reason = f"{starter} did not start this process"
         if "RANK" in variables:
-            raise ValueError(
-                f"RANK is set, and {name} is not: start the script with {starter}, or set all that it sets"
-            )
-        raise KeyError(f"{name} is not set: {starter} did not start this process")
+            reason = f"but RANK is: start the script with {starter}, or set all that it sets"
+        raise KeyError(f"{name} is not set: {reason}")
     try:
         return int(variables[name])
     except ValueError:

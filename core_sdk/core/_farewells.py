@@ -43,7 +43,11 @@ class Farewells:
         self._channel.tell_chief(_TOPIC, msgspec.msgpack.encode(_farewell(error)))
 
     def await_all(self) -> None:
-        """On the chief: waits until every other rank has said how it ends, or one has failed; a few seconds at most."""
+        """On the chief: waits until every other rank has said how it ends, or one has failed; a few seconds at most.
+
+        The chief leaves the group first: a rank that still calls it then fails now, not when nobody asks any more.
+        """
+        self._channel.leave()
         deadline = time.monotonic() + _PATIENCE_S
         with self._news:
             while self._is_incomplete() and time.monotonic() < deadline:

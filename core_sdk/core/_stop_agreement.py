@@ -89,7 +89,11 @@ class StopAgreement:
 
     def want(self, source: str) -> None:
         """Asks for a stop of all ranks; from any thread or signal handler, on any rank."""
-        if self._counts_calls and self._channel.has_chief():
+        if not self._channel.has_chief():
+            # It has left, and its training is over: nobody is left to agree with.
+            self._commit(Committed(0, source))
+            return
+        if self._counts_calls:
             # This rank waits from now on, so that the others, in step with it, cannot run ahead either.
             self._is_held = True
             self._on_news()

@@ -170,8 +170,9 @@ def _may_meet(site_a: bytes, site_b: bytes, made_at: float) -> bool:
             return True
         place_a, place_b = parting
         return are_exclusive(_read_source((place_a.file, place_b.file), made_at), place_a.line, place_b.line)
-    except (OSError, SyntaxError, ValueError, LookupError, RecursionError, MemoryError):
+    except (OSError, SyntaxError, ValueError, LookupError, RecursionError, MemoryError, SystemError):
         # No call sites, no source, no Python, too deep for its parser (which says MemoryError), or not what runs.
+        # CPython 3.11 says SystemError if another thread parses at the same time (gh-106905).
         return True
 
 

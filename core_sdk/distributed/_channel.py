@@ -69,6 +69,10 @@ class Channel(ABC):
         """Whether the chief still hears notices. Not collective."""
 
     @abstractmethod
+    def leave(self, error: BaseException | None = None) -> None:
+        """Says to the others that this rank makes no more calls, because of `error` or in peace; notices still work."""
+
+    @abstractmethod
     def close(self, error: BaseException | None = None) -> None:
         """Leaves the group, because of `error` or in peace; does nothing the second time."""
 
@@ -113,6 +117,9 @@ class SoloChannel(Channel):
 
     def has_chief(self) -> bool:
         return True
+
+    def leave(self, error: BaseException | None = None) -> None:
+        pass
 
     def close(self, error: BaseException | None = None) -> None:
         self._listeners.clear()

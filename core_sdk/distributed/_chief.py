@@ -27,7 +27,7 @@ from core_sdk.distributed._messages import (
     Trouble,
 )
 from core_sdk.distributed._reception import Peer
-from core_sdk.distributed._star import Call, StarChannel, milliseconds_until
+from core_sdk.distributed._star import Call, StarChannel, milliseconds_until, mismatch
 from core_sdk.distributed._survey import Survey, findings_on
 from core_sdk.errors import ChannelError, MessageTooLargeError
 
@@ -56,6 +56,7 @@ class ChiefChannel(StarChannel):
         self._broadcasts: dict[int, Call] = {}
         self._surveys: dict[int, Survey] = {}
         self._serials = itertools.count(1)
+        self._own_part = Part(False, b"")
         # While results are being delivered, the news of a death must not overtake them.
         self._delivering = threading.Lock()
         super().__init__(place, [place, *(peer.place for peer in peers)], timeout_s)
@@ -95,6 +96,8 @@ class ChiefChannel(StarChannel):
             self._control.post(rank, message)
 
     def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+        # A value is not kept: it may be large.
+        self._own_part = part if part.is_failure else Part(False, b"")
         if call.operation is Operation.BROADCAST:
             self._broadcasts[call.number] = call
             self._deliver(call, part)
@@ -153,9 +156,16 @@ class ChiefChannel(StarChannel):
     def _check(self, member: _Member, frame: Frame, expected: Call) -> None:
         is_same = frame.operation == expected.operation and frame.sequence == expected.number
         if not is_same or not self._sites.may_meet(frame.site, expected.site):
-            theirs = Call(Operation(frame.operation), frame.sequence, frame.site)
-            self._break(Mismatch(0, str(expected), member.rank, str(theirs)))
+            self._break(self._mismatch(member, frame, expected))
             self._board.check(expected.number, str(expected))
+
+    def _mismatch(self, member: _Member, frame: Frame, expected: Call) -> Trouble:
+        # Who is where it is because of an error must tell of that.
+        theirs = Part(frame.kind == Kind.FAILURE, frame.payload)
+        if (failed := next((part for part in (self._own_part, theirs) if part.is_failure), None)) is not None:
+            failure = failed.failure()
+            return Interrupted(failure.rank, failure.error_text, failure.traceback_text)
+        return mismatch(0, expected, member.rank, Call(Operation(frame.operation), frame.sequence, frame.site))
 
     def _deliver(self, call: Call, part: Part, pieces: Sequence[Buffer] = ()) -> None:
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
@@ -293,7 +303,9 @@ class ChiefChannel(StarChannel):
 
 
 def _too_large(call: Call, parts: Sequence[Part]) -> Part | None:
+    if call.operation is not Operation.ALLGATHER:
+        return None
     num_bytes = sum(map(len, join([part.content for part in parts])))
-    if call.operation is not Operation.ALLGATHER or num_bytes <= MAX_PAYLOAD_BYTES:
+    if num_bytes <= MAX_PAYLOAD_BYTES:
         return None
     return Part.of_error(0, MessageTooLargeError(num_bytes, MAX_PAYLOAD_BYTES))

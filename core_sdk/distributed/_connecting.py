@@ -24,7 +24,7 @@ _LAST_PAUSE_S = 0.05
 _CONNECT_TIMEOUT_S = 5.0
 _INTRODUCTION_TIMEOUT_S = 5.0
 # The chief began to wait before it let us in, and it is the one who knows who is missing.
-_CHIEF_GRACE_S = 10.0
+_CHIEF_GRACE_S = 5.0
 
 
 def join_chief(
@@ -121,8 +121,8 @@ def _introduce(connection: socket.socket, key: bytes, hello: Hello, deadline: fl
     deadline = min(deadline, time.monotonic() + _INTRODUCTION_TIMEOUT_S)
     try:
         connector = Connector(key)
-        connection.sendall(connector.proof(_read(connection, GREETING_BYTES, deadline)))
-        connector.check(_read(connection, REPLY_BYTES, deadline))
+        connection.sendall(connector.proof(_read(connection, GREETING_BYTES, deadline, "it does not greet")))
+        connector.check(_read(connection, REPLY_BYTES, deadline, "it does not accept the key of this rank"))
         link = Link(connection, None if connection.family == socket.AF_UNIX else connector.seal())
         link.send(Frame(Kind.HELLO, 0, 0, b"", msgspec.msgpack.encode(hello)), lambda: None)
     except BaseException:
@@ -131,15 +131,17 @@ def _introduce(connection: socket.socket, key: bytes, hello: Hello, deadline: fl
     return link
 
 
-def _read(connection: socket.socket, num_bytes: int, deadline: float) -> bytes:
+def _read(connection: socket.socket, num_bytes: int, deadline: float, end: str) -> bytes:
+    """`end` is what it means if the connection is closed."""
     content = b""
     while len(content) < num_bytes:
-        if (remaining_s := deadline - time.monotonic()) <= 0:
-            raise WrongPeerError("it connects, and does not answer")
-        connection.settimeout(remaining_s)
-        chunk = connection.recv(num_bytes - len(content))
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
+        try:
+            chunk = connection.recv(num_bytes - len(content))
+        except TimeoutError:
+            raise WrongPeerError("it connects, and does not answer") from None
         if not chunk:
-            raise WrongPeerError("it closed the connection without a greeting")
+            raise WrongPeerError(end)
         content += chunk
     return content
 

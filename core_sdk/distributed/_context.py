@@ -67,10 +67,10 @@ class DistributedContext:
         """All six numbers, or none for a single rank.
 
         On one node the ranks are processes (or threads) of one parent, and find each other by that; several groups of
-        one parent need different `pub_port` numbers. No such port is opened: the system chooses ports. `pull_port` is
-        accepted and not needed. `rendezvous` is a directory in which the ranks of a node meet, or `tcp://HOST:PORT`
-        of rank 0, for which all need the same `CORE_SDK_CHANNEL_KEY`, as they do for `chief_ip` on several nodes.
-        `force_tcp` has ranks of one node use loopback rather than Unix sockets.
+        one parent need different `pub_port` numbers, which are no ports there. On several nodes they meet at the port
+        `pub_port` of `chief_ip`. `rendezvous` is a directory in which the ranks of a node meet instead, or
+        `tcp://HOST:PORT` of rank 0. For a meeting by TCP all need the same `CORE_SDK_CHANNEL_KEY`. `pull_port` is
+        accepted and not needed. `force_tcp` has ranks of one node use loopback rather than Unix sockets.
 
         Raises `ValueError` for numbers that cannot be, and a `JoinError` if the ranks do not come together.
         """

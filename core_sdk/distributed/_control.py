@@ -122,7 +122,10 @@ class ControlThread:
         try:
             link.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(message)), blocked)
         except LinkEndedError:
-            self._end(rank)
+            # What it said before it went is still there.
+            self._hear(rank)
+            if rank in self._links:
+                self._end(rank)
 
     def _hear(self, rank: int) -> None:
         try:

@@ -95,11 +95,16 @@ def choose_rendezvous(place: Place, terms: Terms, meeting: Meeting) -> Rendezvou
 
 
 def torch_rendezvous(meeting: Meeting, terms: Terms) -> Rendezvous | None:
-    """Through the store that torchrun or DeepSpeed has told of; None if there is none, or none is needed."""
+    """Through the store that torchrun or DeepSpeed has told of; None if there is none, or none is needed.
+
+    Raises `ValueError` for a port that is none, and `JoinError` if the store does not answer.
+    """
     if terms.rendezvous is not None or meeting.directory is not None:
         return None
     if meeting.master_address is None or meeting.master_port is None:
         return None
+    if not 0 < meeting.master_port < 1 << 16:
+        raise ValueError(f"MASTER_PORT is {meeting.master_port}; a port is between 1 and 65535")
     from core_sdk.distributed._torch_store import TorchStoreRendezvous  # loads torch
 
     prefix = f"{meeting.generation}/{terms.number}"

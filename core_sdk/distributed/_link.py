@@ -31,6 +31,7 @@ MAX_PAYLOAD_BYTES = 1 << 30
 _HEADER = struct.Struct("!BBHQQ")
 _CODE_BYTES = 16
 _CHUNK_BYTES = 1 << 16
+_FIRST_BYTES = 1 << 22
 # Below, one copy is cheaper than the kernel's walk over several buffers.
 _COPIED_BYTES = 1 << 15
 
@@ -120,6 +121,7 @@ class Link:
         self._header: tuple[int, int, int, int, int] | None = None
         self._header_bytes: Buffer = b""
         self._body: bytearray | None = None
+        self._body_bytes = 0
         self._num_filled = 0
 
     def fileno(self) -> int:
@@ -175,6 +177,8 @@ class Link:
             self._data = self._data[self._offset :] + chunk
             self._offset = 0
         else:
+            if self._num_filled == len(self._body):
+                self._body.extend(bytes(min(len(self._body), self._body_bytes - len(self._body))))
             num_read = self._socket.recv_into(memoryview(self._body)[self._num_filled :])
             self._num_filled += num_read
         if num_read == 0:
@@ -225,7 +229,9 @@ class Link:
             start, self._offset = self._offset, end
             return self._data[start:end]
         if num_bytes > _CHUNK_BYTES:
-            self._body = bytearray(num_bytes)
+            # No more than about twice what has come, whatever was announced.
+            self._body = bytearray(min(num_bytes, _FIRST_BYTES))
+            self._body_bytes = num_bytes
             self._num_filled = len(self._data) - self._offset
             self._body[: self._num_filled] = memoryview(self._data)[self._offset :]
             self._data, self._offset = b"", 0

@@ -26,7 +26,7 @@ from core_sdk.distributed._messages import (
     TimedOut,
 )
 from core_sdk.distributed._reception import Peer
-from core_sdk.distributed._star import Call, StarChannel, milliseconds_until
+from core_sdk.distributed._star import Call, StarChannel, milliseconds_until, mismatch
 from core_sdk.distributed._survey import findings_on, late_ranks
 from core_sdk.errors import ChannelError
 
@@ -157,7 +157,7 @@ class MemberChannel(StarChannel):
         is_same = result.operation == call.operation and result.sequence == call.number
         if not is_same or not self._sites.may_meet(result.site, call.site):
             theirs = Call(Operation(result.operation), result.sequence, result.site)
-            self._break(Mismatch(_CHIEF, str(theirs), self.rank, str(call)))
+            self._break(mismatch(_CHIEF, theirs, self.rank, call))
             self._board.check(call.number, str(call))
 
     def _await_late_result(self, call: Call) -> Frame:

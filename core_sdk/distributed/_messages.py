@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import msgspec
 
 
@@ -116,6 +119,7 @@ class Notice(msgspec.Struct, frozen=True, tag=True):
     content: bytes
 
 
+Content = bytes | bytearray | memoryview
 Trouble = Died | Mismatch | TimedOut | Interrupted
 Message = Welcome | Refusal | Left | Trouble | Question | Status | Statuses | Notice
 
@@ -124,5 +128,21 @@ def encode_message(message: Message) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def decode_message(content: bytes | bytearray | memoryview) -> Message:
-    return msgspec.msgpack.decode(content, type=Message)  # type: ignore[no-any-return]
+def decode_message(content: Content) -> Message:
+    """Raises `msgspec.MsgspecError`."""
+    with _refusing_what_is_no_text():
+        return msgspec.msgpack.decode(content, type=Message)  # type: ignore[no-any-return]
+
+
+def decode_hello(content: Content) -> Hello:
+    """Raises `msgspec.MsgspecError`."""
+    with _refusing_what_is_no_text():
+        return msgspec.msgpack.decode(content, type=Hello)
+
+
+@contextlib.contextmanager
+def _refusing_what_is_no_text() -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error

@@ -50,6 +50,8 @@ def problems_of_numbers(place: RankPlace) -> list[str]:
             problems.append(f"{size_name} is {size}; it must be at least 1")
         elif not 0 <= number < size:
             problems.append(f"{name} is {number}; it must be between 0 and {size - 1}, below {size_name}")
+    if not problems and place.cross_size == 1 and place.local_size != place.size:
+        problems.append(f"size is {place.size} and local_size {place.local_size}; on a single node they are the same")
     if not problems and place.local_size + place.cross_size - 1 > place.size:
         problems.append(
             f"size is {place.size}, too few for {place.cross_size} nodes of which one has {place.local_size} ranks"

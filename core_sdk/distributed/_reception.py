@@ -19,7 +19,7 @@ import msgspec
 
 from core_sdk.distributed._handshake import PROOF_BYTES, Acceptor, WrongPeerError
 from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError
-from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, encode_message
+from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, decode_hello, encode_message
 from core_sdk.distributed._places import problems_among
 from core_sdk.errors import ContradictoryRanksError, JoinError, RankDiedError, RanksMissingError
 
@@ -123,7 +123,7 @@ class _Newcomer:
         if frame.kind != Kind.HELLO:
             raise WrongPeerError("it did not introduce itself")
         self.link.max_payload_bytes = MAX_PAYLOAD_BYTES
-        return msgspec.msgpack.decode(frame.payload, type=Hello)
+        return decode_hello(frame.payload)
 
     def _read_proof(self) -> None:
         chunk = self.socket.recv(PROOF_BYTES - len(self._proof))
@@ -167,9 +167,17 @@ class Reception:
                     raise ContradictoryRanksError(problems)
             return peers
         finally:
-            for newcomer in self._newcomers.values():
-                newcomer.socket.close()
+            self._turn_away()
             self._selector.close()
+
+    def _turn_away(self) -> None:
+        """Those that have not joined after all."""
+        for newcomer in self._newcomers.values():
+            newcomer.socket.close()
+        for links in self._links.values():
+            if len(links) != 2:
+                for link in links.values():
+                    link.close()
 
     def _complete(self) -> list[Peer]:
         return sorted(
@@ -187,11 +195,15 @@ class Reception:
             yield
         except BaseException as error:
             refusal = encode_message(_refusal(error))
-            for links in self._links.values():
-                if True in links:
-                    _tell(links[True], refusal)
+            for link in self._listening_links():
+                _tell(link, refusal)
             self._close_links()
             raise
+
+    def _listening_links(self) -> list[Link]:
+        """Of ranks that wait for our word; some may have said their own, and it was not yet read."""
+        newcomers = [newcomer.link for newcomer in self._newcomers.values() if newcomer.link is not None]
+        return newcomers + [links[True] for links in self._links.values() if True in links]
 
     def _step(self) -> None:
         remaining_s = self._deadline - time.monotonic()
@@ -221,10 +233,8 @@ class Reception:
         connection.close()
 
     def _give_up(self) -> None:
-        present = {place.rank for place in self._members.values()} | {self._place.rank}
+        present = {peer.place.rank for peer in self._complete()} | {self._place.rank}
         missing = [rank for rank in range(self._place.size) if rank not in present]
-        if not missing:
-            raise ContradictoryRanksError(["not every rank has connected twice"])
         raise RanksMissingError(missing, self._place.size, self._timeout_s)
 
     def _accept(self, listener: socket.socket) -> None:

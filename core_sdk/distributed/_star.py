@@ -12,12 +12,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from core_sdk.distributed._call_site import CallSites, describe
+from core_sdk.distributed._call_site import CallSites, describe, describe_both
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Buffer, Failure, Part, decode
 from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Link, Operation
-from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Notice, Place, Status, Trouble
+from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Mismatch, Notice, Place, Status, Trouble
 from core_sdk.distributed._trouble import TroubleBoard
 from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeError, RankFailedError
 
@@ -36,7 +36,10 @@ class Call(NamedTuple):
     site: bytes
 
     def __str__(self) -> str:
-        return f"{self.operation.name.lower()} (its call {self.number}, at {describe(self.site)})"
+        return self.described(describe(self.site))
+
+    def described(self, place: str) -> str:
+        return f"{self.operation.name.lower()} (its call {self.number}, at {place})"
 
 
 class StarChannel(Channel):
@@ -55,6 +58,7 @@ class StarChannel(Channel):
         self._num_calls = 0
         self._call: Call | None = None
         self._is_inside = False
+        self._has_left = False
         self._is_closed = False
         self._listeners: dict[str, Listener] = {}
         self._unheard: list[Notice] = []
@@ -130,13 +134,19 @@ class StarChannel(Channel):
         if self._is_closed or os.getpid() != self._process:
             return
         self._is_closed = True
-        failure = Failure(self.rank, "") if error is None else Failure.of(self.rank, error)
-        num_calls = self._num_calls - self._is_inside
-        self._tell_others(Left(self.rank, num_calls, failure.error_text, failure.traceback_text))
+        self.leave(error)
         self._board.report_closed()
         self._finish_sending()
         self._control.stop(_CLOSE_TIMEOUT_S)
         self._close_if_left()
+
+    def leave(self, error: BaseException | None = None) -> None:
+        if self._has_left:
+            return
+        self._has_left = True
+        failure = Failure(self.rank, "") if error is None else Failure.of(self.rank, error)
+        num_calls = self._num_calls - self._is_inside
+        self._tell_others(Left(self.rank, num_calls, failure.error_text, failure.traceback_text))
 
     def _finish_sending(self) -> None:
         """Nothing that was sent gets lost."""
@@ -163,7 +173,7 @@ class StarChannel(Channel):
     def _make(self, operation: Operation, compute: Callable[[], object] | None) -> Sequence[Buffer]:
         """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
         site = self._sites.current_call_site()
-        if os.getpid() != self._process or self._is_closed:
+        if os.getpid() != self._process or self._has_left:
             raise ChannelClosedError(operation.name.lower(), is_forked=os.getpid() != self._process)
         part, own_error = self._part(compute)
         with self._calling:
@@ -252,6 +262,11 @@ class StarChannel(Channel):
         for link in self._data_links():
             link.close()
         self._board.close_inherited()
+
+
+def mismatch(first_rank: int, first: Call, second_rank: int, second: Call) -> Mismatch:
+    first_place, second_place = describe_both(first.site, second.site)
+    return Mismatch(first_rank, first.described(first_place), second_rank, second.described(second_place))
 
 
 def milliseconds_until(deadline: float) -> float:

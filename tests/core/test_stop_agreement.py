@@ -173,6 +173,8 @@ SCRIPT = """
                 call += 1
                 if call == 3:
                     say("running")
+                    if options.get("leaves_early") == rank:
+                        break
                 if asks and ctx.preempt.should_preempt():
                     say("stopped", call)
                     break
@@ -183,6 +185,7 @@ SCRIPT = """
         except Exception as error:
             say("error", type(error).__name__, str(error))
             raise
+    say("left")
 """
 
 
@@ -299,6 +302,18 @@ def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> No
     _, name, text = ranks[0].read_until("error")
     assert name == "CollectiveTimeoutError"
     assert "rank 1" in str(text)
+
+
+def test_a_rank_that_outlives_the_chief_still_stops(start_ranks: StartRanks) -> None:
+    """There is nobody left to agree with."""
+    ranks = start_ranks(2, is_in_step=False, leaves_early=0)
+    for rank in ranks:
+        rank.read_until("running")
+    ranks[0].read_until("left")
+
+    ranks[1].process.send_signal(signal.SIGTERM)
+
+    assert ranks[1].read_until("stopped")
 
 
 def test_chief_only_hears_of_a_workers_sigterm(start_ranks: StartRanks) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,18 @@ def mark(name: str) -> None:
 def await_mark(name: str) -> None:
     while not (_folder / name).exists():
         time.sleep(0.002)
+
+
+def mark_when_waiting() -> None:
+    """Marks `rank N waits` once this rank has done its part of joining."""
+
+    def watch() -> None:
+        main = threading.main_thread().ident
+        while main is not None and sys._current_frames()[main].f_code.co_name not in ("_await_welcome", "select"):
+            time.sleep(0.001)
+        mark(f"rank {rank} waits")
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def own_sockets() -> list[int]:

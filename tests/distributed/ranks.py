@@ -136,11 +136,25 @@ class RankProcess:
         os.kill(self.pid, number)
         return time.monotonic()
 
+    def kill(self) -> float:
+        """Gives the time of its death."""
+        self.send(signal.SIGKILL)
+        assert self._await_end(TIMEOUT_S)
+        return time.monotonic()
+
+    def send_when_waiting(self) -> None:
+        """SIGUSR1, once the script sleeps: it waits for the others."""
+        wait_for(lambda: self._state() == "S")
+        self.send(signal.SIGUSR1)
+
     def stop(self) -> float:
         """Stops it for good; gives the time when it stands still."""
         self.send(signal.SIGSTOP)
-        wait_for(lambda: Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        wait_for(lambda: self._state() == "T")
         return time.monotonic()
+
+    def _state(self) -> str:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
     def time_of(self, value: object) -> float:
         """When it told this, on the monotonic clock."""
@@ -194,9 +208,11 @@ class RankGroup:
     def __init__(self, folder: Path, ranks: Sequence[RankProcess]) -> None:
         self._folder = folder
         self.ranks = ranks
+        self.meeting = str(folder / "meeting")
+        """Where they meet, unless the test has said otherwise."""
 
     def __getitem__(self, rank: int) -> RankProcess:
-        return self.ranks[rank]
+        return next(each for each in self.ranks if each.rank == rank)
 
     def mark(self, name: str) -> None:
         """What the scripts may wait for with `await_mark`."""

@@ -6,15 +6,21 @@ nobody listens; in a broadcast only the chief has an object that could not be pi
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from distributed.conftest import StartRanks
 from distributed.ranks import Nursery, Outcome, RankGroup, Threads
+from processes import wait_for
 
 from core_sdk.core import DistributedContext
 from core_sdk.errors import CollectiveTimeoutError, RankFailedError
@@ -349,3 +355,93 @@ def test_everyone_names_the_same_rank_when_all_lose_patience_at_once(threads: Th
 
     for _ in range(3):
         assert threads.run(5, script, force_tcp=transport == "tcp", timeout_s=0.5) == [(3,)] * 5
+
+
+@pytest.fixture
+def two_hosts() -> Iterator[TwoHosts]:
+    """Two network namespaces with a cable between them, for as long as the test holds them."""
+    holders = [subprocess.Popen(["unshare", "--net", "sleep", "600"]) for _ in range(2)]
+    hosts = TwoHosts(*(holder.pid for holder in holders))
+    try:
+        hosts.connect()
+        yield hosts
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+
+
+class TwoHosts:
+    ADDRESSES = ("10.213.77.1", "10.213.77.2")
+
+    def __init__(self, *pids: int) -> None:
+        self._pids = pids
+
+    def connect(self) -> None:
+        own = Path("/proc/self/ns/net").readlink()
+        wait_for(lambda: all(Path(f"/proc/{pid}/ns/net").readlink() != own for pid in self._pids))
+        self.run(0, "ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", str(self._pids[1]))
+        for host, address in enumerate(self.ADDRESSES):
+            self.run(host, "ip", "address", "add", f"{address}/24", "dev", "cable")
+            self.run(host, "ip", "link", "set", "cable", "up")
+
+    def cut(self) -> None:
+        """The second host vanishes without a word."""
+        self.run(1, "ip", "link", "set", "cable", "down")
+
+    def run(self, host: int, *command: str) -> None:
+        ended = subprocess.run(self.on(host, *command), capture_output=True, text=True)
+        if ended.returncode != 0:
+            pytest.skip(f"NOT TESTED: a vanishing host; no network of our own here: {ended.stderr.strip()}")
+
+    def on(self, host: int, *command: str) -> list[str]:
+        return ["nsenter", f"--net=/proc/{self._pids[host]}/ns/net", *command]
+
+
+@pytest.mark.slow  # a host is given up after half a minute
+@pytest.mark.parametrize("call", CALLS)
+def test_a_host_that_vanishes_is_given_up(two_hosts: TwoHosts, tmp_path: Path, call: str) -> None:
+    """Nothing ever comes from it again, not even the end of its connections."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import pathlib, sys, time
+            from core_sdk.core import DistributedContext
+
+            rank, call = int(sys.argv[1]), sys.argv[2]
+            distributed = DistributedContext(
+                rank=rank, size=2, local_rank=0, local_size=1, cross_rank=rank, cross_size=2,
+                rendezvous="tcp://10.213.77.1:7777",
+            )
+            distributed.allgather(rank)
+            if rank == 1:
+                pathlib.Path("joined").touch()
+                time.sleep(600)
+            while True:
+                getattr(distributed, call)(bytes(1_000_000))
+            """
+        )
+    )
+    variables = os.environ | {"CORE_SDK_CHANNEL_KEY": "a key that every rank was given"}
+    ranks = [
+        subprocess.Popen(
+            two_hosts.on(rank, sys.executable, str(script), str(rank), call),
+            cwd=tmp_path,
+            env=variables,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    wait_for((tmp_path / "joined").exists)
+    two_hosts.cut()
+    began_at = time.monotonic()
+
+    _, errors = ranks[0].communicate(timeout=100)
+    named_after_s = time.monotonic() - began_at
+    ranks[1].kill()
+    ranks[1].communicate()
+
+    assert "core_sdk.errors.RankDiedError: rank 1 (process " in errors
+    assert named_after_s < 50

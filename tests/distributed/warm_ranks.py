@@ -53,6 +53,8 @@ def _be_rank(request: dict[str, str]) -> None:
     os.environ.update(json.loads(request["variables"]))
     try:
         runpy.run_path(request["script"], run_name="__main__")
+    except SystemExit:
+        raise
     except BaseException as error:
         _record(folder / f"outcome.{request['rank']}", error)
         raise

@@ -1,0 +1,647 @@
+"""How the ranks of a group come together, and what becomes of those who do not, or do not belong to it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed.conftest import StartRanks
+from distributed.ranks import Threads, place, together
+from distributed.strangers import KINDS, Bomb, Chief, dripping, read
+from processes import TIMEOUT_S, wait_for
+
+from core_sdk.core import DistributedContext
+from core_sdk.distributed._handshake import GREETING_BYTES
+from core_sdk.distributed._link import Frame, Kind
+from core_sdk.errors import (
+    ChannelError,
+    ChiefNotFoundError,
+    ContradictoryRanksError,
+    JoinError,
+    NoChannelKeyError,
+    RanksMissingError,
+)
+
+TRANSPORTS = pytest.mark.parametrize("force_tcp", [False, True], ids=["unix", "tcp"])
+KEY = "a key that every rank was given"
+NAMED_WITHIN_S = 2.0
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@contextlib.contextmanager
+def waiting_chief(terms: dict[str, Any], size: int = 2) -> Iterator[list[object]]:
+    """A chief that waits for its ranks; at the end, what it gathered, or its error."""
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            with DistributedContext(**place(0, size), **terms) as distributed:
+                outcome.append(distributed.allgather("chief"))
+        except ChannelError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield outcome
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive(), "the chief hangs"
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stranger_neither_joins_nor_keeps_others_from_joining(threads: Threads, kind: str, force_tcp: bool) -> None:
+    """Whatever it sends or does not send, and it is not waited for."""
+    terms = threads.terms(force_tcp=force_tcp)
+
+    with waiting_chief(terms) as gathered:
+        strangers = KINDS[kind](Chief(terms["rendezvous"]))
+        began_at = time.monotonic()
+        with DistributedContext(**place(1, 2), **terms) as distributed:
+            joined_after_s = time.monotonic() - began_at
+            assert distributed.allgather("member") == ["chief", "member"]
+    for stranger in strangers:
+        stranger.close()
+
+    assert gathered == [["chief", "member"]]
+    assert joined_after_s < 1.0
+
+
+@TRANSPORTS
+def test_a_stranger_that_sends_byte_after_byte_delays_nobody(threads: Threads, force_tcp: bool) -> None:
+    """The chief waits for all connections at once, never for one."""
+    terms = threads.terms(force_tcp=force_tcp)
+
+    with waiting_chief(terms) as gathered, dripping(Chief(terms["rendezvous"])):
+        began_at = time.monotonic()
+        with DistributedContext(**place(1, 2), **terms) as distributed:
+            joined_after_s = time.monotonic() - began_at
+            distributed.allgather("member")
+
+    assert gathered == [["chief", "member"]]
+    assert joined_after_s < 1.0
+
+
+@TRANSPORTS
+def test_strangers_may_keep_coming(threads: Threads, force_tcp: bool) -> None:
+    """The oldest of too many is dropped; ranks need only a moment, and come again if they were dropped."""
+    terms = threads.terms(force_tcp=force_tcp, join_timeout_s=30.0)
+    is_over = threading.Event()
+
+    def keep_coming(chief: Chief) -> None:
+        connections = []
+        with contextlib.suppress(OSError):
+            while not is_over.is_set():
+                connections.append(chief.connect())
+        for connection in connections:
+            connection.close()
+
+    with waiting_chief(terms, size=4) as gathered:
+        crowd = threading.Thread(target=keep_coming, args=(Chief(terms["rendezvous"]),))
+        crowd.start()
+
+        def join(number: int) -> list[str]:
+            with DistributedContext(**place(number + 1, 4), **terms) as distributed:
+                return distributed.allgather("member")
+
+        results = together(3, join).by_rank()
+        is_over.set()
+        crowd.join()
+
+    assert [*gathered, *results] == [["chief", "member", "member", "member"]] * 4
+
+
+@TRANSPORTS
+def test_nothing_is_unpickled_that_did_not_come_from_a_rank(threads: Threads, tmp_path: Path, force_tcp: bool) -> None:
+    """At no stage of joining, not even of one who holds the key; the pickle would leave a file."""
+    crater = tmp_path / "crater"
+    bomb = Bomb(crater).pickled()
+    terms = threads.terms(force_tcp=force_tcp)
+
+    def at_once(chief: Chief, connection: socket.socket) -> None:
+        connection.sendall(bomb)
+
+    def as_proof(chief: Chief, connection: socket.socket) -> None:
+        read(connection, GREETING_BYTES)
+        connection.sendall(bomb.ljust(64, b"."))
+
+    def after_a_false_proof(chief: Chief, connection: socket.socket) -> None:
+        connection.sendall(64 * b"\0" + bomb)
+
+    def as_a_frame(kind: Kind) -> Callable[[Chief, socket.socket], None]:
+        def send(chief: Chief, connection: socket.socket) -> None:
+            chief.prove(connection, chief.address.key).send(Frame(kind, 0, 0, b"", bomb), lambda: None)
+
+        return send
+
+    with waiting_chief(terms) as gathered:
+        chief = Chief(terms["rendezvous"])
+        for send in (at_once, as_proof, after_a_false_proof, *map(as_a_frame, Kind)):
+            with chief.connect() as connection:
+                send(chief, connection)
+                connection.settimeout(TIMEOUT_S)
+                with contextlib.suppress(ConnectionResetError):
+                    while connection.recv(1024):
+                        pass
+        with DistributedContext(**place(1, 2), **terms) as distributed:
+            distributed.allgather("member")
+
+    assert gathered == [["chief", "member"]]
+    assert not crater.exists()
+
+
+@pytest.mark.parametrize("call", ["gather", "allgather", "broadcast"])
+@TRANSPORTS
+def test_nobody_can_connect_once_all_have_come(threads: Threads, call: str, force_tcp: bool) -> None:
+    """Neither at the socket nor at the port where the chief has listened, whatever the ranks are calling."""
+    terms = threads.terms(force_tcp=force_tcp)
+    chiefs: list[Chief] = []
+
+    def run_rank(rank: int) -> int:
+        if rank == 1:
+            chiefs.append(Chief(terms["rendezvous"]))
+        with DistributedContext(**place(rank, 2), **terms) as distributed:
+            for _ in range(20):
+                if rank == 0:
+                    with pytest.raises(OSError):
+                        wait_for(lambda: bool(chiefs))
+                        chiefs[0].connect()
+                getattr(distributed, call)(rank)
+            return len(distributed.allgather(rank))
+
+    assert together(2, run_rank).by_rank() == [2, 2]
+
+
+def test_ranks_that_one_process_has_started_find_each_other(start_ranks: StartRanks) -> None:
+    """Without being told where, and several groups at once by their numbers."""
+    source = """
+    from rank_script import join, rank, tell
+
+    with join() as distributed:
+        tell(distributed.allgather(rank))
+    """
+    groups = [start_ranks(source, size, rendezvous=None, pub_port=4000 + size) for size in (2, 3, 4)]
+
+    for size, group in zip((2, 3, 4), groups, strict=True):
+        assert [outcome.values for outcome in group.outcomes().values()] == [[list(range(size))]] * size
+
+
+def test_a_rendezvous_that_a_killed_chief_has_left_behind_does_not_mislead(start_ranks: StartRanks) -> None:
+    """The next group meets there; its ranks may come before its chief."""
+    dead = start_ranks("from rank_script import join; join()", 2, ranks=[0])
+    meeting = dead.meeting
+    Chief(meeting)
+    dead[0].kill()
+    source = """
+    from rank_script import join, rank, tell
+
+    with join() as distributed:
+        tell(distributed.allgather(rank))
+    """
+
+    members = start_ranks(source, 3, ranks=[1, 2], rendezvous=meeting)
+    chief = start_ranks(source, 3, ranks=[0], rendezvous=meeting)
+
+    assert chief.outcomes()[0].values == [[0, 1, 2]]
+    assert [outcome.values for outcome in members.outcomes().values()] == [[[0, 1, 2]]] * 2
+
+
+NODES = pytest.mark.parametrize("ranks_per_node", [1, 2])
+
+
+@NODES
+def test_ranks_of_two_nodes_meet_at_an_address_that_all_were_given(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch, free_port: int, ranks_per_node: int
+) -> None:
+    """Whoever holds the key; local calls stay within the node."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
+
+    def script(distributed: DistributedContext) -> list[object]:
+        rank = distributed.rank
+        gathered = distributed.gather_local(rank)
+        calls = [distributed.allgather(rank), distributed.allgather_local(rank), distributed.broadcast_local(rank)]
+        return [*calls, gathered, distributed.get_num_agents(), len(set(distributed.hosts))]
+
+    results = threads.run(
+        2 * ranks_per_node, script, num_nodes=2, rendezvous=f"tcp://127.0.0.1:{free_port}", timeout_s=TIMEOUT_S
+    )
+
+    everyone = list(range(2 * ranks_per_node))
+    for rank, result in enumerate(results):
+        node = [other for other in everyone if other // ranks_per_node == rank // ranks_per_node]
+        assert result == [everyone, node, node[0], node if rank == node[0] else None, 2, 1]
+
+
+def test_a_port_is_free_again_for_the_next_group(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    """At once, also on a single node, where the ranks may be given an address too."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
+
+    for _ in range(10):
+        rendezvous = f"tcp://localhost:{free_port}"
+        assert threads.run(2, lambda distributed: distributed.allgather(1), rendezvous=rendezvous) == [[1, 1]] * 2
+
+
+def test_a_node_on_which_a_rank_dies_is_no_riddle_to_the_other_node(start_ranks: StartRanks, free_port: int) -> None:
+    """The rank is named by its number among all, wherever it was."""
+    ranks = start_ranks(
+        """
+        import os, signal
+        from rank_script import join, rank, tell
+
+        distributed = join()
+        distributed.allgather(rank)
+        distributed.allgather_local(rank)
+        if rank == 3:
+            tell("dies")
+            os.kill(os.getpid(), signal.SIGKILL)
+        (distributed.allgather_local if rank == 2 else distributed.allgather)(rank)
+        """,
+        4,
+        num_nodes=2,
+        rendezvous=f"tcp://127.0.0.1:{free_port}",
+        variables={"CORE_SDK_CHANNEL_KEY": KEY},
+    )
+
+    others = ranks.outcomes(without=[3])
+
+    assert [outcome.error for outcome in others.values()] == ["RankDiedError"] * 3
+    assert all("rank 3 " in outcome.text or "rank 3 of all" in outcome.text for outcome in others.values())
+    assert max(outcome.ended_at for outcome in others.values()) - ranks[3].time_of("dies") < NAMED_WITHIN_S
+
+
+MISSING = ["is killed", "exits", "is stopped", "is slow", "does not join"]
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("culprit", [0, 1], ids=["the chief", "a member"])
+@pytest.mark.parametrize("fault", MISSING)
+def test_a_rank_that_does_not_come_is_named_within_the_time_out(
+    start_ranks: StartRanks, fault: str, culprit: int, force_tcp: bool
+) -> None:
+    """The chief knows who is missing, and tells the others; if it is the chief, they know it themselves."""
+    ranks = start_ranks(
+        """
+        import os, signal, time
+        from rank_script import arguments, await_mark, join, rank, tell
+
+        tell("begins")
+        if rank == arguments["culprit"]:
+            if arguments["fault"] == "is killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            elif arguments["fault"] == "exits":
+                os._exit(3)
+            elif arguments["fault"] == "is stopped":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            elif arguments["fault"] == "is slow":
+                await_mark("too late")
+            else:
+                raise SystemExit
+        join()
+        """,
+        arguments={"fault": fault, "culprit": culprit},
+        force_tcp=force_tcp,
+        join_timeout_s=0.6,
+    )
+
+    others = ranks.outcomes(without=[culprit])
+    ranks.mark("too late")
+
+    expected = "could not reach rank 0, the chief," if culprit == 0 else "rank 1 of 3 did not join within 0.6 s"
+    assert all(expected in outcome.text for outcome in others.values()), others
+    began_at = min(ranks[rank].time_of("begins") for rank in others)
+    assert max(outcome.ended_at for outcome in others.values()) - began_at < 0.6 + NAMED_WITHIN_S
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("culprit", [0, 1], ids=["the chief", "a member"])
+@pytest.mark.parametrize("status", ["-9", "3"], ids=["is killed", "exits"])
+def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(
+    start_ranks: StartRanks, status: str, culprit: int, force_tcp: bool
+) -> None:
+    """Long before the time-out."""
+    ranks = start_ranks(
+        """
+        import os, signal
+        from rank_script import join, mark_when_waiting
+
+        signal.signal(signal.SIGUSR1, lambda *_: os._exit(3))
+        mark_when_waiting()
+        join()
+        """,
+        4,
+        ranks=[0, 1, 2],
+        force_tcp=force_tcp,
+    )
+    for rank in range(3):
+        ranks.await_mark(f"rank {rank} waits")
+    if status == "3":
+        ranks[culprit].send_when_waiting()
+    else:
+        ranks[culprit].kill()
+    ranks[culprit].outcome()
+    died_at = time.monotonic()
+
+    others = ranks.outcomes(without=[culprit])
+
+    process = f"process {ranks[culprit].pid} on {socket.gethostname()}"
+    expected = "ended while rank" if culprit == 0 else "died, or its connection was cut"
+    assert all(f"rank {culprit} ({process}) {expected}" in outcome.text for outcome in others.values()), others
+    assert max(outcome.ended_at for outcome in others.values()) - died_at < NAMED_WITHIN_S
+
+
+@TRANSPORTS
+def test_a_chief_that_is_stopped_while_others_join_is_named(start_ranks: StartRanks, force_tcp: bool) -> None:
+    """By those that it has let in, and by those that it has not."""
+    source = "from rank_script import join, mark_when_waiting; mark_when_waiting(); join(join_timeout_s=2.0)"
+    ranks = start_ranks(source, 4, ranks=[0, 1], force_tcp=force_tcp)
+    ranks.await_mark("rank 1 waits")
+    ranks[0].stop()
+    late = start_ranks(source, 4, ranks=[2], force_tcp=force_tcp, rendezvous=ranks.meeting)
+
+    let_in, not_let_in = ranks[1].outcome(), late[2].outcome()
+
+    assert (let_in.error, not_let_in.error) == ("JoinError", "ChiefNotFoundError")
+    assert f"rank 0 (process {ranks[0].pid} on " in let_in.text
+    assert "let rank 1 in and has not answered since" in let_in.text
+    assert "it connects, and does not answer" in not_let_in.text
+
+
+@TRANSPORTS
+def test_a_rank_may_come_late_if_it_is_in_time(threads: Threads, force_tcp: bool) -> None:
+    """Chief or not."""
+    for slow in (0, 1):
+        terms = threads.terms(force_tcp=force_tcp)
+
+        def join(rank: int, slow: int = slow, terms: dict[str, Any] = terms) -> list[int]:
+            time.sleep(0.4 if rank == slow else 0.0)
+            with DistributedContext(**place(rank, 3), **terms) as distributed:
+                return distributed.allgather(rank)
+
+        assert together(3, join).by_rank() == [[0, 1, 2]] * 3
+
+
+def test_the_chief_says_who_is_missing_however_long_the_others_have_waited(threads: Threads) -> None:
+    """A rank that has found the chief late waits for what it says, beyond its own time-out."""
+    terms = threads.terms(join_timeout_s=1.0)
+
+    def join(rank: int) -> None:
+        time.sleep(0.8 if rank == 0 else 0.0)
+        DistributedContext(**place(rank, 3), **terms)
+
+    errors = together(2, join).errors
+
+    assert [type(errors[rank]) for rank in (0, 1)] == [RanksMissingError] * 2
+    assert [error.missing for error in errors.values() if isinstance(error, RanksMissingError)] == [(2,), (2,)]
+
+
+def test_a_rank_with_another_key_does_not_join(
+    start_ranks: StartRanks, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    """It is told so; the others only see that it is missing."""
+    source = "from rank_script import join; join(join_timeout_s=1.0)"
+    rendezvous = f"tcp://127.0.0.1:{free_port}"
+    ours = start_ranks(source, ranks=[0, 1], rendezvous=rendezvous, variables={"CORE_SDK_CHANNEL_KEY": KEY})
+    theirs = start_ranks(source, ranks=[2], rendezvous=rendezvous, variables={"CORE_SDK_CHANNEL_KEY": KEY[::-1]})
+
+    outcomes = ours.outcomes() | theirs.outcomes()
+
+    assert [outcomes[rank].error for rank in range(3)] == ["RanksMissingError"] * 2 + ["ChiefNotFoundError"]
+    assert all("rank 2 of 3 did not join" in outcomes[rank].text for rank in (0, 1))
+    assert f"127.0.0.1:{free_port}: it does not accept the key of this rank" in outcomes[2].text
+    assert "refused a connection to the ranks' channel: it does not hold the key of this group" in outcomes[0].stderr
+
+
+CONTRADICTIONS: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "a rank twice": ([place(0, 3), place(1, 3), place(1, 3)], "there are 2 processes with rank 1"),
+    "sizes": ([place(0, 2), place(1, 3)], "size is 2 on rank 0, 3 on rank 1"),
+    "a local rank twice": (
+        [place(0, 2), place(1, 2) | {"local_rank": 0}],
+        "node 0 has 2 ranks, and there rank 0 is 0 of 2, rank 1 is 0 of 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_ranks_that_contradict_each_other_are_refused_all_together(threads: Threads, case: str) -> None:
+    """Every rank is told what contradicts what."""
+    places, problem = CONTRADICTIONS[case]
+    terms = threads.terms()
+
+    errors = together(len(places), lambda number: DistributedContext(**places[number], **terms)).errors
+
+    assert [type(errors[number]) for number in range(len(places))] == [ContradictoryRanksError] * len(places)
+    assert all(problem in str(error) for error in errors.values())
+
+
+def test_a_second_chief_is_refused_and_does_not_disturb_the_first(threads: Threads) -> None:
+    """At once, while the first waits for its ranks."""
+    terms = threads.terms()
+
+    with waiting_chief(terms) as gathered:
+        Chief(terms["rendezvous"])
+        with pytest.raises(ContradictoryRanksError, match="another rank 0 is waiting for its ranks in the directory"):
+            DistributedContext(**place(0, 2), **terms)
+        with DistributedContext(**place(1, 2), **terms) as distributed:
+            distributed.allgather("member")
+
+    assert gathered == [["chief", "member"]]
+
+
+NUMBERS: dict[str, tuple[dict[str, Any], str]] = {
+    "one alone": ({"rank": 1}, "size, local_rank, local_size, cross_rank, cross_size must be given too, beside rank"),
+    "one missing": (
+        {key: number for key, number in place(1, 2).items() if key != "local_size"},
+        "local_size must be given too",
+    ),
+    "a rank beyond the size": (place(1, 2) | {"rank": 2}, "rank is 2; it must be between 0 and 1, below size"),
+    "a negative rank": (place(1, 2) | {"local_rank": -1}, "local_rank is -1; it must be between 0 and 1"),
+    "no ranks": (place(0, 1) | {"size": 0}, "size is 0; it must be at least 1"),
+    "one node of two": (
+        place(0, 2) | {"local_size": 1},
+        "size is 2 and local_size 1; on a single node they are the same",
+    ),
+    "a node of another size": (place(0, 2) | {"local_size": 1}, "on a single node they are the same"),
+    "too few for the nodes": (
+        place(0, 2) | {"cross_size": 2},
+        "size is 2, too few for 2 nodes of which one has 2 ranks",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NUMBERS)
+def test_numbers_that_cannot_be_are_refused_at_once(case: str) -> None:
+    """Without looking for other ranks."""
+    numbers, problem = NUMBERS[case]
+
+    with pytest.raises(ValueError) as caught:
+        DistributedContext(**numbers)
+
+    assert problem in str(caught.value)
+
+
+def silent_listener(connection: socket.socket) -> None:
+    connection.recv(1)
+
+
+def web_server(connection: socket.socket) -> None:
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<html>" + 100 * b" ")
+
+
+def hanging_up(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_RDWR)
+
+
+WRONG_CHIEFS = {
+    "nobody": (None, "Connection refused"),
+    "silent": (silent_listener, "it connects, and does not answer"),
+    "web server": (web_server, "what answers there is no rank"),
+    "hanging up": (hanging_up, "it does not greet"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG_CHIEFS)
+def test_a_chief_that_cannot_be_reached_is_described(
+    monkeypatch: pytest.MonkeyPatch, free_port: int, kind: str
+) -> None:
+    """Where it was looked for, and what was found there."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
+    answer, finding = WRONG_CHIEFS[kind]
+
+    with answering(free_port, answer), pytest.raises(ChiefNotFoundError) as caught:
+        DistributedContext(**place(1, 2), rendezvous=f"tcp://127.0.0.1:{free_port}", join_timeout_s=0.5)
+
+    message = str(caught.value)
+    assert message.startswith(f"rank 1 could not reach rank 0, the chief, through 127.0.0.1:{free_port} within 0.5 s")
+    assert f"127.0.0.1:{free_port}: {finding}" in message
+
+
+@contextlib.contextmanager
+def answering(port: int, answer: Callable[[socket.socket], None] | None) -> Iterator[None]:
+    """Somebody else listens at this port, or nobody."""
+    if answer is None:
+        yield
+        return
+    listener = socket.create_server(("127.0.0.1", port))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    answer(connection)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield
+    listener.shutdown(socket.SHUT_RDWR)
+    listener.close()
+    thread.join()
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chief cannot listen there."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(JoinError, match=f"rank 0 cannot be reached at port {port} of 127.0.0.1: .*in use"):
+            DistributedContext(**place(0, 2), rendezvous=f"tcp://127.0.0.1:{port}", join_timeout_s=0.5)
+
+
+@pytest.mark.parametrize(
+    "rendezvous",
+    ["tcp://localhost", "tcp://:80", "tcp://host:port", "tcp://host:99999", "http://host:80", "", "tcp://["],
+)
+def test_a_rendezvous_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, rendezvous: str) -> None:
+    """And its text is quoted."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
+
+    with pytest.raises(ValueError) as caught:
+        DistributedContext(**place(0, 2), rendezvous=rendezvous)
+
+    assert str(caught.value) == f"rendezvous is {rendezvous!r}; it must be a directory, or tcp://HOST:PORT"
+
+
+def test_a_rendezvous_directory_may_have_any_name(threads: Threads, tmp_path: Path) -> None:
+    """Also one that would mean something in an address."""
+    rendezvous = str(tmp_path / "50%20 #1?x=y:80")
+
+    assert threads.run(2, lambda distributed: distributed.allgather(1), rendezvous=rendezvous) == [[1, 1]] * 2
+    assert Path(rendezvous).is_dir()
+
+
+def test_several_nodes_need_a_key(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
+    """And one that cannot be guessed."""
+    nodes = place(0, 2, num_nodes=2)
+    rendezvous = f"tcp://127.0.0.1:{free_port}"
+
+    monkeypatch.delenv("CORE_SDK_CHANNEL_KEY", raising=False)
+    with pytest.raises(NoChannelKeyError, match="the ranks on 2 nodes have no key"):
+        DistributedContext(**nodes, rendezvous=rendezvous)
+    with pytest.raises(NoChannelKeyError, match="the ranks on 2 nodes have no key"):
+        DistributedContext(**nodes, chief_ip="127.0.0.1")
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "short")
+    with pytest.raises(ValueError, match="CORE_SDK_CHANNEL_KEY has 5 bytes; it must have at least 16"):
+        DistributedContext(**nodes, rendezvous=rendezvous)
+    with pytest.raises(ValueError, match="pass chief_ip"):
+        DistributedContext(**nodes)
+
+
+def make_open(directory: Path) -> None:
+    directory.mkdir(mode=0o755)
+
+
+def make_group_readable(directory: Path) -> None:
+    directory.mkdir()
+    directory.chmod(0o750)
+
+
+def give_away(directory: Path) -> None:
+    directory.mkdir(mode=0o700)
+    if os.geteuid() != 0:
+        pytest.skip("NOT TESTED: only root can give a directory to another user")
+    os.chown(directory, 12345, 12345)
+
+
+def make_a_file(directory: Path) -> None:
+    directory.touch(mode=0o600)
+
+
+def make_a_link(directory: Path) -> None:
+    target = directory.with_name("target")
+    target.mkdir(mode=0o700)
+    directory.symlink_to(target)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("spoil", [make_open, make_group_readable, give_away, make_a_file, make_a_link])
+def test_ranks_do_not_meet_where_others_may_listen(tmp_path: Path, spoil: Callable[[Path], None], rank: int) -> None:
+    """Whoever reads the key there is a rank."""
+    directory = tmp_path / "meeting"
+    spoil(directory)
+
+    with pytest.raises(JoinError, match="is not a directory that this user alone can enter") as caught:
+        DistributedContext(**place(rank, 2), rendezvous=str(directory), join_timeout_s=0.5)
+
+    assert str(directory) in str(caught.value)
+
+
+def test_a_rendezvous_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """With the system's reason."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(JoinError, match=f"the ranks cannot meet in {tmp_path}/file/meeting: Not a directory"):
+        DistributedContext(**place(0, 2), rendezvous=str(tmp_path / "file" / "meeting"))

@@ -1,0 +1,332 @@
+"""The bytes between ranks: what is no frame of the peer's ends the connection, and costs neither memory nor a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import tracemalloc
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core_sdk.distributed._encoding import join, split
+from core_sdk.distributed._handshake import Acceptor, Connector, WrongPeerError
+from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError, Operation, Seal
+from core_sdk.distributed._messages import Hello, Left, Place, decode_message, encode_message
+from core_sdk.distributed._reception import _Newcomer
+
+KEY = b"a key of 32 bytes, or thereabout"
+FRAMES = [
+    Frame(Kind.VALUE, Operation.GATHER, 1, b"train.py", b"a payload"),
+    Frame(Kind.FAILURE, Operation.ALLGATHER, 2, b"", b""),
+    Frame(Kind.VALUE, Operation.BROADCAST, 3, 300 * b"s", 100_000 * b"p"),
+    Frame(Kind.MESSAGE, Operation.NONE, 0, b"", b"news"),
+]
+HEADER = struct.Struct("!BBHQQ")
+
+
+def seals() -> tuple[Seal, Seal]:
+    return Seal(send_key=b"one", receive_key=b"other"), Seal(send_key=b"other", receive_key=b"one")
+
+
+class Wire:
+    """A link whose wire is cut open: what the one end has sent is given to the other by the test."""
+
+    def __init__(self, is_sealed: bool) -> None:
+        near, far = seals() if is_sealed else (None, None)
+        sending, self.tap = socket.socketpair()
+        receiving, self.feed = socket.socketpair()
+        self.sender = Link(sending, near)
+        self.receiver = Link(receiving, far)
+
+    def sent(self, *frames: Frame) -> list[bytes]:
+        """The bytes of each frame."""
+        return [self._sent(frame) for frame in frames]
+
+    def _sent(self, frame: Frame) -> bytes:
+        content = bytearray()
+        self.tap.setblocking(False)
+
+        def take() -> None:
+            with contextlib.suppress(BlockingIOError):
+                while chunk := self.tap.recv(1 << 16):
+                    content.extend(chunk)
+
+        self.sender.send(frame, take)
+        take()
+        return bytes(content)
+
+    def receive(self, content: bytes, *, is_end: bool = False) -> list[Frame]:
+        """The frames that the other end makes of it."""
+        frames = []
+        waiting = memoryview(content)
+        self.feed.setblocking(False)
+        while waiting:
+            waiting = waiting[self.feed.send(waiting[:10_000]) :]
+            frames += self._received()
+        if is_end:
+            self.feed.shutdown(socket.SHUT_WR)
+            frames += self._received()
+        return frames
+
+    def _received(self) -> list[Frame]:
+        frames = []
+        while (frame := self.receiver.receive_nowait()) is not None:
+            frames.append(frame._replace(payload=bytes(frame.payload)))
+        return frames
+
+    def close(self) -> None:
+        for end in (self.sender, self.receiver, self.tap, self.feed):
+            end.close()
+
+
+@contextlib.contextmanager
+def wire(is_sealed: bool) -> Iterator[Wire]:
+    with contextlib.closing(Wire(is_sealed)) as opened:
+        yield opened
+
+
+SEALED = pytest.mark.parametrize("is_sealed", [False, True], ids=["unix", "tcp"])
+
+
+@SEALED
+def test_frames_arrive_as_they_were_sent(is_sealed: bool) -> None:
+    """Of every kind and size."""
+    with wire(is_sealed) as cut:
+        assert cut.receive(b"".join(cut.sent(*FRAMES))) == FRAMES
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    is_sealed=st.booleans(),
+    sizes=st.lists(st.tuples(st.integers(0, 500), st.integers(0, 200_000)), max_size=5),
+    cuts=st.lists(st.integers(1, 70_000), max_size=12),
+)
+def test_frames_may_arrive_in_any_pieces(is_sealed: bool, sizes: list[tuple[int, int]], cuts: list[int]) -> None:
+    """A frame is given when it is whole, however it was cut on its way."""
+    frames = [
+        Frame(Kind.VALUE, Operation.GATHER, number, site * b"s", payload * b"p")
+        for number, (site, payload) in enumerate(sizes)
+    ]
+
+    with wire(is_sealed) as cut:
+        content, received = b"".join(cut.sent(*frames)), []
+        for num_bytes in cuts:
+            piece, content = content[:num_bytes], content[num_bytes:]
+            received += cut.receive(piece)
+        received += cut.receive(content)
+
+    assert received == frames
+
+
+def test_a_frame_with_any_byte_altered_is_refused_on_tcp() -> None:
+    """Whichever byte it is, nothing of the frame is given."""
+    with wire(True) as cut:
+        num_bytes = len(*cut.sent(FRAMES[0]))
+
+    for position in range(num_bytes):
+        with wire(True) as cut:
+            content = bytearray(*cut.sent(FRAMES[0]))
+            content[position] ^= 1
+            with pytest.raises(LinkEndedError):
+                assert cut.receive(bytes(content), is_end=True) == []
+
+
+REARRANGED: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "repeated": lambda frames: [frames[0], frames[0]],
+    "reordered": lambda frames: [frames[1], frames[0]],
+    "left out": lambda frames: [frames[0], frames[2]],
+    "body of another": lambda frames: [frames[0], frames[1][:36] + frames[2][36:]],
+    "truncated": lambda frames: [frames[0], frames[1][:-1] + frames[2]],
+}
+
+
+@pytest.mark.parametrize("how", REARRANGED)
+def test_frames_that_are_rearranged_are_refused_on_tcp(how: str) -> None:
+    """Each is bound to its place among the others."""
+    frames = [Frame(Kind.VALUE, Operation.GATHER, number, b"site", b"payload") for number in range(3)]
+
+    with wire(True) as cut:
+        received = []
+        with pytest.raises(LinkEndedError):
+            for content in REARRANGED[how](cut.sent(*frames)):
+                received += cut.receive(content)
+
+    assert received in ([], frames[:1])
+
+
+def test_a_frame_cannot_be_turned_back_on_tcp() -> None:
+    """Each direction has a key of its own."""
+    with wire(True) as cut:
+        (content,) = cut.sent(FRAMES[0])
+        cut.tap.setblocking(True)
+        cut.tap.sendall(content)
+
+        with pytest.raises(LinkEndedError):
+            cut.sender.receive_nowait()
+
+
+@SEALED
+@pytest.mark.parametrize("num_kept", [1, 19, 21, 36, 40])
+def test_a_frame_that_ends_early_is_refused(is_sealed: bool, num_kept: int) -> None:
+    """The connection has ended; half a frame is none."""
+    with wire(is_sealed) as cut:
+        content = b"".join(cut.sent(FRAMES[2]))[:num_kept]
+
+        with pytest.raises(LinkEndedError):
+            cut.receive(content, is_end=True)
+
+
+@SEALED
+@pytest.mark.parametrize("announced_bytes", [MAX_PAYLOAD_BYTES + 1, 1 << 32, 1 << 63, (1 << 64) - 1])
+def test_no_memory_is_taken_for_what_no_rank_would_send(is_sealed: bool, announced_bytes: int) -> None:
+    """It is refused when it is announced, even by one who holds the key."""
+    header = HEADER.pack(Kind.VALUE, Operation.GATHER, 0, 1, announced_bytes)
+    near, _ = seals()
+    code = near.seal(header, [])[0] if is_sealed else b""
+
+    with wire(is_sealed) as cut:
+        tracemalloc.start()
+        try:
+            with pytest.raises(LinkEndedError, match="bytes was announced"):
+                cut.receive(header + code)
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert peak_bytes < 1_000_000
+
+
+def test_no_memory_is_taken_for_what_is_announced_without_the_key() -> None:
+    """Not even for what a rank might send: the code of the header comes first."""
+    header = HEADER.pack(Kind.VALUE, Operation.GATHER, 0, 1, MAX_PAYLOAD_BYTES)
+
+    with wire(True) as cut:
+        tracemalloc.start()
+        try:
+            with pytest.raises(LinkEndedError, match="without the right code"):
+                cut.receive(header + 16 * b"?")
+            _, peak_bytes = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+
+    assert peak_bytes < 1_000_000
+
+
+def fuzzed(generator: random.Random, whole: bytes) -> bytes:
+    """Random bytes, or those of a frame with something done to them."""
+    way = generator.randrange(4)
+    if way == 0:
+        return generator.randbytes(generator.randrange(120))
+    content = bytearray(whole)
+    for _ in range(generator.randrange(1, 4)):
+        content[generator.randrange(len(content))] = generator.randrange(256)
+    if way == 2:
+        del content[generator.randrange(len(content)) :]
+    if way == 3:
+        content[: generator.randrange(40)] = generator.randbytes(generator.randrange(40))
+    return bytes(content)
+
+
+@SEALED
+def test_50_000_fuzzed_strings_crash_no_link(is_sealed: bool) -> None:
+    """Each gives no frame, some frame (on Unix sockets, where only the peer itself can speak), or the link's end."""
+    generator = random.Random(1)
+    with wire(is_sealed) as cut:
+        whole = b"".join(cut.sent(FRAMES[0], FRAMES[3]))
+    num_frames = num_ends = 0
+
+    for _ in range(50_000):
+        ours, theirs = socket.socketpair()
+        link = Link(ours, seals()[1] if is_sealed else None)
+        theirs.send(fuzzed(generator, whole) or b"x")
+        theirs.close()
+        try:
+            while link.receive_nowait() is not None:
+                num_frames += 1
+        except LinkEndedError:
+            num_ends += 1
+        link.close()
+
+    assert num_ends == 50_000
+    # Changes behind the first frame leave that one as it was.
+    assert (num_frames < 25_000) if is_sealed else (num_frames > 0)
+
+
+@pytest.mark.parametrize("holds_key", [False, True], ids=["strangers", "ranks"])
+def test_50_000_fuzzed_strings_crash_no_reception(holds_key: bool) -> None:
+    """What a stranger sends as its proof, and what a broken rank sends after it."""
+    generator = random.Random(2)
+    refusals = (OSError, WrongPeerError, LinkEndedError, msgspec.MsgspecError)
+    fields = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "pid"], 1)
+    place = Place(**fields, host="a host", host_name="its name", python="3.11")
+    payload = msgspec.msgpack.encode(Hello(place, "member", False))
+    hello = HEADER.pack(Kind.HELLO, 0, 0, 0, len(payload)) + payload
+    num_admitted = 0
+
+    for _ in range(50_000):
+        ours, theirs = socket.socketpair()
+        newcomer = _Newcomer(ours, KEY)
+        if holds_key:
+            theirs.send(Connector(KEY).proof(theirs.recv(1024)))
+        theirs.send(fuzzed(generator, hello) or b"x")
+        theirs.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(*refusals):
+            while True:
+                num_admitted += newcomer.read() is not None
+        ours.close()
+        theirs.close()
+
+    # A few changes leave a place that might be one.
+    assert num_admitted > 0 if holds_key else num_admitted == 0
+
+
+def test_100_000_fuzzed_messages_are_news_or_refused() -> None:
+    """The channel's thread gets nothing but what it knows."""
+    generator = random.Random(3)
+    whole = encode_message(Left(1, 2, "an error", "a traceback"))
+    num_refused = 0
+
+    for _ in range(100_000):
+        try:
+            decode_message(fuzzed(generator, whole))
+        except msgspec.MsgspecError:
+            num_refused += 1
+
+    assert num_refused > 50_000
+
+
+def test_both_sides_prove_the_key() -> None:
+    """Neither believes one that does not hold it, nor one that sends its own proof back to it."""
+    acceptor, connector = Acceptor(KEY), Connector(KEY)
+    connector.check(acceptor.reply(connector.proof(acceptor.greeting())))
+
+    with pytest.raises(WrongPeerError):
+        Acceptor(KEY).reply(Connector(b"another key").proof(Acceptor(KEY).greeting()))
+    false, victim = Acceptor(b"another key"), Connector(KEY)
+    proof = victim.proof(false.greeting())
+    with pytest.raises(WrongPeerError):
+        victim.check(proof[32:])
+    with pytest.raises(WrongPeerError):
+        victim.check(bytes(32))
+
+
+def test_a_proof_is_worth_nothing_a_second_time() -> None:
+    """Each connection asks for one of its own."""
+    acceptor, connector = Acceptor(KEY), Connector(KEY)
+    proof = connector.proof(acceptor.greeting())
+    acceptor.reply(proof)
+
+    with pytest.raises(WrongPeerError):
+        Acceptor(KEY).reply(proof)
+
+
+@given(st.lists(st.binary(max_size=200), max_size=20))
+def test_several_contents_travel_as_one(contents: list[bytes]) -> None:
+    """And are taken apart again."""
+    assert [bytes(content) for content in split(b"".join(join(contents)))] == contents
