@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import threading
 import time
-import traceback
 
 import msgspec
 
-from core_sdk.distributed import Channel
+from core_sdk.distributed import Channel, Failure
 from core_sdk.errors import ChannelError, RankFailedError, RankLeftError
 
 _TOPIC = "farewell"
 _PATIENCE_S = 5.0
 _LOOK_INTERVAL_S = 0.1
-_MAX_TEXT_CHARS = 16_384
 
 
 class Farewell(msgspec.Struct, frozen=True):
-    """A rank's last word; without an error it has ended well."""
+    """A rank's last word; without a failure it has ended well."""
 
-    error_text: str = ""
-    traceback_text: str = ""
+    failure: Failure | None = None
     is_consequence: bool = False
     """The rank was drawn in by another's failure."""
 
@@ -40,7 +37,7 @@ class Farewells:
 
     def say(self, error: BaseException | None) -> None:
         """On any rank but the chief."""
-        self._channel.tell_chief(_TOPIC, msgspec.msgpack.encode(_farewell(error)))
+        self._channel.tell_chief(_TOPIC, msgspec.msgpack.encode(_farewell(self._channel.rank, error)))
 
     def await_all(self) -> None:
         """On the chief: waits until every other rank has said how it ends, or one has failed; a few seconds at most.
@@ -62,9 +59,9 @@ class Farewells:
         except ChannelError as error:
             return error
         failures = (
-            RankFailedError(rank, said.error_text, said.traceback_text)
+            RankFailedError(rank, said.failure.error_text, said.failure.traceback_text)
             for rank, said in list(self._heard.items())
-            if said.error_text and not said.is_consequence
+            if said.failure is not None and not said.is_consequence
         )
         return next(failures, None)
 
@@ -77,17 +74,9 @@ class Farewells:
             self._news.notify_all()
 
 
-def _farewell(error: BaseException | None) -> Farewell:
+def _farewell(rank: int, error: BaseException | None) -> Farewell:
     if error is None:
         return Farewell()
-    error_text = "".join(traceback.format_exception_only(error)).strip()
-    traceback_text = "".join(traceback.format_exception(error))
     # A rank that others leave alone has been drawn in by nobody's failure.
     is_consequence = isinstance(error, ChannelError) and not isinstance(error, RankLeftError)
-    return Farewell(_printable(error_text), _printable(traceback_text), is_consequence)
-
-
-def _printable(text: str) -> str:
-    """As UTF-8 can carry it; the end of a long text says more than its beginning."""
-    text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= _MAX_TEXT_CHARS else "…" + text[-_MAX_TEXT_CHARS:]
+    return Farewell(Failure.of(rank, error), is_consequence)

@@ -9,5 +9,6 @@ all that no call waits for (`_control`): deaths, farewells, questions to a late 
 
 from core_sdk.distributed._channel import Channel, Listener, SoloChannel
 from core_sdk.distributed._context import DistributedContext
+from core_sdk.distributed._encoding import Failure
 
-__all__ = ["Channel", "DistributedContext", "Listener", "SoloChannel"]
+__all__ = ["Channel", "DistributedContext", "Failure", "Listener", "SoloChannel"]

@@ -138,7 +138,7 @@ class StarChannel(Channel):
         self._board.report_closed()
         self._finish_sending()
         self._control.stop(_CLOSE_TIMEOUT_S)
-        self._close_if_left()
+        self._close_if_unused()
 
     def leave(self, error: BaseException | None = None) -> None:
         if self._has_left:
@@ -151,7 +151,7 @@ class StarChannel(Channel):
     def _finish_sending(self) -> None:
         """Nothing that was sent gets lost."""
 
-    def _close_if_left(self) -> None:
+    def _close_if_unused(self) -> None:
         """A call that is going on, in another thread or under a signal handler that closes, closes at its end."""
         if not self._is_closed or not self._calling.acquire(blocking=False):
             return
@@ -185,7 +185,7 @@ class StarChannel(Channel):
                     raise
                 outcome = part
             finally:
-                self._close_if_left()
+                self._close_if_unused()
         if own_error is not None:
             raise own_error
         if isinstance(outcome, Part):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import logging
+import threading
 
 import msgspec
 from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type: ignore[attr-defined]
@@ -10,7 +12,11 @@ from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type
 from core_sdk.distributed._rendezvous import Address, Rendezvous
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
+logger = logging.getLogger("core_sdk.distributed")
+
 _LONGEST_S = 1e6
+# A script that has not begun its process group waits here for a store that nobody will start.
+_TELL_AFTER_S = 10.0
 
 
 class TorchStoreRendezvous(Rendezvous):
@@ -22,6 +28,9 @@ class TorchStoreRendezvous(Rendezvous):
         self._key = f"core_sdk/{prefix}/chief"
         self._is_published = False
         timeout = datetime.timedelta(seconds=min(timeout_s, _LONGEST_S))
+        waiting = threading.Timer(_TELL_AFTER_S, logger.warning, ("still waiting for an answer of %s", self.where))
+        waiting.daemon = True
+        waiting.start()
         try:
             self._store = TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
         except DistNetworkError as error:
@@ -29,6 +38,8 @@ class TorchStoreRendezvous(Rendezvous):
                 f"{self.where} does not answer ({str(error).splitlines()[0]}). Start the script with torchrun or "
                 "`python -m launch.torch_distributed`, or call torch.distributed.init_process_group() first."
             ) from error
+        finally:
+            waiting.cancel()
 
     def publish(self, address: Address) -> None:
         content = msgspec.json.encode(address).decode()

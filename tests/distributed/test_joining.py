@@ -645,3 +645,45 @@ def test_a_rendezvous_directory_that_cannot_be_made_is_named(tmp_path: Path) -> 
 
     with pytest.raises(JoinError, match=f"the ranks cannot meet in {tmp_path}/file/meeting: Not a directory"):
         DistributedContext(**place(0, 2), rendezvous=str(tmp_path / "file" / "meeting"))
+
+
+@pytest.mark.parametrize("culprit", [2, 3], ids=["a local chief", "a member"])
+def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
+    start_ranks: StartRanks, free_port: int, culprit: int
+) -> None:
+    """By the group that has formed already, to ranks that wait for the other one."""
+    ranks = start_ranks(
+        """
+        import os, time
+        from core_sdk.distributed import _joining
+        from rank_script import arguments, join, rank, tell
+
+        def dying(join):
+            def join_or_die(rendezvous, *rest):
+                if isinstance(rendezvous, _joining.GatheredRendezvous):
+                    die()
+                return join(rendezvous, *rest)
+            return join_or_die
+
+        def die(*_):
+            tell("dies")
+            os._exit(3)
+
+        if rank == arguments["culprit"]:
+            _joining.join_chief = dying(_joining.join_chief)
+            _joining.Reception = die
+        distributed = join()
+        distributed.allgather(rank)
+        """,
+        4,
+        num_nodes=2,
+        arguments={"culprit": culprit},
+        rendezvous=f"tcp://127.0.0.1:{free_port}",
+        variables={"CORE_SDK_CHANNEL_KEY": KEY},
+    )
+
+    others = ranks.outcomes(without=[culprit])
+
+    assert [outcome.error for outcome in others.values()] == ["RankDiedError"] * 3, others
+    assert all(f"rank {culprit} (process {ranks[culprit].pid} on " in outcome.text for outcome in others.values())
+    assert max(outcome.ended_at for outcome in others.values()) - ranks[culprit].time_of("dies") < NAMED_WITHIN_S
