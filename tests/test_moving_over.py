@@ -185,12 +185,12 @@ def test_a_rank_variable_that_is_no_number_is_named(value: str, monkeypatch: pyt
         det.core.DistributedContext.from_torch_distributed()
 
 
-def test_several_ranks_are_refused_in_words(monkeypatch: pytest.MonkeyPatch, home: Home) -> None:
-    """Not as a KeyError, which would make each rank a training of its own."""
+def test_several_ranks_that_know_nothing_of_each_other_are_refused(monkeypatch: pytest.MonkeyPatch, home: Home) -> None:
+    """Each would record a training of its own."""
     as_torchrun_does(monkeypatch, RANK="1", WORLD_SIZE="2", LOCAL_RANK="1", LOCAL_WORLD_SIZE="2")
 
-    with pytest.raises(ValueError, match=r"rank 1 of 2 .* start the script as one process"):
-        det.core.DistributedContext.from_torch_distributed()
+    with pytest.raises(ValueError, match=r"2 ranks were started, .* DistributedContext\.from_torch_distributed\(\)"):
+        det.core.init()
 
     assert not home.runs.exists()
 

@@ -52,7 +52,14 @@ def accuracies(output: str) -> list[tuple[float, float]]:
     return [(float(reached), float(expected)) for reached, expected in found]
 
 
-@pytest.mark.parametrize(("script", "num_epochs"), [("5_distributed.py", 20), ("5_sharded.py", 10)])
+@pytest.mark.parametrize(
+    ("script", "num_epochs"),
+    [
+        # `make demo`, a part of `make check`, shows the same.
+        pytest.param("5_distributed.py", 20, marks=pytest.mark.slow),
+        ("5_sharded.py", 10),
+    ],
+)
 def test_a_training_on_two_ranks_stops_in_the_middle_and_goes_on_to_its_accuracy(script: str, num_epochs: int) -> None:
     """SIGTERM stops both ranks in the same epoch; the trial counts every step once."""
     stopped = stop_in_epoch(launch(script, 2), 3, signal.SIGTERM)
