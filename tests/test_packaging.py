@@ -63,3 +63,13 @@ print(json.dumps(sorted(after - sys.stdlib_module_names)))
     output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
 
     assert set(json.loads(output)) - {"core_sdk"} <= ALLOWED_MODULES
+
+
+def test_a_training_of_one_rank_loads_no_channel() -> None:
+    """Sockets and codes are imported by those that have somebody to speak to."""
+    script = (
+        "import sys; from core_sdk import core; core.DistributedContext(); "
+        "sys.exit('core_sdk.distributed._star' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

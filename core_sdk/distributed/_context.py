@@ -8,14 +8,16 @@ import sys
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
-from core_sdk.distributed._joining import Terms, join_node, join_ranks, torch_rendezvous
 from core_sdk.distributed._places import host_identity, problems_of_numbers, this_place
-from core_sdk.distributed._rendezvous import Rendezvous
+from core_sdk.distributed._terms import Terms
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import ContradictoryRanksError
+
+if TYPE_CHECKING:
+    from core_sdk.distributed._rendezvous import Rendezvous
 
 T = TypeVar("T")
 
@@ -122,6 +124,8 @@ class DistributedContext:
 
     @classmethod
     def _from_torch(cls, place: RankPlace, terms: Terms) -> Self:
+        from core_sdk.distributed._joining import torch_rendezvous  # as in `_join`
+
         return cls._made(place, terms, lambda: torch_rendezvous(Meeting.read(), terms))
 
     @classmethod
@@ -148,6 +152,9 @@ class DistributedContext:
             self.channel = self.node_channel = SoloChannel()
             self.hosts = (host_identity(),)
         else:
+            # Sockets, selectors and codes take a while to import, and a training of one rank needs none of them.
+            from core_sdk.distributed._joining import join_node, join_ranks
+
             here = this_place(place)
             self.channel = everyone = join_ranks(here, terms, Meeting.read(), rendezvous)
             self.hosts = tuple(each.host for each in everyone.places)

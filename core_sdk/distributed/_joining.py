@@ -28,29 +28,12 @@ from core_sdk.distributed._rendezvous import (
     parent_start,
 )
 from core_sdk.distributed._star import StarChannel
+from core_sdk.distributed._terms import Terms
 from core_sdk.environment import Meeting
 from core_sdk.errors import NoChannelKeyError
 
 _MIN_KEY_BYTES = 16
 _LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How a group is to be made, beyond its numbers."""
-
-    chief_ip: str | None
-    number: int
-    """Tells the groups of one parent process apart."""
-    has_tcp_only: bool
-    rendezvous: str | None
-    timeout_s: float
-    join_timeout_s: float
-
-    def __post_init__(self) -> None:
-        for name, timeout_s in (("timeout_s", self.timeout_s), ("join_timeout_s", self.join_timeout_s)):
-            if not timeout_s > 0:
-                raise ValueError(f"{name} is {timeout_s}; it must be a number of seconds above 0")
 
 
 def join_ranks(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous | None) -> StarChannel:

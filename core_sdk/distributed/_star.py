@@ -241,6 +241,7 @@ class StarChannel(Channel):
         try:
             listener(notice.rank, notice.content)
         except Exception:
+            # The thread must live: deaths and other notices come through it. Who waits for this one has a time-out.
             logger.exception("a notice about %r could not be handled", notice.topic)
 
     def _lose(self, rank: int, call: Call) -> None:

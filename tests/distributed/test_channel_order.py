@@ -19,13 +19,14 @@ from processes import TIMEOUT_S, wait_for
 from core_sdk.distributed._chief import ChiefChannel
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import encode, join
-from core_sdk.distributed._joining import Terms, join_ranks
+from core_sdk.distributed._joining import join_ranks
 from core_sdk.distributed._link import Frame, Kind, Link
 from core_sdk.distributed._member import MemberChannel
 from core_sdk.distributed._messages import Died, Left, Message, Place, decode_message, encode_message
 from core_sdk.distributed._places import this_place
 from core_sdk.distributed._reception import Peer
 from core_sdk.distributed._rendezvous import DirectoryRendezvous
+from core_sdk.distributed._terms import Terms
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import RankDiedError
 
