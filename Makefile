@@ -7,6 +7,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+AZURITE := $(VENV)/azurite
+AZURITE_INSTALLED := $(AZURITE)/.installed
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -14,10 +16,10 @@ help:
 demo: $(INSTALLED)  ## train, pause, resume: the main job, and how to look at its results
 	@$(BIN)/python examples/demo.py
 
-test: $(INSTALLED)  ## the tests, but for those marked slow
+test: $(INSTALLED) $(AZURITE_INSTALLED)  ## the tests, but for those marked slow
 	$(BIN)/pytest
 
-test-all: $(INSTALLED)  ## the slow tests too
+test-all: $(INSTALLED) $(AZURITE_INSTALLED)  ## the slow tests too
 	$(BIN)/pytest -m "slow or not slow"
 
 check: format-check lint types floors  ## all that continuous integration runs
@@ -59,3 +61,10 @@ $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV); the first time takes a minute or two"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
 	@touch $@
+
+# Microsoft's emulator of Azure's storage, in the versions of its lock file, by the npm of a wheel: no node is needed on
+# the machine. Without npm's registry there is no stamp: its tests are skipped and say so, and the next call tries again.
+$(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INSTALLED)
+	@echo "installing Azurite into $(AZURITE); that takes half a minute"
+	@if $(BIN)/python tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
+	  echo "make: Azurite is not installed, so checkpoints in Azure are NOT TESTED: see $(AZURITE)/install.log" >&2; fi

@@ -7,7 +7,11 @@
 | `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
 | `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
-| `CORE_SDK_GRACE_S`  | how long a launcher waits for the end of ranks after it handed on SIGTERM; default: 3600 |
+| `CORE_SDK_GRACE_S`  | how long a launcher, which tells its ranks, waits for their end after SIGTERM; default: 3600 |
+| `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
+
+Azure's own variables say where checkpoints lie if a storage names no account, and who we are:
+`AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT` with `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`.
 
 torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
 `GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
@@ -19,7 +23,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -33,8 +37,10 @@ LAUNCH_DIR_VARIABLE = "CORE_SDK_LAUNCH_DIR"
 RENDEZVOUS_VARIABLE = "CORE_SDK_RENDEZVOUS"
 CHANNEL_KEY_VARIABLE = "CORE_SDK_CHANNEL_KEY"
 GRACE_VARIABLE = "CORE_SDK_GRACE_S"
+STORAGE_DEADLINE_VARIABLE = "CORE_SDK_STORAGE_DEADLINE_S"
 
 _DEFAULT_GRACE_S = 3600.0
+_DEFAULT_STORAGE_DEADLINE_S = 300.0
 
 # What a resumed script needs to find its code, libraries and devices again. Anything else may hold a secret.
 _RECORDED_NAMES = frozenset(
@@ -98,10 +104,26 @@ class LaunchSettings:
         """Raises `ValueError` for a grace that is no length of time."""
         variables = os.environ if variables is None else variables
         return cls(
-            grace_s=_grace_s(variables.get(GRACE_VARIABLE)),
+            grace_s=_grace_s(variables.get(GRACE_VARIABLE) or str(_DEFAULT_GRACE_S)),
             log_level=variables.get("LOGLEVEL"),
             has_num_threads="OMP_NUM_THREADS" in variables,
         )
+
+
+@dataclass(frozen=True)
+class AzureSettings:
+    """What Azure's own variables say of an account of its storage."""
+
+    connection_string: str | None = field(repr=False)
+    account: str | None
+    key: str | None = field(repr=False)
+    sas_token: str | None = field(repr=False)
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> AzureSettings:
+        variables = os.environ if variables is None else variables
+        names = ("CONNECTION_STRING", "ACCOUNT", "KEY", "SAS_TOKEN")
+        return cls(*(variables.get(f"AZURE_STORAGE_{name}") or None for name in names))
 
 
 @dataclass(frozen=True)
@@ -157,14 +179,34 @@ class Meeting:
         )
 
 
-def _grace_s(text: str | None) -> float:
+def known_grace_s(variables: Mapping[str, str] | None = None) -> float | None:
+    """How long this process may take to end after a stop was asked for; None if nobody has said.
+
+    Raises `ValueError` for what is no length of time.
+    """
+    variables = os.environ if variables is None else variables
+    text = variables.get(GRACE_VARIABLE)
+    return _grace_s(text) if text else None
+
+
+def _grace_s(text: str) -> float:
+    return _seconds(GRACE_VARIABLE, text)
+
+
+def _seconds(name: str, text: str) -> float:
     try:
-        grace_s = float(text) if text else _DEFAULT_GRACE_S
+        seconds = float(text)
     except ValueError:
-        grace_s = -1.0
-    if not 0.0 <= grace_s < float("inf"):
-        raise ValueError(f"{GRACE_VARIABLE} is {text!r}; it must be a number of seconds, at least 0")
-    return grace_s
+        seconds = -1.0
+    if not 0.0 <= seconds < float("inf"):
+        raise ValueError(f"{name} is {text!r}; it must be a number of seconds, at least 0")
+    return seconds
+
+
+def storage_deadline_s() -> float:
+    """How long to try again what fails at a bucket. Raises `ValueError` for what is no length of time."""
+    text = os.environ.get(STORAGE_DEADLINE_VARIABLE)
+    return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 
 
 def launch_directory() -> Path | None:

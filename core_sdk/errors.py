@@ -5,6 +5,7 @@
     │   ├── HomeNotWritableError
     │   ├── HomeNotSharedError
     │   ├── HomeTooNewError
+    │   ├── CollectionRunningError
     │   └── RecordDamagedError
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
@@ -22,9 +23,18 @@
     │   ├── CheckpointDamagedError
     │   ├── CheckpointTooNewError
     │   ├── CheckpointNotStoredError
+    │   ├── CheckpointProtectedError
+    │   ├── GraceExceededError        (a save in the background, cut off by a stop)
     │   ├── NotEnoughSpaceError
-    │   ├── StorageNotWritableError
-    │   └── UnknownStorageError (ValueError)
+    │   └── StorageError              the place where checkpoints lie cannot be used
+    │       ├── UnknownStorageError (ValueError)
+    │       ├── StorageNotWritableError
+    │       ├── StorageUnreachableError
+    │       ├── BucketNotFoundError
+    │       ├── CredentialsMissingError
+    │       ├── CredentialsRejectedError
+    │       ├── StoragePermissionError
+    │       └── StorageRefusedError
     ├── ChannelError                  what carries objects between ranks
     │   ├── JoinError                 the ranks did not come together
     │   │   ├── RanksMissingError
@@ -106,6 +116,15 @@ class HomeTooNewError(HomeError):
         super().__init__(
             f"the home {home} has format {format_found}, of a newer Core SDK; this one knows formats up to "
             f"{format_known}. Upgrade with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
+        )
+
+
+class CollectionRunningError(HomeError):
+    def __init__(self, home: Path, waited_s: float) -> None:
+        self.home = home
+        super().__init__(
+            f"another process has been deleting checkpoints of {home} for over {waited_s:g} s. Try again when it is "
+            "done; nothing was deleted here."
         )
 
 
@@ -244,6 +263,34 @@ class CheckpointNotStoredError(CheckpointError):
         )
 
 
+class GraceExceededError(CheckpointError):
+    """A stop was asked for, and a save in the background had not ended when the time for that was over."""
+
+    def __init__(self, storage_id: str, taken_s: float, grace_s: float) -> None:
+        self.storage_id = storage_id
+        self.taken_s = taken_s
+        self.grace_s = grace_s
+        super().__init__(
+            f"checkpoint {storage_id} was given up after {taken_s:.1f} s: the process was asked to stop, and has "
+            f"{grace_s:g} s to end. Earlier checkpoints are untouched; allow more with CORE_SDK_GRACE_S."
+        )
+
+
+class CheckpointProtectedError(CheckpointError):
+    """It was not deleted; `reasons` say who needs it."""
+
+    def __init__(self, storage_id: str, reasons: Sequence[str], can_be_forced: bool) -> None:
+        self.storage_id = storage_id
+        self.reasons = tuple(reasons)
+        self.can_be_forced = can_be_forced
+        advice = (
+            f"`core-sdk checkpoint unpin {storage_id}` takes a pin away; --force deletes it all the same"
+            if can_be_forced
+            else "Wait until the trial has ended, or pause it"
+        )
+        super().__init__(f"checkpoint {storage_id} is not deleted: {'; '.join(reasons)}. {advice}.")
+
+
 class NotEnoughSpaceError(CheckpointError):
     def __init__(self, directory: Path, needed_bytes: int, free_bytes: int) -> None:
         self.needed_bytes = needed_bytes
@@ -254,7 +301,17 @@ class NotEnoughSpaceError(CheckpointError):
         )
 
 
-class StorageNotWritableError(CheckpointError):
+class StorageError(CheckpointError):
+    """The place where checkpoints lie cannot be used; that says nothing of the checkpoints in it."""
+
+
+class UnknownStorageError(StorageError, ValueError):
+    def __init__(self, url: str, reason: str) -> None:
+        self.url = url
+        super().__init__(f"the checkpoint storage {url!r} cannot be opened: {reason}.")
+
+
+class StorageNotWritableError(StorageError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
             f"checkpoints cannot be stored in {where}: {reason}. "
@@ -262,10 +319,58 @@ class StorageNotWritableError(CheckpointError):
         )
 
 
-class UnknownStorageError(CheckpointError, ValueError):
-    def __init__(self, url: str, reason: str) -> None:
-        self.url = url
-        super().__init__(f"the checkpoint storage {url!r} cannot be opened: {reason}.")
+class StorageUnreachableError(StorageError):
+    """The network, or the store itself, failed for longer than we try again."""
+
+    def __init__(self, where: str, reason: str, deadline_s: float) -> None:
+        self.where = where
+        super().__init__(
+            f"{where} could not be reached for {deadline_s:g} s: {reason}. Check the network, and the endpoint if one "
+            "is set. CORE_SDK_STORAGE_DEADLINE_S says for how long to try."
+        )
+
+
+class BucketNotFoundError(StorageError):
+    def __init__(self, where: str, advice: str) -> None:
+        self.where = where
+        super().__init__(f"there is no bucket for {where}. Correct the name in checkpoint_storage, or {advice}.")
+
+
+class CredentialsMissingError(StorageError):
+    def __init__(self, where: str, advice: str) -> None:
+        self.where = where
+        super().__init__(f"there are no credentials for {where}. {advice}.")
+
+
+class CredentialsRejectedError(StorageError):
+    """Expired, revoked or wrong."""
+
+    def __init__(self, where: str, reason: str, advice: str) -> None:
+        self.where = where
+        super().__init__(f"the credentials for {where} were rejected: {reason}. {advice}.")
+
+
+class StoragePermissionError(StorageError):
+    """`permission` is the store's own name for what is missing."""
+
+    def __init__(self, where: str, permission: str) -> None:
+        self.where = where
+        self.permission = permission
+        super().__init__(
+            f"no permission for {where}: it takes {permission}. Grant it to the identity that this process uses, or "
+            "choose another checkpoint_storage."
+        )
+
+
+class StorageRefusedError(StorageError):
+    """The store said no to something that we believed it would do; trying again will not help."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        self.where = where
+        super().__init__(
+            f"the store refused a request for {where}: {reason}. Choose another checkpoint_storage, or "
+            "correct what it names."
+        )
 
 
 class ChannelError(CoreSDKError):

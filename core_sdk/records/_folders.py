@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from core_sdk.records._retention import RetentionPolicy, SearcherMetric
+
 
 class HomeRecord(msgspec.Struct, kw_only=True):
     """`<home>/home.json`."""
@@ -23,6 +25,10 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     """Seconds since the Unix epoch."""
     labels: list[str] = []
     description: str = ""
+    retention: RetentionPolicy | None = None
+    """Which checkpoints to keep, as the newest `init()` said; None: all."""
+    searcher_metric: SearcherMetric | None = None
+    """By what checkpoints are called better, as the newest `init()` knew it."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

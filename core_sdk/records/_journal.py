@@ -79,6 +79,13 @@ class OperationCompleted(_Line, tag="operation"):
     metric: Any
 
 
+class CheckpointBegun(_Line, tag="checkpoint_begun"):
+    """The checkpoint is about to become whole: if nothing else is said of it, a kill came in between."""
+
+    storage_id: str
+    storage: str
+
+
 class CheckpointStored(_Line, tag="checkpoint"):
     storage_id: str
     storage: str
@@ -89,8 +96,45 @@ class CheckpointStored(_Line, tag="checkpoint"):
     """File name -> size in bytes; a directory's name ends with "/" and has size 0."""
 
 
-class CheckpointDeleted(_Line, tag="checkpoint_deleted"):
+class CheckpointCondemned(_Line, tag="checkpoint_condemned"):
+    """From here on it is no checkpoint any more, and its files are being deleted."""
+
     storage_id: str
+    reason: str = ""
+
+
+class CheckpointDeleted(_Line, tag="checkpoint_deleted"):
+    """Its files are gone."""
+
+    storage_id: str
+
+
+class CheckpointPruned(_Line, tag="checkpoint_pruned"):
+    """Some of its files were deleted."""
+
+    storage_id: str
+    resources: dict[str, int]
+    """What remains."""
+
+
+class CheckpointPinned(_Line, tag="checkpoint_pinned"):
+    """It is not deleted until it is unpinned."""
+
+    storage_id: str
+    note: str = ""
+
+
+class CheckpointUnpinned(_Line, tag="checkpoint_unpinned"):
+    storage_id: str
+
+
+class CheckpointMetadataSet(_Line, tag="checkpoint_metadata"):
+    """The tracker's metadata of the checkpoint changed; what lies in the storage stays as it was written."""
+
+    storage_id: str
+    metadata: dict[str, Any] = {}
+    """Keys that were added or replaced."""
+    removed: list[str] = []
 
 
 class CheckpointUsed(_Line, tag="checkpoint_used"):
@@ -127,8 +171,14 @@ Record = (
     | EarlyExit
     | Alert
     | OperationCompleted
+    | CheckpointBegun
     | CheckpointStored
+    | CheckpointCondemned
     | CheckpointDeleted
+    | CheckpointPruned
+    | CheckpointPinned
+    | CheckpointUnpinned
+    | CheckpointMetadataSet
     | CheckpointUsed
     | StopAcknowledged
     | Dropped

@@ -1,4 +1,4 @@
-"""Files, read once and fast: their sizes and CRC-32Cs."""
+"""Files, read once and fast: their sizes and checksums."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import google_crc32c
+import xxhash
 
 from core_sdk.records import FileEntry
 
@@ -53,11 +54,13 @@ def in_threads(work: Callable[[_A], _T], items: Sequence[_A]) -> Iterator[Iterat
 
 def _entry(chunks: Iterator[bytes]) -> FileEntry:
     crc32c = 0
+    xxh128 = xxhash.xxh3_128()
     size_bytes = 0
     for chunk in chunks:
         crc32c = google_crc32c.extend(crc32c, chunk)
+        xxh128.update(chunk)
         size_bytes += len(chunk)
-    return FileEntry(size_bytes=size_bytes, crc32c=f"{crc32c:08x}")
+    return FileEntry(size_bytes=size_bytes, crc32c=f"{crc32c:08x}", xxh128=xxh128.hexdigest())
 
 
 def _chunks(descriptor: int) -> Iterator[bytes]:

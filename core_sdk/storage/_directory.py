@@ -8,8 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
@@ -19,9 +17,10 @@ from core_sdk.errors import (
 from core_sdk.files import fsync_directory, write_atomically
 from core_sdk.records import Manifest, encode_manifest
 from core_sdk.storage._download import download
-from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id, matching
+from core_sdk.storage._manifest import without
+from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
 from core_sdk.storage._place import Place, StagingArea
-from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory, source_tree
+from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory
 from core_sdk.storage._storage import Selector, Storage
 from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
 
@@ -57,9 +56,8 @@ class DirectoryStorage(Storage):
     def upload(
         self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
     ) -> Manifest:
-        tree = source_tree(source, selector)
         with self.stage(storage_id) as staging:
-            staging.fill(tree)
+            staging.fill(source, selector)
             return staging.commit(metadata)
 
     @contextlib.contextmanager
@@ -84,6 +82,12 @@ class DirectoryStorage(Storage):
             verify(self._path(storage_id), manifest, None if selector is None else _selected(manifest, selector))
         return manifest
 
+    def check(self, storage_id: str) -> Manifest:
+        return self.verify(storage_id)  # a disk's own checksums, if it has any, are not to be asked for
+
+    def remember(self, storage_ids: Sequence[str]) -> None:
+        pass  # nothing travels
+
     @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
         """Files vanish under a reader when somebody deletes the checkpoint meanwhile."""
@@ -98,7 +102,7 @@ class DirectoryStorage(Storage):
         path = self._path(storage_id)
         if not is_checkpoint(path):
             raise CheckpointNotFoundError(storage_id, str(self.root))
-        remaining = None if globs is None else _without(self.manifest(storage_id), globs)
+        remaining = None if globs is None else without(self.manifest(storage_id), globs)
         with self._area.claim() as place:
             if remaining is None:
                 self._withdraw(storage_id, place)
@@ -117,8 +121,11 @@ class DirectoryStorage(Storage):
             raise CheckpointNotFoundError(storage_id, str(self.root)) from error
         fsync_directory(self.root)
 
-    def sweep(self) -> list[Path]:
-        return self._area.sweep()
+    def sweep(self) -> list[str]:
+        return [str(place) for place in self._area.sweep()]
+
+    def close(self) -> None:
+        pass
 
     def _path(self, storage_id: str) -> Path:
         return self.root / check_storage_id(storage_id)
@@ -133,19 +140,6 @@ class DirectoryStorage(Storage):
 
 def _selected(manifest: Manifest, selector: Selector | None) -> list[str]:
     return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
-
-
-def _without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
-    """None if nothing of the script's own remains."""
-    removed = matching(manifest.resources, globs) - {METADATA_NAME}
-    if manifest.resources.keys() - removed <= {METADATA_NAME}:
-        return None
-    return msgspec.structs.replace(
-        manifest,
-        files={name: entry for name, entry in manifest.files.items() if name not in removed},
-        directories=[name for name in manifest.directories if name not in removed],
-        removed=sorted({*manifest.removed, *removed}),
-    )
 
 
 def _remove_all(directory: Path, names: Sequence[str]) -> None:

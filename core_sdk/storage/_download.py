@@ -1,11 +1,12 @@
-"""Copies out of a checkpoint, each file verified before it gets its name."""
+"""Files on their way out of a checkpoint: into which directory, which of them, and the manifest last."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core_sdk.errors import NotEnoughSpaceError, UnsafePathError
@@ -17,29 +18,52 @@ from core_sdk.storage._verify import check_listing, compare, naming_unreadable
 
 
 def download(source: Path, target: Path, manifest: Manifest, names: Sequence[str]) -> None:
-    """Copies `names` and the manifest, which comes last: where it is, the download is complete."""
+    """Copies `names` and the manifest out of the directory `source`, each file verified before it gets its name."""
     check_listing(source, manifest, names)
+    content = (source / MANIFEST_NAME).read_bytes()
+    with (
+        receiving(target, manifest, content, names) as files,
+        in_threads(lambda name: _fetch(source, target, manifest, name), files) as entries,
+    ):
+        for _ in naming_unreadable(entries, manifest, files):
+            pass
+
+
+@contextlib.contextmanager
+def receiving(target: Path, manifest: Manifest, content: bytes, names: Sequence[str]) -> Iterator[list[str]]:
+    """Prepares the directory `target` for `names`; gives those files that are not there yet, whole, to be put there.
+
+    The manifest, `content`, is written at the end: where it is, the download is complete. Raises `NotEnoughSpaceError`,
+    and `UnsafePathError` for what would leave `target`.
+    """
     target.mkdir(parents=True, exist_ok=True)
-    files = [name for name in names if not name.endswith("/")]
-    needed_bytes = sum(manifest.files[name].size_bytes for name in files if not _has_size(target, name, manifest))
+    files = _missing(target, manifest, [name for name in names if not name.endswith("/")])
+    needed_bytes = sum(manifest.files[name].size_bytes for name in files)
     _check_space(target, needed_bytes)
     (target / MANIFEST_NAME).unlink(missing_ok=True)
-    for name in names:
-        _make_directory(target, name if name.endswith("/") else name.rpartition("/")[0])
+    for directory in sorted({name.rpartition("/")[0] for name in names}):
+        _make_directory(target, directory)
     try:
-        with in_threads(lambda name: _fetch(source, target, manifest, name), files) as entries:
-            for _ in naming_unreadable(entries, manifest, files):
-                pass
-        write_atomically(target / MANIFEST_NAME, (source / MANIFEST_NAME).read_bytes())
+        yield files
+        write_atomically(target / MANIFEST_NAME, content)
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise NotEnoughSpaceError(target, needed_bytes, shutil.disk_usage(target).free) from error
         raise
 
 
+def _missing(target: Path, manifest: Manifest, files: Sequence[str]) -> list[str]:
+    with in_threads(lambda name: _is_there(target / name, manifest.files[name]), files) as answers:
+        return [name for name, is_there in zip(files, answers, strict=True) if not is_there]
+
+
+def _is_there(path: Path, entry: FileEntry) -> bool:
+    if not path.is_file() or path.is_symlink() or path.stat().st_size != entry.size_bytes:
+        return False
+    return entry.is_content_of(checksum(path))
+
+
 def _fetch(source: Path, target: Path, manifest: Manifest, name: str) -> FileEntry:
-    if _has_size(target, name, manifest) and checksum(target / name) == manifest.files[name]:
-        return manifest.files[name]
     part = (target / name).with_name(f".{uuid.uuid4().hex}.part")
     try:
         entry = copy(source / name, part)
@@ -48,11 +72,6 @@ def _fetch(source: Path, target: Path, manifest: Manifest, name: str) -> FileEnt
     finally:
         part.unlink(missing_ok=True)
     return entry
-
-
-def _has_size(target: Path, name: str, manifest: Manifest) -> bool:
-    path = target / name
-    return path.is_file() and not path.is_symlink() and path.stat().st_size == manifest.files[name].size_bytes
 
 
 def _check_space(target: Path, needed_bytes: int) -> None:

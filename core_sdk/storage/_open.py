@@ -9,23 +9,21 @@ from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from core_sdk.errors import UnknownStorageError
+from core_sdk.records import RETENTION_KEYS, RetentionPolicy
 from core_sdk.storage._directory import DirectoryStorage
 from core_sdk.storage._storage import Storage
 
-# Every experiment configuration has them. They limit what is kept; until collection exists all is kept, which loses
-# nothing, so that a configuration that has them need not be refused.
-_RETENTION_KEYS = frozenset({"save_experiment_best", "save_trial_best", "save_trial_latest"})
 _CLOUD_TYPES = ("azure", "gcs", "s3")
 _CLOUD_SCHEMES = ("azure", "gs", "s3")
-_ONLY_FILE_SYSTEMS = "this version stores checkpoints on file systems only; give a directory"
 
 
 def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
     """The storage that a person asked for, ready to be written to; what dead processes left in it is swept.
 
-    `spec` is a directory, a `file://` URL, or the `checkpoint_storage` of an experiment configuration:
-    `{"type": "directory", "container_path": …}` or `{"type": "shared_fs", "host_path": …, "storage_path": …}`.
-    Raises `ValueError` or `TypeError` naming what cannot be honoured, `StorageNotWritableError`.
+    `spec` is a directory, a URL (`file://`, `gs://bucket/prefix`, `s3://…`, `azure://container/prefix`), or the
+    `checkpoint_storage` of an experiment configuration: `{"type": "directory", "container_path": …}`,
+    `{"type": "shared_fs", "host_path": …, "storage_path": …}`, or of type `gcs`, `s3` or `azure`.
+    Raises `ValueError` or `TypeError` naming what cannot be honoured, `StorageError`, `MissingDependencyError`.
     """
     storage = _storage(spec, default)
     storage.check_writable()
@@ -37,7 +35,9 @@ def storage_from_url(url: str) -> Storage:
     """The storage whose `url` this is. Raises `UnknownStorageError`."""
     parts = urlsplit(url)
     if parts.scheme in _CLOUD_SCHEMES:
-        raise UnknownStorageError(url, f"it is an object store: {_ONLY_FILE_SYSTEMS}")
+        from core_sdk.storage.bucket import bucket_storage_from_url  # threads, sockets: of no use for a directory
+
+        return bucket_storage_from_url(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
         raise UnknownStorageError(url, "it is not the URL of a storage, such as file:///mnt/checkpoints")
     path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
@@ -50,7 +50,8 @@ def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: P
     if spec is None:
         return DirectoryStorage(default)
     if isinstance(spec, Mapping):
-        return DirectoryStorage(_configured_directory(spec))
+        RetentionPolicy.checked(spec)
+        return _configured(spec)
     spec = os.fspath(spec)
     if not isinstance(spec, str):
         raise TypeError(f"checkpoint_storage is a string, a path or a mapping, not {type(spec).__name__}")
@@ -59,10 +60,17 @@ def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: P
     return storage_from_url(spec) if "://" in spec else DirectoryStorage(Path(spec).expanduser())
 
 
+def _configured(config: Mapping[str, Any]) -> Storage:
+    if config.get("type") not in _CLOUD_TYPES:
+        return DirectoryStorage(_configured_directory(config))
+    from core_sdk.storage.bucket import CONFIG_KEYS, bucket_storage_from_config  # as in `storage_from_url`
+
+    _check_keys(config, CONFIG_KEYS[config["type"]])
+    return bucket_storage_from_config(config)
+
+
 def _configured_directory(config: Mapping[str, Any]) -> Path:
     kind = config.get("type")
-    if kind in _CLOUD_TYPES:
-        raise ValueError(f"checkpoint_storage has type {kind!r}: {_ONLY_FILE_SYSTEMS}")
     if kind == "directory":
         _check_keys(config, {"container_path"})
         return _absolute_path(config, "container_path")
@@ -70,11 +78,13 @@ def _configured_directory(config: Mapping[str, Any]) -> Path:
         # The last two say how a container mounts the directory; there is no container here.
         _check_keys(config, {"host_path", "storage_path", "container_path", "propagation"})
         return _shared_directory(_absolute_path(config, "host_path"), config.get("storage_path"))
-    raise ValueError(f"checkpoint_storage has type {kind!r}; it must be 'directory' or 'shared_fs'")
+    raise ValueError(
+        f"checkpoint_storage has type {kind!r}; it must be one of 'shared_fs', 'directory', 'gcs', 's3', 'azure'"
+    )
 
 
 def _check_keys(config: Mapping[str, Any], known: set[str]) -> None:
-    if unknown := sorted(map(str, config.keys() - known - _RETENTION_KEYS - {"type"})):
+    if unknown := sorted(map(str, config.keys() - known - set(RETENTION_KEYS) - {"type"})):
         raise ValueError(
             f"checkpoint_storage of type {config['type']!r} has {', '.join(unknown)}, which this version cannot "
             f"honour; it knows {', '.join(sorted(known))}"

@@ -24,11 +24,11 @@ class Place:
     """A private directory on the storage's file system, owned by this process until `leave`."""
 
     def __init__(self, area: Path) -> None:
-        token = f"{_this_machine()}-{uuid.uuid4().hex}"
+        token = f"{this_machine()}-{uuid.uuid4().hex}"
         self.path = area / token
-        self._lock_path = area / f"{token}.lock"
+        self.lock_path = area / f"{token}.lock"
         # The lock comes first: a directory without one may be swept.
-        self._lock = AliveLock(self._lock_path)
+        self._lock = AliveLock(self.lock_path)
         self._process = os.getpid()
         try:
             self.path.mkdir()
@@ -45,7 +45,7 @@ class Place:
         """Removes it with all it holds; does nothing the second time, and in a forked child."""
         if self.is_ours:
             _remove(self.path)
-            self._lock_path.unlink(missing_ok=True)
+            self.lock_path.unlink(missing_ok=True)
             self._lock.release()
 
     def __enter__(self) -> Place:
@@ -94,7 +94,7 @@ def _is_abandoned(place: Path) -> bool:
     try:
         if is_alive(lock_path):
             return False
-        return place.name.startswith(_this_machine()) or _quiet_s(place, lock_path) > _FOREIGN_GRACE_S
+        return place.name.startswith(this_machine()) or _quiet_s(place, lock_path) > _FOREIGN_GRACE_S
     except OSError:
         return False  # another user's, or gone meanwhile
 
@@ -132,7 +132,7 @@ def _remove(directory: Path) -> None:
         logger.warning("%s cannot be removed entirely; it takes space until somebody may", directory)
 
 
-def _this_machine() -> str:
+def this_machine() -> str:
     """Alike in all containers of a machine, which see each other's locks, and different after it starts anew."""
     try:
         return _BOOT_ID.read_text().replace("-", "").strip()[:12]

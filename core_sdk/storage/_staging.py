@@ -6,23 +6,21 @@ import contextlib
 import errno
 import os
 import shutil
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import fsync_directory
-from core_sdk.records import Manifest, encode_manifest, to_json
+from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._flush import Flusher
+from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
 from core_sdk.storage._place import Place
 from core_sdk.storage._shard import Shard, ShardUnion, unite
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
-from core_sdk.storage._tree import Tree, scan, walk
+from core_sdk.storage._tree import Tree, scan, source_tree, walk
 
 
 class DirectoryStaging(Staging):
@@ -32,9 +30,8 @@ class DirectoryStaging(Staging):
         self._staged = staged
         self.path = staged.path
 
-    def fill(self, tree: Tree) -> None:
-        """Copies the files of another directory, if there is room for them."""
-        self._staged.fill(tree)
+    def fill(self, source: Path, selector: Selector | None = None) -> None:
+        self._staged.fill(source_tree(source, selector))
 
     def commit(self, metadata: Mapping[str, Any]) -> Manifest:
         stored_metadata = to_json(metadata, "metadata")
@@ -43,12 +40,17 @@ class DirectoryStaging(Staging):
             with Flusher() as flusher:
                 shard = self._staged.seal(flusher)
                 manifest = self._staged.describe(unite([shard]), stored_metadata, flusher)
+            self._staged.check_unchanged()
+            self._staged.check_nothing_added()
             self._staged.publish()
         self.discard()
         return manifest
 
     def discard(self) -> None:
         self._staged.discard()
+
+    def cancel(self) -> None:
+        self._staged.cancel()
 
 
 class DirectoryShardStaging(ShardStaging):
@@ -74,16 +76,21 @@ class DirectoryShardStaging(ShardStaging):
         self._staged.fill(source_tree(source, selector))
 
     def seal(self) -> Shard:
-        with self._staged.refusals(), Flusher() as flusher:
-            shard = self._staged.seal(flusher)
+        with self._staged.refusals():
+            with Flusher() as flusher:
+                shard = self._staged.seal(flusher)
+            self._staged.check_unchanged()
+            self._staged.check_nothing_added()
         self._directories = shard.directories
         return shard
 
     def contribute(self, names: Sequence[str], address: str) -> None:
         target = self._staged.area / address
-        if target == self.path:
-            return
         with self._staged.refusals():
+            # Others may have been long in coming so far.
+            self._staged.check_unchanged()
+            if target == self.path:
+                return
             # Without their parents: if the chief has given up, nothing must be made anew.
             for name in self._directories:
                 (target / name).mkdir(exist_ok=True)
@@ -103,6 +110,16 @@ class DirectoryShardStaging(ShardStaging):
         self._staged.hide()
         self._staged.discard()
 
+    def cancel(self) -> None:
+        self._staged.cancel()
+
+
+class _Stamp(NamedTuple):
+    """What every write to a file changes."""
+
+    size_bytes: int
+    mtime_ns: int
+
 
 class StagedDirectory:
     """Has the storage id for its name, and is renamed to `<root>/<storage_id>` at the end."""
@@ -113,6 +130,9 @@ class StagedDirectory:
         self.storage_id = storage_id
         self.path = place.path / storage_id
         self._place = place
+        self._sealed: dict[str, _Stamp] = {}
+        self._sealed_directories: list[str] = []
+        self._is_cancelled = False
         try:
             self.path.mkdir()
         except OSError:
@@ -135,29 +155,38 @@ class StagedDirectory:
             # What came with a copy of another checkpoint may be a hard link to that one's.
             (self.path / name).unlink(missing_ok=True)
         names = sorted(tree.files)
+        self._sealed = {name: self._stamp(name) for name in names}
+        self._sealed_directories = tree.directories
         for name in names:
             flusher.add(self.path / name)
         # While the disk works, from the page cache.
-        return Shard({name: checksum(self.path / name) for name in names}, tree.directories)
+        return Shard({name: self._checksum(name) for name in names}, tree.directories)
+
+    def check_unchanged(self) -> None:
+        """Raises `CheckpointNotStoredError` if a sealed file is not any more what its checksum says."""
+        for name, stamp in self._sealed.items():
+            if self._stamp(name) != stamp:
+                raise self._changed(name)
+
+    def check_nothing_added(self) -> None:
+        """Likewise, for what has come since; only while no other rank brings its files."""
+        known = {*self._sealed, *self._sealed_directories, *RESERVED_NAMES}
+        for name, _ in walk(self.path):
+            if name not in known:
+                raise self._changed(name)
 
     def describe(self, union: ShardUnion, metadata: dict[str, Any], flusher: Flusher) -> Manifest:
         """Writes metadata and manifest; `flusher` makes them and all directories durable."""
-        (self.path / METADATA_NAME).write_bytes(msgspec.json.format(msgspec.json.encode(metadata)))
-        files = {**union.files, METADATA_NAME: checksum(self.path / METADATA_NAME)}
-        manifest = Manifest(
-            storage_id=self.storage_id,
-            created=time.time(),
-            files=dict(sorted(files.items())),
-            directories=union.directories,
-            metadata=metadata,
-            ranks=union.ranks,
-        )
+        content, entry = metadata_file(metadata)
+        (self.path / METADATA_NAME).write_bytes(content)
+        manifest = manifest_of(self.storage_id, union, metadata, entry)
         (self.path / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
         for name in (METADATA_NAME, MANIFEST_NAME, *union.directories, ""):
             flusher.add(self.path / name)
         return manifest
 
     def publish(self) -> None:
+        self._check_cancelled()
         final_path = self.root / self.storage_id
         self.path.rename(final_path)
         try:
@@ -176,6 +205,9 @@ class StagedDirectory:
     def discard(self) -> None:
         self._place.leave()
 
+    def cancel(self) -> None:
+        self._is_cancelled = True
+
     @contextlib.contextmanager
     def refusals(self) -> Iterator[None]:
         """Turns what the disk refuses into our errors."""
@@ -187,12 +219,21 @@ class StagedDirectory:
                 raise NotEnoughSpaceError(self.root, _size_bytes(self.path), free_bytes) from error
             raise CheckpointNotStoredError(self.storage_id, str(self.root), str(error)) from error
 
+    def _checksum(self, name: str) -> FileEntry:
+        self._check_cancelled()
+        return checksum(self.path / name)
 
-def source_tree(source: Path, selector: Selector | None) -> Tree:
-    """What is to be stored of a directory. Raises `ReservedNameError`, `UnsafePathError`."""
-    tree = scan(source).without_reserved()
-    tree.check_reserved()
-    return tree.select(selector)
+    def _stamp(self, name: str) -> _Stamp:
+        status = (self.path / name).lstat()
+        return _Stamp(status.st_size, status.st_mtime_ns)
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled:
+            raise CheckpointNotStoredError(self.storage_id, str(self.root), "it was cancelled")
+
+    def _changed(self, name: str) -> CheckpointNotStoredError:
+        reason = f"{name!r} changed while it was being stored. Whatever writes to it must have ended before the block"
+        return CheckpointNotStoredError(self.storage_id, str(self.root), reason)
 
 
 def _size_bytes(directory: Path) -> int:

@@ -26,6 +26,9 @@ class Scratch(ABC):
     def discard(self) -> None:
         """Removes what is still there; does nothing after a commit, or the second time."""
 
+    def cancel(self) -> None:  # noqa: B027 - not every storage has something to cut short
+        """Has the step that another thread is in, and all later ones, end soon with an error, if it can."""
+
     def __enter__(self) -> Self:
         return self
 
@@ -39,12 +42,16 @@ class Staging(Scratch):
     """A whole checkpoint."""
 
     @abstractmethod
+    def fill(self, source: Path, selector: Selector | None = None) -> None:
+        """Takes a copy of the files of the directory `source`. Raises as `Storage.upload` does."""
+
+    @abstractmethod
     def commit(self, metadata: Mapping[str, Any]) -> Manifest:
         """Makes the checkpoint exist, whole and durable; or raises, and nothing of it is ever seen.
 
         Raises `ReservedNameError` or `UnsafePathError` for a file that cannot be kept, `TypeError` for metadata that
         JSON cannot keep, `NotEnoughSpaceError` or `CheckpointNotStoredError`. If what was written is a copy of another
-        checkpoint, that one's metadata and manifest are left out.
+        checkpoint, that one's metadata and manifest are left out. May be called in another thread than the rest.
         """
 
 
@@ -83,7 +90,8 @@ class Storage(ABC):
     """Checkpoints by storage id. Every call blocks until it is done.
 
     Each call that takes an id raises `UnsafePathError` for one that is not a plain name. Each that reads raises
-    `CheckpointNotFoundError`, `CheckpointTooNewError`, or `CheckpointDamagedError` naming the first bad file.
+    `CheckpointNotFoundError`, `CheckpointTooNewError`, or `CheckpointDamagedError` naming the first bad file. Each may
+    raise a `StorageError`: the storage itself cannot be used, which says nothing of the checkpoint.
     """
 
     url: str
@@ -131,6 +139,17 @@ class Storage(ABC):
         """Reads every file, or those selected, and compares it with what was written."""
 
     @abstractmethod
+    def check(self, storage_id: str) -> Manifest:
+        """As `verify`, but relies on the checksums that the storage itself keeps, where it does, and reads no file."""
+
+    @abstractmethod
+    def remember(self, storage_ids: Sequence[str]) -> None:
+        """Says that files of these checkpoints may come again unchanged: where that saves sending them, they are not.
+
+        Those that this storage does not have, or no longer, are passed over. Does not block.
+        """
+
+    @abstractmethod
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
         """Removes a checkpoint, damaged or not; with `globs` ("*.pt", "optimizer", "**/*.tmp") only what they match.
 
@@ -138,8 +157,12 @@ class Storage(ABC):
         """
 
     @abstractmethod
-    def sweep(self) -> list[Path]:
+    def sweep(self) -> list[str]:
         """Removes what dead processes left behind, and says what."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes connections; does nothing the second time."""
 
     @abstractmethod
     def list(self) -> list[str]:

@@ -66,6 +66,13 @@ class Tree:
                 shutil.copyfile(file.path, root / name)
 
 
+def source_tree(source: Path, selector: Selector | None) -> Tree:
+    """What is to be stored of a directory. Raises `ReservedNameError`, `UnsafePathError`."""
+    tree = scan(source).without_reserved()
+    tree.check_reserved()
+    return tree.select(selector)
+
+
 def scan(root: Path) -> Tree:
     """All files and directories under `root`, sorted.
 

@@ -35,9 +35,15 @@ def read_manifest(directory: Path) -> Manifest:
     if not is_checkpoint(directory):
         raise CheckpointNotFoundError(storage_id, str(directory.parent))
     try:
-        manifest = decode_manifest((directory / MANIFEST_NAME).read_bytes())
+        return checked_manifest((directory / MANIFEST_NAME).read_bytes(), storage_id)
     except FileNotFoundError as error:
         raise CheckpointDamagedError(storage_id, MANIFEST_NAME, "is missing") from error
+
+
+def checked_manifest(content: bytes, storage_id: str) -> Manifest:
+    """Raises `CheckpointDamagedError`, `CheckpointTooNewError`."""
+    try:
+        manifest = decode_manifest(content)
     except (ValueError, msgspec.DecodeError) as error:
         raise CheckpointDamagedError(storage_id, MANIFEST_NAME, str(error)) from error
     _check_manifest(manifest, storage_id)
@@ -85,8 +91,8 @@ def check_listing(directory: Path, manifest: Manifest, names: Collection[str] | 
 def compare(manifest: Manifest, name: str, found: FileEntry) -> None:
     """Raises `CheckpointDamagedError` if the file `name` is not what was written."""
     expected = manifest.files[name]
-    problem = _problem_of_size(expected.size_bytes, found.size_bytes)
-    if problem is None and found.crc32c != expected.crc32c:
+    problem = problem_of_size(expected.size_bytes, found.size_bytes)
+    if problem is None and not found.is_content_of(expected):
         problem = f"has changed: its CRC-32C is {found.crc32c}, and was {expected.crc32c} when it was written"
     if problem is not None:
         raise CheckpointDamagedError(manifest.storage_id, name, problem)
@@ -113,10 +119,10 @@ def _problem_of_status(name: str, expected_bytes: int | None, found: os.stat_res
         return None
     if not stat.S_ISREG(found.st_mode):
         return "is not a regular file any more"
-    return _problem_of_size(expected_bytes, found.st_size)
+    return problem_of_size(expected_bytes, found.st_size)
 
 
-def _problem_of_size(expected_bytes: int, found_bytes: int) -> str | None:
+def problem_of_size(expected_bytes: int, found_bytes: int) -> str | None:
     if found_bytes == expected_bytes:
         return None
     change = "truncated" if found_bytes < expected_bytes else "extended"

@@ -1,0 +1,45 @@
+"""How many checkpoints are kept, as the `checkpoint_storage` of an experiment configuration says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import msgspec
+
+
+class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
+    """The defaults are those of an experiment configuration; `checked` is the way to make one from outside values."""
+
+    save_experiment_best: int = 0
+    save_trial_best: int = 1
+    save_trial_latest: int = 1
+
+    @classmethod
+    def checked(cls, config: Mapping[str, Any]) -> Self:
+        """What `config`, with any other keys beside, says. Raises `ValueError` or `TypeError` naming the bad key."""
+        given = {key: config[key] for key in RETENTION_KEYS if key in config}
+        for key, value in given.items():
+            _check_number(key, value)
+        return cls(**given)
+
+    @property
+    def wants_best(self) -> bool:
+        return self.save_experiment_best > 0 or self.save_trial_best > 0
+
+
+class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
+    """The validation metric by which one checkpoint is better than another."""
+
+    name: str
+    smaller_is_better: bool = True
+
+
+RETENTION_KEYS = RetentionPolicy.__struct_fields__
+
+
+def _check_number(key: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"checkpoint_storage has {key} {value!r}; it must be an int, at least 0")
+    if value < 0:
+        raise ValueError(f"checkpoint_storage has {key} {value}; it must be at least 0")

@@ -1,0 +1,52 @@
+"""What a checkpoint's own two files hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import google_crc32c
+import msgspec
+import xxhash
+
+from core_sdk.records import FileEntry, Manifest
+from core_sdk.storage._names import METADATA_NAME, matching
+from core_sdk.storage._shard import ShardUnion
+
+
+def metadata_file(metadata: Mapping[str, Any]) -> tuple[bytes, FileEntry]:
+    """metadata.json, made to be read by people, and what the manifest says of it."""
+    content = msgspec.json.format(msgspec.json.encode(metadata))
+    entry = FileEntry(
+        size_bytes=len(content),
+        crc32c=f"{google_crc32c.value(content):08x}",
+        xxh128=xxhash.xxh3_128_hexdigest(content),
+    )
+    return content, entry
+
+
+def manifest_of(storage_id: str, union: ShardUnion, metadata: dict[str, Any], metadata_entry: FileEntry) -> Manifest:
+    """The manifest of a checkpoint that is complete now."""
+    files = {**union.files, METADATA_NAME: metadata_entry}
+    return Manifest(
+        storage_id=storage_id,
+        created=time.time(),
+        files=dict(sorted(files.items())),
+        directories=union.directories,
+        metadata=metadata,
+        ranks=union.ranks,
+    )
+
+
+def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
+    """The manifest of what stays when `globs` go; None if nothing of the script's own remains."""
+    removed = matching(manifest.resources, globs) - {METADATA_NAME}
+    if manifest.resources.keys() - removed <= {METADATA_NAME}:
+        return None
+    return msgspec.structs.replace(
+        manifest,
+        files={name: entry for name, entry in manifest.files.items() if name not in removed},
+        directories=[name for name in manifest.directories if name not in removed],
+        removed=sorted({*manifest.removed, *removed}),
+    )

@@ -1,0 +1,78 @@
+"""Small things done to objects, tried again where that may help."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeVar
+
+from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
+from core_sdk.storage.bucket._limits import Limits
+from core_sdk.storage.bucket._retry import Retry
+
+T = TypeVar("T")
+
+TOMBSTONE = b""
+"""In the place of a manifest: no checkpoint of this id will come to exist any more."""
+
+
+class Objects:
+    """Each call raises `StorageError` for what does not pass by itself."""
+
+    def __init__(self, bucket: Bucket, limits: Limits) -> None:
+        self._bucket = bucket
+        self._retry = Retry(limits.deadline_s)
+
+    def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
+        """Raises `ObjectExistsError` as `Bucket.put` does; with `if_absent` also where a lost answer hid a success."""
+        self._call(name, partial(self._bucket.put, name, content, if_absent=if_absent, if_version=if_version))
+
+    def read(self, name: str) -> bytes:
+        """The whole of a small object. Raises `ObjectMissingError`."""
+        return self.read_version(name)[0]
+
+    def read_version(self, name: str) -> tuple[bytes, str]:
+        return self._call(name, partial(self._read, name))
+
+    def stat(self, name: str) -> StoredObject:
+        """Raises `ObjectMissingError`."""
+        return self._call(name, partial(self._bucket.stat, name))
+
+    def all_under(self, under: str) -> list[StoredObject]:
+        return self._call(under, lambda: list(self._bucket.list(under)))
+
+    def folders(self) -> list[str]:
+        return self._call("", lambda: list(self._bucket.list_folders()))
+
+    def remove_all(self, names: Iterable[str]) -> None:
+        names = list(names)
+        if names:
+            self._call(names[0], partial(self._bucket.delete, names))
+
+    def abort_uploads(self, under: str) -> int:
+        return self._call(under, partial(self._bucket.abort_uploads, under))
+
+    def bar(self, name: str) -> bool:
+        """Puts a tombstone where a manifest would stand, so that none can come there; False if one is there.
+
+        Asked first, since some stores do not know preconditions.
+        """
+        try:
+            return self.stat(name).size_bytes == len(TOMBSTONE)
+        except ObjectMissingError:
+            pass
+        try:
+            self.put(name, TOMBSTONE, if_absent=True)
+        except ObjectExistsError:
+            return self.stat(name).size_bytes == len(TOMBSTONE)
+        return True
+
+    def _read(self, name: str) -> tuple[bytes, str]:
+        found = self._bucket.stat(name)
+        content = bytearray()
+        if found.size_bytes:
+            self._bucket.read(name, 0, found.size_bytes, content.extend)
+        return bytes(content), found.version
+
+    def _call(self, name: str, work: Callable[[], T]) -> T:
+        return self._retry.call(self._bucket.where(name), work)

@@ -1,0 +1,142 @@
+"""From what a configuration or a record says to a bucket."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from core_sdk.environment import storage_deadline_s
+from core_sdk.errors import UnknownStorageError
+from core_sdk.storage.bucket._bucket import Bucket
+from core_sdk.storage.bucket._limits import Limits
+from core_sdk.storage.bucket._storage import BucketStorage
+
+CONFIG_KEYS = {
+    "gcs": {"bucket", "prefix", "temp_dir"},
+    "s3": {"bucket", "prefix", "access_key", "secret_key", "endpoint_url", "temp_dir"},
+    "azure": {"container", "connection_string", "account_url", "credential", "temp_dir"},
+}
+"""What an experiment configuration may say of each type. `temp_dir` is where files are staged."""
+
+_BUCKET_NAME = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
+_QUERY_KEYS = {"gs": frozenset[str](), "s3": frozenset({"endpoint_url"}), "azure": frozenset({"account_url"})}
+
+
+def bucket_storage_from_url(url: str) -> BucketStorage:
+    """Credentials come from the environment. Raises `UnknownStorageError`, `MissingDependencyError`, `StorageError`."""
+    parts = urlsplit(url)
+    shown = url.partition("?")[0]
+    query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
+    if unknown := sorted(query.keys() - _QUERY_KEYS[parts.scheme]):
+        raise UnknownStorageError(shown, f"its query has {', '.join(unknown)}, which means nothing here")
+    if parts.fragment or "@" in parts.netloc:
+        raise UnknownStorageError(
+            f"{parts.scheme}://…", "write it as scheme://bucket/prefix; credentials go into the environment"
+        )
+    try:
+        name, prefix = _checked_name(parts.netloc), _checked_prefix(parts.path)
+    except ValueError as error:
+        raise UnknownStorageError(shown, str(error)) from error
+    return _storage(_bucket_from_environment(parts.scheme, name, prefix, query), None)
+
+
+def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
+    """`config` has a `type` of `CONFIG_KEYS`, and no other keys than those. Raises `ValueError` for its values too."""
+    for key, value in config.items():
+        if value is not None and not isinstance(value, str) and key in CONFIG_KEYS[config["type"]]:
+            raise ValueError(f"checkpoint_storage has a {key} that is no string, but {type(value).__name__}")
+    given = {key: config[key] for key in CONFIG_KEYS[config["type"]] if config.get(key)}
+    temp_dir = given.pop("temp_dir", None)
+    bucket = _CONFIGURED[config["type"]](given)
+    return _storage(bucket, None if temp_dir is None else Path(temp_dir).expanduser())
+
+
+def _storage(bucket: Bucket, temp_dir: Path | None) -> BucketStorage:
+    return BucketStorage(bucket, temp_dir=temp_dir, limits=Limits(deadline_s=storage_deadline_s()))
+
+
+def _bucket_from_environment(scheme: str, name: str, prefix: str, query: Mapping[str, str]) -> Bucket:
+    match scheme:
+        case "gs":
+            from core_sdk.storage.bucket.gcs import GcsBucket  # each adapter needs a library of its own
+
+            return GcsBucket(name, prefix)
+        case "s3":
+            from core_sdk.storage.bucket.s3 import S3Bucket
+
+            return S3Bucket(name, prefix, endpoint_url=query.get("endpoint_url"))
+        case _:
+            from core_sdk.storage.bucket.azure import AzureBucket
+
+            return AzureBucket.from_environment(name, prefix, account_url=query.get("account_url"))
+
+
+def _gcs(config: Mapping[str, str]) -> Bucket:
+    name, prefix = _name_and_prefix(config, "bucket")
+    return _bucket_from_environment("gs", name, prefix, {})
+
+
+def _s3(config: Mapping[str, str]) -> Bucket:
+    from core_sdk.storage.bucket.s3 import S3Bucket
+
+    if ("access_key" in config) != ("secret_key" in config):
+        raise ValueError("checkpoint_storage has only one of access_key and secret_key: give both, or neither")
+    name, prefix = _name_and_prefix(config, "bucket")
+    return S3Bucket(
+        name,
+        prefix,
+        access_key=config.get("access_key"),
+        secret_key=config.get("secret_key"),
+        endpoint_url=config.get("endpoint_url"),
+    )
+
+
+def _azure(config: Mapping[str, str]) -> Bucket:
+    from core_sdk.storage.bucket.azure import AzureBucket
+
+    name, prefix = _name_and_prefix(config, "container")
+    if "connection_string" not in config and "credential" not in config:
+        return AzureBucket.from_environment(name, prefix, account_url=config.get("account_url"))
+    if "connection_string" in config and ("account_url" in config or "credential" in config):
+        raise ValueError(
+            "checkpoint_storage has connection_string beside account_url or credential: give one or the other"
+        )
+    if "connection_string" not in config and "account_url" not in config:
+        raise ValueError("checkpoint_storage has a credential without account_url")
+    return AzureBucket(
+        name,
+        prefix,
+        connection_string=config.get("connection_string"),
+        account_url=config.get("account_url"),
+        credential=config.get("credential"),
+    )
+
+
+_CONFIGURED = {"gcs": _gcs, "s3": _s3, "azure": _azure}
+
+
+def _name_and_prefix(config: Mapping[str, str], key: str) -> tuple[str, str]:
+    if key not in config:
+        raise ValueError(f"checkpoint_storage of this type needs {key}")
+    # Some write a path behind the container's name.
+    name, _, path = config[key].strip("/").partition("/")
+    try:
+        return _checked_name(name), _checked_prefix(f"{path}/{config.get('prefix', '')}")
+    except ValueError as error:
+        raise ValueError(f"checkpoint_storage cannot be used: {error}") from error
+
+
+def _checked_name(name: str) -> str:
+    if not _BUCKET_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not the name of a bucket")
+    return name
+
+
+def _checked_prefix(path: str) -> str:
+    parts = [part for part in path.split("/") if part]
+    if any(part in (".", "..") for part in parts) or not path.isprintable() or set("?#\\") & set(path):
+        raise ValueError(f"the prefix {path!r} has '..', or a character that an object's name must not have")
+    return "/".join(parts)

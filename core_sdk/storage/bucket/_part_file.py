@@ -1,0 +1,145 @@
+"""Where an object's ranges go until all of them have arrived."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import uuid
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+import google_crc32c
+import xxhash
+
+from core_sdk.records import FileEntry
+from core_sdk.storage.bucket._crc32c import Crc32c
+
+
+class Target(ABC):
+    """Takes ranges in any order; `write` and `note` are safe in threads."""
+
+    @abstractmethod
+    def arrived(self) -> dict[int, Crc32c]:
+        """The ranges that an earlier process has left here, whole."""
+
+    @abstractmethod
+    def write(self, offset: int, content: bytes) -> None: ...
+
+    @abstractmethod
+    def note(self, index: int, checksum: Crc32c) -> None:
+        """A range is complete."""
+
+    @abstractmethod
+    def keep(self) -> None:
+        """All has arrived, and is right."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """It is wrong."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Does nothing after `keep` or `drop`."""
+
+
+class Nowhere(Target):
+    """For what is only read."""
+
+    def arrived(self) -> dict[int, Crc32c]:
+        return {}
+
+    def write(self, offset: int, content: bytes) -> None:
+        pass
+
+    def note(self, index: int, checksum: Crc32c) -> None:
+        pass
+
+    def keep(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class PartFile(Target):
+    """A hidden file beside the final one, which becomes it; and another that says which ranges it has.
+
+    Both stay where a download is interrupted, and the next one goes on. What the second one says is believed only after
+    the range was read back: after a power cut it may be ahead.
+    """
+
+    def __init__(self, path: Path, entry: FileEntry, range_bytes: int) -> None:
+        self._path = path
+        self._range_bytes = range_bytes
+        self._part_path = path.with_name(_part_name(path.name, entry, range_bytes))
+        self._descriptor = _open(self._part_path)
+        if not _lock(self._descriptor):
+            # Somebody else fetches the same file into the same directory.
+            os.close(self._descriptor)
+            self._part_path = path.with_name(f".core-sdk-{uuid.uuid4().hex}.part")
+            self._descriptor = _open(self._part_path)
+        self._list_path = self._part_path.with_suffix(".ranges")
+        self._has_list = entry.size_bytes > range_bytes
+
+    def arrived(self) -> dict[int, Crc32c]:
+        return {index: checksum for index, checksum in self._listed() if self._has(index, checksum)}
+
+    def write(self, offset: int, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            num_written = os.pwrite(self._descriptor, view, offset)
+            offset += num_written
+            view = view[num_written:]
+
+    def note(self, index: int, checksum: Crc32c) -> None:
+        if self._has_list:
+            with self._list_path.open("a") as file:
+                file.write(f"{index} {checksum.value} {checksum.num_bytes}\n")
+
+    def keep(self) -> None:
+        self._part_path.replace(self._path)
+        self._list_path.unlink(missing_ok=True)
+        self.close()
+
+    def drop(self) -> None:
+        self._part_path.unlink(missing_ok=True)
+        self._list_path.unlink(missing_ok=True)
+        self.close()
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _listed(self) -> list[tuple[int, Crc32c]]:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            lines = self._list_path.read_text().splitlines()
+            numbers = [tuple(map(int, line.split())) for line in lines]
+            return [(index, Crc32c(value, num_bytes)) for index, value, num_bytes in numbers]
+        return []
+
+    def _has(self, index: int, checksum: Crc32c) -> bool:
+        content = os.pread(self._descriptor, checksum.num_bytes, index * self._range_bytes)
+        return Crc32c(google_crc32c.value(content), len(content)) == checksum
+
+
+def _part_name(name: str, entry: FileEntry, range_bytes: int) -> str:
+    """The same for the same content, wherever the download is begun again; of bounded length."""
+    name_hash = xxhash.xxh3_64_hexdigest(name.encode())
+    return f".core-sdk-{name_hash}-{entry.crc32c}-{entry.size_bytes:x}-{range_bytes:x}.part"
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""How far a long transfer has come: a bar on a terminal, a line of the log now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+logger = logging.getLogger("core_sdk.storage")
+
+_LOG_INTERVAL_S = 10.0
+_MB = 1e6
+
+
+class Progress(ABC):
+    """Safe in threads."""
+
+    @abstractmethod
+    def add(self, num_bytes: int) -> None:
+        """So many more bytes have arrived; negative where some must be sent again."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The transfer has ended, well or not."""
+
+
+@contextlib.contextmanager
+def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
+    """A bar where a person watches the main thread; threads beside it would draw into the script's own output."""
+    is_watched = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
+    progress = _bar(what, total_bytes) if is_watched else LoggedProgress(what, total_bytes)
+    try:
+        yield progress
+    finally:
+        progress.close()
+
+
+class LoggedProgress(Progress):
+    """A line every `interval_s`, while something moves."""
+
+    def __init__(self, what: str, total_bytes: int, interval_s: float = _LOG_INTERVAL_S) -> None:
+        self._what = what
+        self._total_bytes = total_bytes
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._num_bytes = 0
+        self._began = self._logged = time.monotonic()
+
+    def add(self, num_bytes: int) -> None:
+        with self._lock:
+            self._num_bytes += num_bytes
+            now = time.monotonic()
+            if now - self._logged < self._interval_s:
+                return
+            self._logged = now
+            self._log(now - self._began)
+
+    def close(self) -> None:
+        pass
+
+    def _log(self, elapsed_s: float) -> None:
+        percent = 100.0 * self._num_bytes / self._total_bytes if self._total_bytes else 100.0
+        logger.info(
+            "%s: %.0f of %.0f MB (%.0f %%), %.1f MB/s",
+            self._what,
+            self._num_bytes / _MB,
+            self._total_bytes / _MB,
+            percent,
+            self._num_bytes / _MB / elapsed_s,
+        )
+
+
+def _bar(what: str, total_bytes: int) -> Progress:
+    from core_sdk.storage.bucket._bar import Bar  # rich takes a while to import, and few terminals are watched
+
+    return Bar(what, total_bytes)

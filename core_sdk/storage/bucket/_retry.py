@@ -1,0 +1,62 @@
+"""Trying again what may pass by itself."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from core_sdk.errors import StorageUnreachableError
+from core_sdk.storage.bucket._bucket import TransientError
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 30.0
+
+
+class TransferCancelledError(Exception):
+    """Something else has failed, or nobody waits any more."""
+
+
+class Retry:
+    """Calls until it works, for at most `deadline_s` without any progress.
+
+    The pause grows exponentially up to 30 s, each drawn between nothing and its bound, so that many clients do not
+    come back together (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "full jitter"). A
+    store that says when to come back is obeyed.
+    """
+
+    def __init__(self, deadline_s: float, cancelled: threading.Event | None = None) -> None:
+        self.deadline_s = deadline_s
+        self._cancelled = cancelled or threading.Event()
+
+    def call(self, what: str, work: Callable[[], T], progress: Callable[[], object] = lambda: None) -> T:
+        """What `work` returns; a new value of `progress` begins the deadline anew.
+
+        Raises `StorageUnreachableError` at the deadline, naming `what`; `TransferCancelledError`.
+        """
+        num_failures = 0
+        reached = progress()
+        give_up_at = time.monotonic() + self.deadline_s
+        while True:
+            if self._cancelled.is_set():
+                raise TransferCancelledError(what)
+            try:
+                return work()
+            except TransientError as error:
+                if (now_reached := progress()) != reached:
+                    reached, num_failures, give_up_at = now_reached, 0, time.monotonic() + self.deadline_s
+                pause_s = _pause_s(num_failures, error.retry_after_s)
+                if time.monotonic() + pause_s > give_up_at:
+                    raise StorageUnreachableError(what, error.reason, self.deadline_s) from error
+                num_failures += 1
+            self._cancelled.wait(pause_s)
+
+
+def _pause_s(num_failures: int, retry_after_s: float | None) -> float:
+    bound_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**num_failures)
+    jitter_s = random.uniform(0.0, bound_s)
+    return jitter_s if retry_after_s is None else max(0.0, retry_after_s) + min(jitter_s, 1.0)

@@ -1,0 +1,275 @@
+"""Checkpoints in a bucket."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CheckpointNotFoundError,
+    CheckpointNotStoredError,
+    UnsafePathError,
+)
+from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
+from core_sdk.storage._download import receiving
+from core_sdk.storage._manifest import without
+from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
+from core_sdk.storage._place import Place, StagingArea
+from core_sdk.storage._shard import unite
+from core_sdk.storage._storage import Selector, Storage
+from core_sdk.storage._tree import source_tree
+from core_sdk.storage._verify import checked_manifest, compare, problem_of_size
+from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
+from core_sdk.storage.bucket._claims import CLAIMS, Claim
+from core_sdk.storage.bucket._contents import HeldContents
+from core_sdk.storage.bucket._crew import Crew
+from core_sdk.storage.bucket._limits import Limits
+from core_sdk.storage.bucket._objects import TOMBSTONE, Objects
+from core_sdk.storage.bucket._progress import progress_of
+from core_sdk.storage.bucket._receiving import MissingContentError, Receiver, Receiving, WrongContentError
+from core_sdk.storage.bucket._save import BucketSave
+from core_sdk.storage.bucket._staging import BucketShardStaging, BucketStaging, seal_tree
+from core_sdk.storage.bucket._sweep import swept
+
+
+class BucketStorage(Storage):
+    """Files are staged in a local directory, and sent from there when the checkpoint is committed.
+
+    `temp_dir` is where; by default the system's temporary directory, which TMPDIR moves. It takes one whole checkpoint.
+    """
+
+    def __init__(self, bucket: Bucket, *, temp_dir: Path | None = None, limits: Limits | None = None) -> None:
+        self.url = bucket.url
+        self._bucket = bucket
+        self._limits = limits or Limits()
+        self._objects = Objects(bucket, self._limits)
+        self._contents = HeldContents(self.manifest)
+        self._area = StagingArea(_private_directory(temp_dir or Path(tempfile.gettempdir()), bucket.url))
+
+    def check_writable(self) -> None:
+        # The true thing: who may read a bucket may not be allowed to write to it.
+        with self._area.claim() as place:
+            Claim(self._bucket, self._limits, "check", place.lock_path).release()
+
+    def stage(self, storage_id: str) -> BucketStaging:
+        place = self._place(storage_id)
+        return BucketStaging(place, self._save(storage_id, place))
+
+    def stage_shard(self, storage_id: str) -> BucketShardStaging:
+        place = self._place(storage_id)
+        address = f"{self._bucket.where('')}/{storage_id}"
+        return BucketShardStaging(place, self._save(storage_id, place, is_shared=True), address)
+
+    def upload(
+        self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
+    ) -> Manifest:
+        stored_metadata = to_json(metadata, "metadata")
+        tree = source_tree(source, selector)
+        with self._place(storage_id) as place:
+            save = self._save(storage_id, place)
+            paths = {name: file.path for name, file in tree.files.items()}
+            shard = seal_tree(tree, paths)
+            try:
+                save.send({name: (paths[name], entry) for name, entry in shard.files.items()})
+                return save.publish(unite([shard]), stored_metadata)
+            finally:
+                save.withdraw()
+
+    @contextlib.contextmanager
+    def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
+        with self._place(storage_id) as place:
+            self.download(storage_id, place.path / storage_id, selector)
+            yield place.path / storage_id
+
+    def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
+        content = self._manifest_content(storage_id)
+        manifest = checked_manifest(content, storage_id)
+        names = _selected(manifest, selector)
+        with (
+            self._deletions_told_from_damage(storage_id),
+            receiving(directory, manifest, content, names) as files,
+        ):
+            self._receive(manifest, {name: directory / name for name in files}, "fetching")
+
+    def manifest(self, storage_id: str) -> Manifest:
+        manifest = checked_manifest(self._manifest_content(storage_id), storage_id)
+        self._contents.learn(manifest)
+        return manifest
+
+    def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
+        manifest = self.manifest(storage_id)
+        with self._deletions_told_from_damage(storage_id):
+            self._check_listing(manifest)
+            self._receive(manifest, dict.fromkeys(_files(_selected(manifest, selector))), "verifying")
+        return manifest
+
+    def check(self, storage_id: str) -> Manifest:
+        manifest = self.manifest(storage_id)
+        with self._deletions_told_from_damage(storage_id):
+            self._check_listing(manifest)
+        return manifest
+
+    def remember(self, storage_ids: Sequence[str]) -> None:
+        self._contents.remember(storage_ids)
+
+    def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
+        check_storage_id(storage_id)
+        self._contents.forget(storage_id)
+        if globs is None:
+            self._check_exists(storage_id)
+            remaining, version = None, ""
+        else:
+            remaining, version = self._without(storage_id, globs)
+        with self._area.claim() as place, Claim(self._bucket, self._limits, storage_id, place.lock_path):
+            while remaining is not None and globs is not None:
+                try:
+                    self._objects.put(self._manifest_name(storage_id), encode_manifest(remaining), if_version=version)
+                except ObjectExistsError:
+                    # By somebody else; or by us, and the answer was lost: then the same comes out again.
+                    remaining, version = self._without(storage_id, globs)
+                    continue
+                self._objects.remove_all(f"{storage_id}/{name}" for name in _files(remaining.removed))
+                return remaining.resources
+            self._remove(storage_id)
+            return {}
+
+    def sweep(self) -> list[str]:
+        # In this order: the files in the area tell whose claims are abandoned.
+        return [*swept(self._bucket, self._limits), *map(str, self._area.sweep())]
+
+    def list(self) -> list[str]:
+        found: dict[str, None] = {}
+        with Crew(self._limits.num_threads, threading.Event()) as crew:
+            for folder in self._objects.folders():
+                if _is_storage_id(folder):
+                    crew.add(partial(self._note_if_stored, folder, found))
+            crew.wait()
+        return sorted(found)
+
+    def close(self) -> None:
+        self._bucket.close()
+
+    def _save(self, storage_id: str, place: Place, *, is_shared: bool = False) -> BucketSave:
+        return BucketSave(self._bucket, self._limits, self._contents, storage_id, place.lock_path, is_shared=is_shared)
+
+    def _place(self, storage_id: str) -> Place:
+        check_storage_id(storage_id)
+        try:
+            return self._area.claim()
+        except OSError as error:
+            raise CheckpointNotStoredError(storage_id, str(self._area.path), str(error)) from error
+
+    def _receive(self, manifest: Manifest, paths: Mapping[str, Path | None], doing: str) -> None:
+        wanted = [
+            Receiving(f"{manifest.storage_id}/{name}", manifest.files[name], path) for name, path in paths.items()
+        ]
+        total_bytes = sum(one.entry.size_bytes for one in wanted)
+        with progress_of(f"{doing} checkpoint {manifest.storage_id}", total_bytes) as progress:
+            try:
+                Receiver(self._bucket, self._limits, threading.Event(), progress).receive(wanted)
+            except WrongContentError as error:
+                compare(manifest, _name_of(error.object_name), error.found)
+                raise
+            except MissingContentError as error:
+                problem = "is missing from the bucket, or was truncated"
+                raise CheckpointDamagedError(manifest.storage_id, _name_of(error.object_name), problem) from error
+
+    def _check_listing(self, manifest: Manifest) -> None:
+        """Names, sizes, and the store's own checksums where its listing has them."""
+        folder = f"{manifest.storage_id}/"
+        found = {item.name.removeprefix(folder): item for item in self._objects.all_under(folder)}
+        for name in sorted(manifest.files.keys() | found.keys() - {MANIFEST_NAME} - set(manifest.removed)):
+            if problem := _problem(manifest.files.get(name), found.get(name)):
+                raise CheckpointDamagedError(manifest.storage_id, name, problem)
+
+    @contextlib.contextmanager
+    def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
+        """Objects vanish under a reader when somebody deletes the checkpoint meanwhile."""
+        try:
+            yield
+        except CheckpointDamagedError:
+            self._manifest_content(storage_id)
+            raise
+
+    def _remove(self, storage_id: str) -> None:
+        self._objects.remove_all([self._manifest_name(storage_id)])
+        folder = f"{storage_id}/"
+        self._objects.remove_all(item.name for item in self._objects.all_under(folder))
+
+    def _without(self, storage_id: str, globs: Sequence[str]) -> tuple[Manifest | None, str]:
+        """What stays, and the version of the manifest that does not know it yet."""
+        content, version = self._read_manifest(storage_id)
+        return without(checked_manifest(content, storage_id), globs), version
+
+    def _check_exists(self, storage_id: str) -> None:
+        self._manifest_content(storage_id)
+
+    def _manifest_content(self, storage_id: str) -> bytes:
+        return self._read_manifest(storage_id)[0]
+
+    def _read_manifest(self, storage_id: str) -> tuple[bytes, str]:
+        try:
+            content, version = self._objects.read_version(self._manifest_name(storage_id))
+        except ObjectMissingError as error:
+            raise CheckpointNotFoundError(storage_id, self._bucket.where("")) from error
+        if content == TOMBSTONE:
+            raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
+        return content, version
+
+    def _manifest_name(self, storage_id: str) -> str:
+        return f"{check_storage_id(storage_id)}/{MANIFEST_NAME}"
+
+    def _note_if_stored(self, storage_id: str, found: dict[str, None]) -> None:
+        with contextlib.suppress(ObjectMissingError):
+            if self._objects.stat(self._manifest_name(storage_id)).size_bytes > len(TOMBSTONE):
+                found[storage_id] = None
+
+
+def _problem(expected: FileEntry | None, found: StoredObject | None) -> str | None:
+    if expected is None:
+        return "was not there when the checkpoint was written"
+    if found is None:
+        return "is missing from the bucket"
+    if found.crc32c not in (None, expected.crc32c) and found.size_bytes == expected.size_bytes:
+        return f"has changed: the store's CRC-32C is {found.crc32c}, and was {expected.crc32c} when it was written"
+    return problem_of_size(expected.size_bytes, found.size_bytes)
+
+
+def _selected(manifest: Manifest, selector: Selector | None) -> list[str]:
+    return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
+
+
+def _files(names: Sequence[str]) -> list[str]:
+    return [name for name in names if not name.endswith("/")]
+
+
+def _name_of(object_name: str) -> str:
+    return object_name.partition("/")[2]
+
+
+def _is_storage_id(folder: str) -> bool:
+    try:
+        check_storage_id(folder)
+    except UnsafePathError:
+        return False
+    return f"{folder}/" != CLAIMS
+
+
+def _private_directory(parent: Path, url: str) -> Path:
+    """For this user and this bucket: what others' dead processes left in it is told by locks that lie there."""
+    root = parent / f"core-sdk-{os.getuid()}"
+    with contextlib.suppress(FileExistsError):
+        root.mkdir(mode=0o700, parents=True)
+    status = root.lstat()
+    if root.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        # Somebody else's, at a place where anybody may make directories.
+        root = Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
+    return root / hashlib.sha256(url.encode()).hexdigest()[:16]

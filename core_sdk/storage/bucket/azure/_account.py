@@ -1,0 +1,157 @@
+"""The way to an account of Azure's storage: its address, who we are, and how requests travel."""
+
+from __future__ import annotations
+
+import logging
+import re
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from core_sdk.environment import AzureSettings
+from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, MissingDependencyError
+from core_sdk.storage.bucket.azure._errors import CREDENTIALS_ADVICE, refuse_foreign
+
+# After ours, which says what to install where it is missing.
+from azure.core.credentials import AzureNamedKeyCredential  # isort: skip
+from azure.core.pipeline.transport import RequestsTransport  # isort: skip
+from azure.storage.blob import BlobServiceClient  # isort: skip
+from requests.adapters import HTTPAdapter  # isort: skip
+
+# More than the threads of any transfer: a connection that is not pooled is made anew for each request.
+_MOST_CONNECTIONS = 64
+# The library reads answers in pieces of this size.
+_PIECE_BYTES = 1 << 20
+_UNBOUNDED = 1 << 62
+_SIGNATURE = re.compile(r"(?<=[?&]sig=)[^&\s\"']+")
+
+
+@dataclass(frozen=True)
+class Account:
+    """One of `connection_string` and `url`; a `credential`, which is a key or a SAS, goes with the latter.
+
+    With a `url` alone it is who is logged in: a managed identity, `az login`, …
+    """
+
+    connection_string: str | None = field(default=None, repr=False)
+    url: str | None = None
+    credential: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if (self.connection_string is None) == (self.url is None):
+            raise ValueError("one of connection_string and account_url must be given, not both")
+        if self.credential is not None and self.url is None:
+            raise ValueError("credential goes with account_url; a connection string holds its own")
+        if self.url is not None:
+            _check_url(self.url)
+
+    @classmethod
+    def from_environment(cls, where: str, url: str | None = None) -> Account:
+        """The account at `url`, or the one that the environment names. Raises `CredentialsMissingError` if none.
+
+        A key or a SAS of another account than `url` is not used: a SAS would be handed to a stranger.
+        """
+        settings = AzureSettings.read()
+        if settings.connection_string is not None:
+            connected = cls(connection_string=settings.connection_string)
+            if url is None or connected.endpoint(where) == url.rstrip("/"):
+                return connected
+        if url is not None:
+            is_named = settings.account is None or settings.account == _account_name(url)
+            return cls(url=url, credential=(settings.key or settings.sas_token) if is_named else None)
+        if settings.account is None:
+            raise CredentialsMissingError(where, CREDENTIALS_ADVICE)
+        url = f"https://{settings.account}.blob.core.windows.net"
+        return cls(url=url, credential=settings.key or settings.sas_token)
+
+    def endpoint(self, where: str) -> str:
+        """The address of its blobs, without credentials."""
+        if self.url is not None:
+            return self.url.rstrip("/")
+        with _service(self, where, {}) as service:
+            endpoint = str(service.url).partition("?")[0].rstrip("/")
+        _check_url(endpoint)
+        return endpoint
+
+    def connect(self, where: str, timeout_s: float) -> BlobServiceClient:
+        """Makes no request yet. `where` is for messages."""
+        _hide_signatures_in_logs()
+        transport = RequestsTransport(
+            connection_timeout=min(20.0, timeout_s),
+            read_timeout=timeout_s,
+            connection_data_block_size=_PIECE_BYTES,
+        )
+        transport.open()
+        for scheme in ("http://", "https://"):
+            transport.session.mount(scheme, HTTPAdapter(pool_maxsize=_MOST_CONNECTIONS, max_retries=0))
+        return _service(
+            self,
+            where,
+            {
+                "transport": transport,
+                "raw_response_hook": refuse_foreign,
+                "retry_total": 0,
+                "retry_connect": 0,
+                "retry_read": 0,
+                "retry_status": 0,
+                "retry_to_secondary": False,
+                # Azure sends nobody elsewhere; a network that wants a login does.
+                "permit_redirects": False,
+                # Else the library splits a range into several requests of its own.
+                "max_single_get_size": _UNBOUNDED,
+                "max_single_put_size": _UNBOUNDED,
+            },
+        )
+
+
+def _service(account: Account, where: str, options: dict[str, Any]) -> BlobServiceClient:
+    if account.connection_string is None:
+        url = account.url or ""
+        return BlobServiceClient(url, credential=_credential(url, account.credential, where), **options)
+    try:
+        return BlobServiceClient.from_connection_string(account.connection_string, **options)
+    except ValueError:
+        raise CredentialsRejectedError(where, "the connection string is malformed", CREDENTIALS_ADVICE) from None
+
+
+def _credential(url: str, credential: str | None, where: str) -> Any:
+    if credential is None:
+        if not url.startswith("https:"):
+            raise CredentialsMissingError(where, f"A login needs an account_url with https. {CREDENTIALS_ADVICE}")
+        return _logged_in_identity()
+    if "sig=" in credential:
+        return credential.lstrip("?")  # as text the library signs the sources of copies with it too
+    return AzureNamedKeyCredential(_account_name(url), credential)
+
+
+def _logged_in_identity() -> Any:
+    try:
+        from azure.identity import DefaultAzureCredential  # slow to import, and needed only without key and SAS
+    except ImportError as error:
+        raise MissingDependencyError("azure-identity", "azure", "Azure without a key or a SAS") from error
+    return DefaultAzureCredential()
+
+
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("account_url holds credentials or a query: give https://ACCOUNT.blob.core.windows.net alone")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("account_url must be like https://ACCOUNT.blob.core.windows.net")
+
+
+def _account_name(url: str) -> str:
+    """In the host's name; emulators have it in the path."""
+    parts = urlsplit(url)
+    return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]
+
+
+def _hide_signatures_in_logs() -> None:
+    # Connections log the address of every request, and the signature of a SAS is part of it.
+    logging.getLogger("urllib3.connectionpool").addFilter(_hide_signature)
+
+
+def _hide_signature(record: logging.LogRecord) -> bool:
+    if isinstance(record.args, tuple):
+        record.args = tuple(_SIGNATURE.sub("…", item) if isinstance(item, str) else item for item in record.args)
+    return True

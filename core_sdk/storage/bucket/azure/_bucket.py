@@ -1,0 +1,249 @@
+"""Checkpoints in Azure's Blob storage."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from core_sdk.errors import StorageError
+from core_sdk.records import FileEntry
+from core_sdk.storage.bucket._bucket import (
+    Bucket,
+    ObjectExistsError,
+    ObjectMissingError,
+    PartedUpload,
+    Sink,
+    StoredObject,
+    TransientError,
+)
+from core_sdk.storage.bucket.azure._account import Account
+from core_sdk.storage.bucket.azure._errors import (
+    DELETE,
+    LIST,
+    READ,
+    WRITE,
+    ForeignAnswerError,
+    failures_told,
+    meaning_of_status,
+    refuse_foreign,
+)
+from core_sdk.storage.bucket.azure._upload import AzurePartedUpload, drop_blocks
+
+# After ours, which says what to install where it is missing.
+from azure.core import MatchConditions  # isort: skip
+from azure.core.exceptions import AzureError  # isort: skip
+from azure.storage.blob import BlobClient, BlobPrefix, BlobProperties  # isort: skip
+
+_MOST_PER_BATCH = 256
+_FIRST_LOOK_S = 0.05
+_LONGEST_LOOK_S = 5.0
+
+
+class AzureBucket(Bucket):
+    """The blobs under `prefix` in `container` of one account."""
+
+    def __init__(
+        self,
+        container: str,
+        prefix: str,
+        *,
+        connection_string: str | None = None,
+        account_url: str | None = None,
+        credential: str | None = None,
+        timeout_s: float = 60,
+    ) -> None:
+        """Makes no request. Either `connection_string` or `account_url`; `credential` of the latter is a key or a SAS.
+
+        With `account_url` alone it is who is logged in, as azure-identity's `DefaultAzureCredential` finds out.
+        Raises `ValueError` for other combinations and for addresses that hold credentials,
+        `CredentialsRejectedError` for a malformed connection string.
+        """
+        account = Account(connection_string, account_url, credential)
+        self._connect(container, prefix, account, timeout_s)
+
+    @classmethod
+    def from_environment(cls, container: str, prefix: str, account_url: str | None = None) -> AzureBucket:
+        """As the variables of `AzureSettings` say. Raises `CredentialsMissingError` if no account is known."""
+        account = Account.from_environment(f"azure://{container}/{prefix}".rstrip("/"), account_url)
+        return cls(
+            container,
+            prefix,
+            connection_string=account.connection_string,
+            account_url=account.url,
+            credential=account.credential,
+        )
+
+    def _connect(self, container: str, prefix: str, account: Account, timeout_s: float) -> None:
+        prefix = prefix.strip("/")
+        place = f"azure://{container}/{prefix}".rstrip("/")
+        self._root = f"{prefix}/" if prefix else ""
+        self._timeout_s = timeout_s
+        self.url = f"{place}?account_url={quote(account.endpoint(place), safe='')}"
+        self._service = account.connect(place, timeout_s)
+        self._container = self._service.get_container_client(container)
+
+    def __repr__(self) -> str:
+        return f"AzureBucket({self.url!r})"
+
+    def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
+        condition: dict[str, Any] = {}
+        if if_absent:
+            condition = {"match_condition": MatchConditions.IfMissing}
+        elif if_version is not None:
+            condition = {"match_condition": MatchConditions.IfNotModified, "etag": f'"{if_version}"'}
+        try:
+            with failures_told(self.where(name), WRITE):
+                self._blob(name).upload_blob(
+                    content, length=len(content), overwrite=True, validate_content=True, **condition
+                )
+        except ObjectMissingError as error:
+            raise ObjectExistsError(self.where(name)) from error  # `if_version` of what is gone
+
+    def begin(self, name: str, entry: FileEntry) -> PartedUpload:
+        return AzurePartedUpload(self._blob(name), self.where(name), entry)
+
+    def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
+        where = self.where(name)
+
+        def hand_on(response: Any) -> None:
+            answer = response.http_response
+            try:
+                refuse_foreign(response)
+                if answer.status_code < 300:
+                    _check_range(answer, start, size_bytes, where)
+                    _hand_on(answer, size_bytes, sink)
+            except BaseException:
+                answer.internal_response.close()  # what is not read to its end cannot be used for another request
+                raise
+
+        # The library would join the whole range in memory, and ask again, twice, when it breaks off. The hook takes
+        # the bytes before; without decompressing, the library then finds the answer at its end and is content.
+        with failures_told(where, READ):
+            self._blob(name).download_blob(
+                start, size_bytes, max_concurrency=1, decompress=False, raw_response_hook=hand_on
+            )
+
+    def stat(self, name: str) -> StoredObject:
+        with failures_told(self.where(name), READ):
+            return _stored(name, self._blob(name).get_blob_properties())
+
+    def list(self, under: str = "") -> Iterator[StoredObject]:
+        with failures_told(self.where(under), LIST):
+            for found in self._container.list_blobs(name_starts_with=self._root + under):
+                # Consoles make an empty blob of the prefix itself, as a folder.
+                if name := found.name.removeprefix(self._root):
+                    yield _stored(name, found)
+
+    def list_folders(self) -> Iterator[str]:
+        with failures_told(self.where(""), LIST):
+            for found in self._container.walk_blobs(name_starts_with=self._root, delimiter="/"):
+                if isinstance(found, BlobPrefix):
+                    yield found.name.removeprefix(self._root).removesuffix("/")
+
+    def delete(self, names: Sequence[str]) -> None:
+        for first in range(0, len(names), _MOST_PER_BATCH):
+            batch = names[first : first + _MOST_PER_BATCH]
+            if len(batch) == 1 or not self._delete_batch(batch):
+                for name in batch:
+                    self._delete(name)
+
+    def _delete_batch(self, names: Sequence[str]) -> bool:
+        """False if the store takes no batches, or not from us: then each name's own request says more.
+
+        Azurite breaks down over batches with a SAS; proxies refuse what they do not know.
+        """
+        keys = [self._root + name for name in names]
+        try:
+            with failures_told(self.where(names[0]), DELETE):
+                answers = list(self._container.delete_blobs(*keys, raise_on_any_failure=False))
+        except (StorageError, ForeignAnswerError):
+            return False
+        if len(answers) != len(names):
+            return False
+        for name, answer in zip(names, answers, strict=True):
+            self._check_deleted(name, answer)
+        return True
+
+    def _check_deleted(self, name: str, answer: Any) -> None:
+        if 200 <= answer.status_code < 300:
+            return
+        code = answer.headers.get("x-ms-error-code", "no code")
+        refused = meaning_of_status(answer.status_code, code, answer.headers, self.where(name), DELETE)
+        if not isinstance(refused, ObjectMissingError):
+            raise refused
+
+    def _delete(self, name: str) -> None:
+        with contextlib.suppress(ObjectMissingError), failures_told(self.where(name), DELETE):
+            self._blob(name).delete_blob()
+
+    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
+        """Within an account no more is needed than for the copy itself; a SAS is part of the source's address."""
+        blob = self._blob(target)
+        with failures_told(self.where(source), READ):
+            copy_id = str(blob.start_copy_from_url(self._blob(source).url)["copy_id"])
+        try:
+            return self._copied(blob, source, target)
+        except BaseException:
+            with contextlib.suppress(AzureError, TransientError):  # it has ended, or will be replaced
+                blob.abort_copy(copy_id)
+            raise
+
+    def _copied(self, blob: BlobClient, source: str, target: str) -> StoredObject:
+        """Waits as long as the copy progresses."""
+        pause_s, progress, give_up_at = _FIRST_LOOK_S, None, time.monotonic() + self._timeout_s
+        while True:
+            with failures_told(self.where(target), READ):
+                found = blob.get_blob_properties()
+            if found.copy.status in (None, "success"):
+                return _stored(target, found)
+            if found.copy.status != "pending":
+                raise TransientError(f"the copy of {self.where(source)} ended as {found.copy.status}")
+            if found.copy.progress != progress:
+                progress, give_up_at = found.copy.progress, time.monotonic() + self._timeout_s
+            elif time.monotonic() > give_up_at:
+                raise TransientError(f"the copy of {self.where(source)} made no progress for {self._timeout_s:g} s")
+            time.sleep(pause_s)
+            pause_s = min(_LONGEST_LOOK_S, 1.5 * pause_s)
+
+    def abort_uploads(self, under: str) -> int:
+        with failures_told(self.where(under), LIST):
+            found = list(self._container.list_blobs(name_starts_with=self._root + under, include=["uncommittedblobs"]))
+        # What is not committed is listed with no size, as empty blobs are; those refuse a create-only commit.
+        names = [item.name.removeprefix(self._root) for item in found if not item.size]
+        return sum(drop_blocks(self._blob(name), self.where(name)) for name in names)
+
+    def close(self) -> None:
+        self._service.close()
+
+    def _blob(self, name: str) -> BlobClient:
+        return self._container.get_blob_client(self._root + name)
+
+
+def _stored(name: str, found: BlobProperties) -> StoredObject:
+    return StoredObject(
+        name=name,
+        size_bytes=found.size,
+        updated=found.last_modified.timestamp(),
+        version=found.etag.strip('"'),  # quoted in headers, and not in lists
+    )
+
+
+def _check_range(answer: Any, start: int, size_bytes: int, where: str) -> None:
+    """Raises `ObjectMissingError` where the blob is shorter, `TransientError` where this is another range."""
+    extent, _, total = str(answer.headers.get("Content-Range", "")).partition("/")
+    if total.isdigit() and int(total) < start + size_bytes:
+        raise ObjectMissingError(where)
+    if answer.status_code != 206 or extent != f"bytes {start}-{start + size_bytes - 1}":
+        raise TransientError("the answer is not the range that was asked for")
+
+
+def _hand_on(answer: Any, size_bytes: int, sink: Sink) -> None:
+    num_bytes = 0
+    for piece in answer.stream_download(None, decompress=False):
+        num_bytes += len(piece)
+        sink(piece)
+    if num_bytes != size_bytes:
+        raise TransientError(f"{num_bytes:,} bytes came of {size_bytes:,}")

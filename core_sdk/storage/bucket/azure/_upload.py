@@ -1,0 +1,75 @@
+"""Large blobs, sent in blocks."""
+
+from __future__ import annotations
+
+import uuid
+
+from core_sdk.records import FileEntry
+from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, PartedUpload, TransientError
+from core_sdk.storage.bucket.azure._errors import DELETE, WRITE, failures_told
+
+# After ours, which says what to install where it is missing.
+from azure.core import MatchConditions  # isort: skip
+from azure.storage.blob import BlobBlock, BlobClient  # isort: skip
+
+_MIB = 1 << 20
+_PART_BYTES = 16 * _MIB
+_MOST_BLOCKS = 50_000
+
+
+class AzurePartedUpload(PartedUpload):
+    """Blocks are staged in any order and then committed: the blob is replaced at that moment, whole."""
+
+    def __init__(self, blob: BlobClient, where: str, entry: FileEntry) -> None:
+        self.part_bytes = part_bytes(entry.size_bytes)
+        self._blob = blob
+        self._where = where
+        self._entry = entry
+        # Two uploads of one name do not take each other's blocks. All ids of a blob must have one length.
+        self._token = uuid.uuid4().hex
+        self._is_complete = False
+
+    def put_part(self, index: int, content: bytes) -> None:
+        with failures_told(self._where, WRITE):
+            self._blob.stage_block(self._block_id(index), content, length=len(content), validate_content=True)
+
+    def complete(self) -> None:
+        num_parts = -(-self._entry.size_bytes // self.part_bytes)
+        blocks = [BlobBlock(self._block_id(index)) for index in range(num_parts)]
+        with failures_told(self._where, WRITE):
+            # Blocks of an earlier call whose answer was lost count too: the library asks for the latest of each id.
+            self._blob.commit_block_list(blocks, validate_content=True)
+            size_bytes = self._blob.get_blob_properties().size
+        if size_bytes != self._entry.size_bytes:
+            raise TransientError(f"the blob has {size_bytes:,} bytes instead of {self._entry.size_bytes:,}")
+        self._is_complete = True
+
+    def abort(self) -> None:
+        """Drops the blocks, as `drop_blocks` does, which see."""
+        if not self._is_complete:
+            drop_blocks(self._blob, self._where)
+
+    def _block_id(self, index: int) -> str:
+        return f"{self._token}{index:06d}"
+
+
+def drop_blocks(blob: BlobClient, where: str) -> bool:
+    """Removes the uncommitted blocks of a name at which there is no blob; says whether there was none.
+
+    Azure cannot delete them: it forgets them after a week, or when a blob of the name is committed. So an empty one is
+    committed, create-only, and deleted if it is still that one. For a moment an empty blob has the name; no manifest
+    speaks of it, so no checkpoint appears. Where there is a whole blob, it and the blocks beside it are let be.
+    """
+    try:
+        with failures_told(where, WRITE):
+            made = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
+        with failures_told(where, DELETE):
+            blob.delete_blob(etag=str(made["etag"]), match_condition=MatchConditions.IfNotModified)
+    except (ObjectExistsError, ObjectMissingError):
+        return False
+    return True
+
+
+def part_bytes(size_bytes: int) -> int:
+    """16 MiB, and whole MiB more where Azure's 50,000 blocks would not do."""
+    return max(_PART_BYTES, -(-size_bytes // (_MOST_BLOCKS * _MIB)) * _MIB)

@@ -1,0 +1,193 @@
+"""What Google's answers mean for us, and the failures to get one.
+
+Of what the libraries say only parts are told further: their texts hold whole URLs, and the query of an upload session's
+URL is all that it takes to write to it. For the same reason their errors are not chained to ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from xml.etree import ElementTree
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+
+from core_sdk.errors import (
+    BucketNotFoundError,
+    CredentialsMissingError,
+    CredentialsRejectedError,
+    StoragePermissionError,
+    StorageRefusedError,
+)
+from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
+
+NOT_THE_STORE = "what came is not the store's answer (it may be the login page of this network)"
+_LONGEST_TEXT_BYTES = 64 << 10
+_LONGEST_MESSAGE = 300
+_RATE_CODES = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "SlowDown"})
+_LOGIN = "Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION_CREDENTIALS to a key file"
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a request is for, as far as its failure has to tell."""
+
+    where: str
+    permission: str
+    """Google's name for what it takes."""
+    needs_object: bool = False
+    """So that 404 says that the object is missing; otherwise that the bucket is."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An answer that is no success."""
+
+    status: int
+    code: str = ""
+    """The store's word for it: "rateLimitExceeded", "NoSuchUpload"."""
+    message: str = ""
+    is_page: bool = False
+    """HTML, which the store does not answer with."""
+    retry_after_s: float | None = None
+
+    def __str__(self) -> str:
+        # A URL may hold a secret in its query.
+        message = re.sub(r"\?\S*", "", self.message)[:_LONGEST_MESSAGE]
+        return f"{self.status} {self.code}".rstrip() + (f" ({message})" if message else "")
+
+
+@contextlib.contextmanager
+def failures_told(purpose: Purpose) -> Iterator[None]:
+    """Raises what `Bucket` promises for what requests and Google's libraries raise."""
+    try:
+        yield
+    except GoogleAPICallError as error:
+        answer = error.response
+        if not isinstance(answer, requests.Response):
+            raise TransientError(f"Google's library failed with {type(error).__name__}") from None
+        raise failure(refusal(answer), purpose) from None
+    except GoogleAuthError as error:
+        raise _credentials_failure(error, purpose) from None
+    except requests.TooManyRedirects:
+        raise failure(Refusal(302), purpose) from None
+    except requests.JSONDecodeError:
+        raise TransientError(NOT_THE_STORE) from None
+    except requests.RequestException as error:
+        raise TransientError(_innermost_reason(error)) from None
+
+
+def check(answer: requests.Response, purpose: Purpose) -> None:
+    """Raises what the answer means, unless it is a success of the store."""
+    if answer.status_code >= 300 or _is_html(answer):
+        with answer:
+            raise failure(refusal(answer), purpose)
+
+
+def refusal(answer: requests.Response) -> Refusal:
+    """Reads at most the beginning of a body that has not been read yet."""
+    text = next(answer.iter_content(_LONGEST_TEXT_BYTES), b"").decode(errors="replace").strip()
+    if _is_html(answer) and text.startswith("<"):
+        return Refusal(answer.status_code, is_page=True)
+    code, message = _code_and_message(text)
+    return Refusal(answer.status_code, code, message, retry_after_s=_seconds(answer.headers.get("Retry-After")))
+
+
+def failure(refusal: Refusal, purpose: Purpose) -> Exception:
+    """What to raise for it."""
+    status = refusal.status
+    if refusal.is_page or status < 400:
+        return TransientError(NOT_THE_STORE)
+    if status in (408, 429) or status >= 500 or refusal.code in _RATE_CODES:
+        return TransientError(f"the store answered {refusal}", refusal.retry_after_s)
+    if status == 401:
+        return CredentialsRejectedError(purpose.where, f"the store answered {refusal}", _LOGIN)
+    if status == 403:
+        return StoragePermissionError(purpose.where, _permission(refusal.message) or purpose.permission)
+    if status == 404:
+        return _missing(refusal, purpose)
+    if status == 412:
+        return ObjectExistsError(purpose.where)
+    if status == 416:
+        return ObjectMissingError(purpose.where)
+    if is_about_checksum(refusal):
+        return TransientError("the store received other bytes than were sent")
+    return StorageRefusedError(purpose.where, str(refusal))
+
+
+def is_about_checksum(refusal: Refusal) -> bool:
+    return refusal.code == "BadDigest" or "crc32c" in refusal.message.lower()
+
+
+def _missing(refusal: Refusal, purpose: Purpose) -> Exception:
+    is_bucket = refusal.code == "NoSuchBucket" or "bucket does not exist" in refusal.message
+    if is_bucket or not purpose.needs_object:
+        return BucketNotFoundError(purpose.where, "make it with `gcloud storage buckets create`")
+    return ObjectMissingError(purpose.where)
+
+
+def _permission(message: str) -> str | None:
+    """Google's texts name it: "… does not have storage.objects.get access to the Google Cloud Storage object."."""
+    named = re.search(r"\bstorage\.[a-zA-Z]+\.[a-zA-Z]+\b(?<!googleapis\.com)", message)
+    return named.group() if named else None
+
+
+def _code_and_message(text: str) -> tuple[str, str]:
+    with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+        error = json.loads(text)["error"]
+        reasons = [str(reason.get("reason", "")) for reason in error.get("errors", [])]
+        return (reasons or [""])[0], str(error["message"])
+    with contextlib.suppress(ElementTree.ParseError):
+        root = ElementTree.fromstring(text)
+        parts = [root.findtext(f"{{*}}{name}", "") for name in ("Code", "Message", "Details")]
+        return parts[0], " ".join(filter(None, parts[1:]))
+    return "", text
+
+
+def _seconds(retry_after: str | None) -> float | None:
+    if retry_after is None:
+        return None
+    if retry_after.strip().isdigit():
+        return float(retry_after)
+    try:
+        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def _is_html(answer: requests.Response) -> bool:
+    return "html" in answer.headers.get("Content-Type", "").lower()
+
+
+def _credentials_failure(error: GoogleAuthError, purpose: Purpose) -> Exception:
+    if isinstance(error, DefaultCredentialsError):
+        return CredentialsMissingError(purpose.where, _LOGIN)
+    if isinstance(error, TransportError) or error.retryable:
+        return TransientError(f"a token could not be fetched: {_innermost_reason(error)}")
+    return CredentialsRejectedError(purpose.where, _refresh_reason(error), _LOGIN)
+
+
+def _refresh_reason(error: GoogleAuthError) -> str:
+    """OAuth's word, such as invalid_grant; the rest may hold what was sent."""
+    word = re.match(r"[a-z]+_[a-z_]+\b", str(error.args[0])) if error.args else None
+    if word:
+        return f"they cannot be renewed ({word.group()})"
+    return "they cannot be renewed" if isinstance(error, RefreshError) else "the store wants others"
+
+
+def _innermost_reason(error: BaseException) -> str:
+    """The operating system's word if there is one: the texts around it hold URLs."""
+    inner: BaseException | None = error
+    last = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        last, inner = inner, inner.__cause__ or inner.__context__
+    return f"{type(error).__name__} ({type(last).__name__})" if last is not error else type(error).__name__

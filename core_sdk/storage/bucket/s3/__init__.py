@@ -1,0 +1,5 @@
+"""S3, and what speaks like it."""
+
+from core_sdk.storage.bucket.s3._bucket import S3Bucket
+
+__all__ = ["S3Bucket"]

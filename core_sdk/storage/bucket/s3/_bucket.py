@@ -1,0 +1,219 @@
+"""Checkpoints in Amazon S3, and in what speaks like it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import quote, unquote_plus, urlsplit
+
+from core_sdk.errors import StorageError
+from core_sdk.records import FileEntry
+from core_sdk.storage.bucket._bucket import (
+    Bucket,
+    ObjectExistsError,
+    ObjectMissingError,
+    PartedUpload,
+    Sink,
+    StoredObject,
+    TransientError,
+)
+from core_sdk.storage.bucket.s3._abilities import crc32c_of
+from core_sdk.storage.bucket.s3._errors import Refusal, not_from_s3, refusal
+from core_sdk.storage.bucket.s3._reading import read_range
+from core_sdk.storage.bucket.s3._requests import Requests
+from core_sdk.storage.bucket.s3._upload import S3PartedUpload
+
+_MIB = 1 << 20
+_COPIED_PART_BYTES = 256 * _MIB
+_MOST_PER_DELETE = 1000
+_NUM_COPY_THREADS = 8
+
+
+class S3Bucket(Bucket):
+    """The objects under `prefix` in `bucket`, with the credentials that boto3 finds unless they are given."""
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        endpoint_url: str | None = None,
+        timeout_s: float = 60,
+        part_bytes: int = 16 * _MIB,
+        copy_in_parts_from_bytes: int = 1 << 30,
+    ) -> None:
+        """Makes no request. Raises `ValueError` for an endpoint that is none, or that holds credentials.
+
+        Parts of large objects have at least `part_bytes`; S3 takes no less than 5 MiB.
+        Larger objects than `copy_in_parts_from_bytes` are copied in parts; S3 copies 5 GB in one at most, and that
+        takes minutes.
+        """
+        if (access_key is None) != (secret_key is None):
+            raise ValueError("access_key and secret_key go together: give both, or neither")
+        prefix = prefix.strip("/")
+        endpoint = "" if endpoint_url is None else f"?endpoint_url={quote(_checked(endpoint_url), safe='')}"
+        self.url = f"s3://{bucket}/{prefix}".rstrip("/") + endpoint
+        self._part_bytes = part_bytes
+        self._copy_in_parts_from_bytes = copy_in_parts_from_bytes
+        self._requests = Requests(
+            bucket,
+            prefix,
+            access_key=access_key,
+            secret_key=secret_key,
+            endpoint_url=endpoint_url,
+            timeout_s=timeout_s,
+        )
+
+    def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
+        abilities = self._requests.abilities
+        preconditions = abilities.for_preconditions(if_absent, if_version)
+        integrity = abilities.for_content(content)
+        try:
+            answer = self._requests.of_object("PutObject", name, Body=content, **integrity, **preconditions)
+        except ObjectMissingError as error:
+            raise ObjectExistsError(self.where(name)) from error  # `if_version` of what is gone
+        if "ETag" not in answer:
+            raise not_from_s3("PutObject")
+        abilities.check_arrived(content, answer)
+
+    def begin(self, name: str, entry: FileEntry) -> PartedUpload:
+        return S3PartedUpload(self._requests, name, entry, self._part_bytes)
+
+    def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
+        read_range(self._requests, name, start, size_bytes, sink)
+
+    def stat(self, name: str) -> StoredObject:
+        answer = self._requests.head(name)
+        if "ETag" not in answer:
+            raise not_from_s3("HeadObject")
+        return _stored(name, answer, answer["ContentLength"])
+
+    def list(self, under: str = "") -> Iterator[StoredObject]:
+        root = self._requests.root
+        for page in self._pages("ListObjectsV2", under, _after_objects, Prefix=root + under):
+            for found in page.get("Contents", ()):
+                # Consoles make an empty object of the prefix itself, as a folder.
+                if name := found["Key"].removeprefix(root):
+                    yield _stored(name, found, found["Size"])
+
+    def list_folders(self) -> Iterator[str]:
+        root = self._requests.root
+        for page in self._pages("ListObjectsV2", "", _after_objects, Prefix=root, Delimiter="/"):
+            for found in page.get("CommonPrefixes", ()):
+                yield found["Prefix"].removeprefix(root).removesuffix("/")
+
+    def delete(self, names: Sequence[str]) -> None:
+        for first in range(0, len(names), _MOST_PER_DELETE):
+            self._delete(names[first : first + _MOST_PER_DELETE])
+
+    def _delete(self, names: Sequence[str]) -> None:
+        keys = [{"Key": self._requests.root + name} for name in names]
+        answer = self._requests.of_bucket("DeleteObjects", names[0], Delete={"Objects": keys})
+        for failure in answer.get("Errors", ()):
+            name = str(failure.get("Key", "")).removeprefix(self._requests.root)
+            refused = refusal(self._requests.told("DeleteObjects", name), Refusal(str(failure.get("Code")), 0))
+            if not isinstance(refused, ObjectMissingError):
+                raise refused
+        if "Errors" not in answer and "Deleted" not in answer:
+            raise not_from_s3("DeleteObjects")
+
+    def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
+        if entry.size_bytes > self._copy_in_parts_from_bytes:
+            self._copy_in_parts(source, target, entry)
+        else:
+            origin = {"Bucket": self._requests.bucket, "Key": self._requests.root + source}
+            how = self._requests.abilities.for_copy()
+            answer = self._requests.of_object("CopyObject", target, CopySource=origin, **how)
+            if "ETag" not in answer.get("CopyObjectResult", {}):
+                raise not_from_s3("CopyObject")
+        return self.stat(target)
+
+    def _copy_in_parts(self, source: str, target: str, entry: FileEntry) -> None:
+        found = self.stat(source)
+        if found.size_bytes != entry.size_bytes:
+            raise ObjectMissingError(self.where(source))
+        part_bytes = min(self._copy_in_parts_from_bytes, _COPIED_PART_BYTES)
+        upload = S3PartedUpload(self._requests, target, entry, part_bytes)
+        try:
+            with ThreadPoolExecutor(_NUM_COPY_THREADS, "core-sdk-copy") as threads:
+                key = self._requests.root + source
+                for _ in threads.map(lambda i: upload.copy_part(i, key, found.version), range(upload.num_parts)):
+                    pass
+            upload.complete()
+        except BaseException as error:
+            with contextlib.suppress(TransientError, StorageError):  # what cannot be aborted now is swept later
+                upload.abort()
+            if isinstance(error, ObjectExistsError):
+                raise TransientError(f"{self.where(source)} was replaced while it was copied") from None
+            raise
+
+    def abort_uploads(self, under: str) -> int:
+        root = self._requests.root
+        pages = self._pages("ListMultipartUploads", under, _after_uploads, Prefix=root + under, EncodingType="url")
+        begun = [(_key(page, found), found["UploadId"]) for page in pages for found in page.get("Uploads", ())]
+        ours = [(key, upload_id) for key, upload_id in begun if key.startswith(root + under)]
+        for key, upload_id in ours:
+            with contextlib.suppress(ObjectMissingError):  # it has ended meanwhile
+                self._requests.of_object("AbortMultipartUpload", key.removeprefix(root), UploadId=upload_id)
+        return len(ours)
+
+    def close(self) -> None:
+        self._requests.close()
+
+    def _pages(
+        self, operation: str, under: str, after: Callable[[dict[str, Any]], dict[str, Any]], **parameters: Any
+    ) -> Iterator[dict[str, Any]]:
+        """The answers to a request, each of which says what comes after it."""
+        place: dict[str, Any] = {}
+        while True:
+            page = self._requests.of_bucket(operation, under, **parameters, **place)
+            if "IsTruncated" not in page:
+                raise not_from_s3(operation)
+            yield page
+            if not page["IsTruncated"]:
+                return
+            place = after(page)
+
+
+def _after_objects(page: dict[str, Any]) -> dict[str, Any]:
+    return {"ContinuationToken": page["NextContinuationToken"]}
+
+
+def _after_uploads(page: dict[str, Any]) -> dict[str, Any]:
+    return {"KeyMarker": _decoded(page, page["NextKeyMarker"]), "UploadIdMarker": page["NextUploadIdMarker"]}
+
+
+def _key(page: dict[str, Any], found: dict[str, Any]) -> str:
+    return _decoded(page, found["Key"])
+
+
+def _decoded(page: dict[str, Any], key: str) -> str:
+    """XML cannot hold every key; so they come encoded where the server knows how."""
+    return unquote_plus(key) if page.get("EncodingType") == "url" else key
+
+
+def _stored(name: str, answer: dict[str, Any], size_bytes: int) -> StoredObject:
+    return StoredObject(
+        name=name,
+        size_bytes=size_bytes,
+        updated=answer["LastModified"].timestamp(),
+        version=answer["ETag"].strip('"'),
+        crc32c=crc32c_of(answer),
+    )
+
+
+def _checked(endpoint_url: str) -> str:
+    try:
+        parts = urlsplit(endpoint_url)
+        is_valid = parts.scheme in ("http", "https") and parts.hostname is not None and (parts.port or 1) > 0
+    except ValueError:
+        raise ValueError("endpoint_url is no URL; write https://host or http://host:port") from None
+    if "@" in parts.netloc:
+        raise ValueError("endpoint_url holds credentials; give access_key and secret_key, or set AWS_ACCESS_KEY_ID")
+    if not is_valid or parts.query or parts.fragment:
+        raise ValueError("endpoint_url is no URL of a server; write https://host or http://host:port")
+    return endpoint_url

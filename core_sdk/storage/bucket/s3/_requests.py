@@ -1,0 +1,148 @@
+"""Requests to one S3 bucket, each sent once; what fails is told as `Bucket` promises."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from core_sdk.storage.bucket.s3._abilities import Abilities, content_md5
+from core_sdk.storage.bucket.s3._errors import Refusal, Request, failures_told
+from core_sdk.storage.bucket.s3._logs import hide_secrets_in_logs
+
+# After the others, which say what to install where it is missing.
+import boto3.session  # isort: skip
+import botocore.loaders  # isort: skip
+import botocore.session  # isort: skip
+from botocore import xform_name  # isort: skip
+from botocore.awsrequest import AWSRequest  # isort: skip
+from botocore.config import Config  # isort: skip
+from botocore.exceptions import ClientError  # isort: skip
+
+# More than the threads of any transfer: a connection that is not pooled is made anew for each request.
+_MOST_CONNECTIONS = 64
+
+
+class Requests:
+    """To one bucket, by one client, which is made for the first request: that may look for credentials far away."""
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        access_key: str | None,
+        secret_key: str | None,
+        endpoint_url: str | None,
+        timeout_s: float,
+    ) -> None:
+        self.bucket = bucket
+        self.root = f"{prefix}/" if prefix else ""
+        """What the keys of all objects begin with."""
+        self.abilities = Abilities()
+        self._credentials = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
+        self._endpoint_url = endpoint_url
+        self._timeout_s = timeout_s
+        self._lock = threading.Lock()
+        self._maybe_client: Any = None
+
+    def where(self, name: str) -> str:
+        return f"s3://{self.bucket}/{self.root}{name}".rstrip("/")
+
+    def told(self, operation: str, name: str) -> Request:
+        """How errors speak of a request."""
+        return Request(operation, self.where(name), self.bucket)
+
+    def of_object(self, operation: str, name: str, **parameters: Any) -> dict[str, Any]:
+        """The answer to a request about one object. `operation` is S3's own name of it: "PutObject"."""
+        return self.of_bucket(operation, name, Key=self.root + name, **parameters)
+
+    def of_bucket(self, operation: str, about: str, **parameters: Any) -> dict[str, Any]:
+        """The answer to a request; `about` is the object or folder that errors name."""
+        with failures_told(self.told(operation, about)):
+            try:
+                return self._send(operation, parameters)
+            except ClientError as error:
+                self.abilities.heed(Refusal.read(error.response), parameters)
+                raise
+
+    def head(self, name: str) -> dict[str, Any]:
+        """What S3 says of an object without its content."""
+        parameters = {"Key": self.root + name, **self.abilities.for_reading()}
+        with failures_told(self.told("HeadObject", name)):
+            try:
+                return self._send("HeadObject", parameters)
+            except ClientError as error:
+                if Refusal.read(error.response).is_bare:
+                    self._ask_for_reason(name)
+                raise
+
+    def _ask_for_reason(self, name: str) -> None:
+        """Raises what S3 has against reading an object.
+
+        The answer to a HEAD has no body, so it does not say whether the object or the bucket is missing, or what is
+        wrong with the credentials.
+        """
+        reading = self.abilities.for_reading()
+        self.of_object("GetObject", name, Range="bytes=0-0", **reading)["Body"].close()
+
+    def close(self) -> None:
+        with self._lock:
+            if self._maybe_client is not None:
+                self._maybe_client.close()
+
+    def _send(self, operation: str, parameters: dict[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = getattr(self._client(), xform_name(operation))(Bucket=self.bucket, **parameters)
+        return answer
+
+    def _client(self) -> Any:
+        with self._lock:
+            if self._maybe_client is None:
+                self._maybe_client = self._new_client()
+            return self._maybe_client
+
+    def _new_client(self) -> Any:
+        config = Config(
+            retries={"total_max_attempts": 1},
+            max_pool_connections=_MOST_CONNECTIONS,
+            connect_timeout=self._timeout_s,
+            read_timeout=self._timeout_s,
+            tcp_keepalive=True,
+            # We do both ourselves; and what the library sends by default is refused by many servers.
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
+        hide_secrets_in_logs()
+        # The default session is the process's own, and not safe in threads.
+        library = botocore.session.Session()
+        library.register_component("data_loader", _tables())
+        session = boto3.session.Session(**self._credentials, botocore_session=library)
+        client = session.client("s3", endpoint_url=self._endpoint_url, config=config)
+        client.meta.events.register_first("needs-retry.s3", _spare_region_search)
+        client.meta.events.register("before-sign.s3.DeleteObjects", _protect_by_md5)
+        return client
+
+
+@functools.cache
+def _tables() -> Any:
+    """What the library knows of S3's requests: a quarter of a second to read, hence once for all clients."""
+    return botocore.loaders.create_loader()
+
+
+def _spare_region_search(request_dict: dict[str, Any], response: Any, **_: object) -> None:
+    """Keeps the library from following a redirection that names no region, as to a login page.
+
+    It would ask for the bucket's region, be redirected again, and so on until the stack overflows. S3 names the region.
+    """
+    if response is None or response[0].status_code not in (301, 302, 307):
+        return
+    is_named = "x-amz-bucket-region" in response[0].headers or "Region" in response[1].get("Error", {})
+    if not is_named:
+        request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
+
+
+def _protect_by_md5(request: AWSRequest, **_: object) -> None:
+    """S3 demands a checksum of a list of objects to delete; all servers take this one, and only some the library's."""
+    for header in ("x-amz-checksum-crc32", "x-amz-sdk-checksum-algorithm"):
+        del request.headers[header]
+    request.headers["Content-MD5"] = content_md5(request.body)

@@ -1,0 +1,129 @@
+"""Large objects on their way into S3, in parts."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import Any
+
+from core_sdk.records import FileEntry
+from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError
+from core_sdk.storage.bucket.s3._abilities import crc32c_of, in_base64
+from core_sdk.storage.bucket.s3._errors import not_from_s3
+from core_sdk.storage.bucket.s3._requests import Requests
+
+_MIB = 1 << 20
+_MOST_PARTS = 10_000
+
+
+class S3PartedUpload(PartedUpload):
+    """S3's multipart upload.
+
+    `put_part` and `complete` raise `ObjectMissingError` if somebody aborted it.
+    """
+
+    def __init__(self, requests: Requests, name: str, entry: FileEntry, least_part_bytes: int) -> None:
+        self.part_bytes = part_bytes(entry.size_bytes, least_part_bytes)
+        self._requests = requests
+        self._name = name
+        self._entry = entry
+        answer = requests.of_object("CreateMultipartUpload", name, **requests.abilities.for_large_object())
+        if "UploadId" not in answer:
+            raise not_from_s3("CreateMultipartUpload")
+        self._id: str = answer["UploadId"]
+        self._is_checked_as_a_whole = answer.get("ChecksumType") == "FULL_OBJECT"
+        self._lock = threading.Lock()
+        self._parts: dict[int, dict[str, Any]] = {}
+        self._is_complete = False
+
+    def put_part(self, index: int, content: bytes) -> None:
+        abilities = self._requests.abilities
+        answer = self._ask("UploadPart", PartNumber=index + 1, Body=content, **abilities.for_content(content))
+        abilities.check_arrived(content, answer)
+        self._note("UploadPart", index, answer)
+
+    def copy_part(self, index: int, source_key: str, source_version: str) -> None:
+        """Part `index` of another object, if that is still this version."""
+        start = index * self.part_bytes
+        end = min(start + self.part_bytes, self._entry.size_bytes)
+        answer = self._ask(
+            "UploadPartCopy",
+            PartNumber=index + 1,
+            CopySource={"Bucket": self._requests.bucket, "Key": source_key},
+            CopySourceIfMatch=f'"{source_version}"',
+            CopySourceRange=f"bytes={start}-{end - 1}",
+        )
+        self._note("UploadPartCopy", index, answer.get("CopyPartResult", {}))
+
+    @property
+    def num_parts(self) -> int:
+        return -(-self._entry.size_bytes // self.part_bytes)
+
+    def complete(self) -> None:
+        with self._lock:
+            parts = [self._parts[index] for index in sorted(self._parts)]
+        is_checked = self._is_checked_as_a_whole and all("ChecksumCRC32C" in part for part in parts)
+        try:
+            self._complete(parts, is_checked)
+        except ObjectMissingError:
+            # Done before, perhaps, by a request whose answer was lost.
+            self._check_stored(is_checked, etag_of_parts(parts))
+        else:
+            self._check_stored(is_checked, None)
+        self._is_complete = True
+
+    def abort(self) -> None:
+        if self._is_complete:
+            return
+        try:
+            self._ask("AbortMultipartUpload")
+        except ObjectMissingError:
+            return  # it is gone already
+
+    def _complete(self, parts: list[dict[str, Any]], is_checked: bool) -> None:
+        whole = {"ChecksumCRC32C": in_base64(int(self._entry.crc32c, 16)), "ChecksumType": "FULL_OBJECT"}
+        answer = self._ask("CompleteMultipartUpload", MultipartUpload={"Parts": parts}, **(whole if is_checked else {}))
+        if "ETag" not in answer:
+            raise not_from_s3("CompleteMultipartUpload")
+
+    def _check_stored(self, is_checked: bool, expected_etag: str | None) -> None:
+        """Raises unless the object is there and whole; what is told of it must include `expected_etag`, if given."""
+        found = self._requests.head(self._name)
+        crc32c = crc32c_of(found) if is_checked else None
+        is_ours = expected_etag in (None, _bare(found.get("ETag"))) or crc32c == self._entry.crc32c
+        if not is_ours:
+            raise ObjectMissingError(self._requests.where(self._name))
+        if found.get("ContentLength") != self._entry.size_bytes or crc32c not in (None, self._entry.crc32c):
+            raise TransientError("the store does not hold what was sent")
+
+    def _note(self, operation: str, index: int, answer: dict[str, Any]) -> None:
+        if "ETag" not in answer:
+            raise not_from_s3(operation)
+        part = {"PartNumber": index + 1, "ETag": answer["ETag"]}
+        if "ChecksumCRC32C" in answer:
+            part["ChecksumCRC32C"] = answer["ChecksumCRC32C"]
+        with self._lock:
+            self._parts[index] = part
+
+    def _ask(self, operation: str, **parameters: Any) -> dict[str, Any]:
+        return self._requests.of_object(operation, self._name, UploadId=self._id, **parameters)
+
+
+def part_bytes(size_bytes: int, least: int) -> int:
+    """The size of the parts of an object: S3 takes 10,000 of them at most."""
+    needed = -(-size_bytes // _MOST_PARTS)
+    return max(least, -(-needed // _MIB) * _MIB)
+
+
+def etag_of_parts(parts: list[dict[str, Any]]) -> str:
+    """The ETag that S3 gives to an object made of these parts; "" if theirs are no MD5s, as with some encryption."""
+    etags = [_bare(part["ETag"]) for part in parts]
+    try:
+        digests = b"".join(bytes.fromhex(etag) for etag in etags)
+    except ValueError:
+        return ""
+    return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(parts)}"
+
+
+def _bare(etag: object) -> str:
+    return str(etag).strip('"')
