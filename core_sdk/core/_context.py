@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 
 from core_sdk.core._attempt import Attempt
 from core_sdk.core._checkpoint import CheckpointContext
+from core_sdk.core._collection import collect_at_end
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._farewells import Farewells
 from core_sdk.core._preempt import PreemptContext, tell_launcher
@@ -24,6 +25,7 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome
+from core_sdk.storage import Storage
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -68,6 +70,7 @@ class Context:
         *,
         attempt: Attempt,
         checkpoint: CheckpointContext,
+        storage: Storage,
         distributed: DistributedContext,
         experimental: ExperimentalCoreContext,
         preempt: PreemptContext,
@@ -85,7 +88,7 @@ class Context:
         self.train = train
         self.info = attempt.info
         self._journal = attempt.journal
-        self._ending = _Ending(attempt, preempt, distributed)
+        self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed)
         self._open = contextlib.ExitStack()
         self._parts: list[Part] = [preempt] if mirror is None else [mirror, preempt]
         self._is_started = False
@@ -93,13 +96,18 @@ class Context:
         self._open.callback(lambda: distributed.close(ending.error))
         # SIGTERM is given back late: a second one must not kill the attempt before its end is recorded.
         self._open.callback(preempt.close)
+        self._open.callback(storage.close)
         if attempt.alive is not None:
             self._open.callback(attempt.alive.release)
+            # While the attempt still counts as running, so that nobody resumes the trial meanwhile.
+            self._open.callback(ending.collect)
         self._open.callback(attempt.journal.close)
         if mirror is not None:
             self._open.callback(mirror.close)
         self._open.callback(self._ending.record)
         self._open.callback(profiler.off)
+        # First of all, while everything works and how the attempt ends is open.
+        self._open.callback(self._ending.await_save)
         # Closes what a script left open, at the interpreter's exit or when a notebook forgets the Context.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
 
@@ -119,7 +127,8 @@ class Context:
     ) -> None:
         """Ends the attempt; does nothing the second time, and in a forked child.
 
-        Every part is closed, whatever becomes of the others. Raises `ReportsDroppedError` if records were lost.
+        A save in the background is waited for. Every part is closed, whatever becomes of the others. Raises
+        the failure of that save, `ReportsDroppedError` if records were lost.
         """
         if self._finalizer.detach() is None or self._ending.is_foreign():
             return
@@ -140,7 +149,7 @@ class Context:
         try:
             self.close(exc_type, exc_val, exc_tb)
         except Exception:
-            if exc_val is None:
+            if exc_val is None or _is_success(exc_val):
                 raise
             # The script's own error is the one that must be seen.
             logger.exception("closing the Context failed")
@@ -166,8 +175,17 @@ class Context:
 class _Ending:
     """How the attempt ends, noted by whoever knows and recorded once."""
 
-    def __init__(self, attempt: Attempt, preempt: PreemptContext, distributed: DistributedContext) -> None:
+    def __init__(
+        self,
+        attempt: Attempt,
+        checkpoint: CheckpointContext,
+        storage: Storage,
+        preempt: PreemptContext,
+        distributed: DistributedContext,
+    ) -> None:
         self._attempt = attempt
+        self._storage = storage
+        self._checkpoint = checkpoint
         self._preempt = preempt
         self._is_chief = distributed.is_chief
         self._farewells = Farewells(distributed.channel)
@@ -199,6 +217,21 @@ class _Ending:
         error = _last_error()
         self.note(None if id(error) == self._past_error_id else error)
 
+    def await_save(self) -> None:
+        """A failure is that of the attempt; beside an error of the script's own it is only logged."""
+        try:
+            self._checkpoint.close()
+        except Exception as error:
+            if self.error is None:
+                self.note(error)
+                raise
+            logger.error("the checkpoint that was being stored in the background is lost", exc_info=error)
+        except BaseException as error:
+            # A second Ctrl-C, say.
+            if self.error is None:
+                self.note(error)
+            raise
+
     def record(self) -> None:
         if self._is_chief:
             self._heed_others()
@@ -209,6 +242,10 @@ class _Ending:
         )
         if self._outcome in ("completed", "invalid_hp"):
             tell_launcher(launch_directory(), "completed")
+
+    def collect(self) -> None:
+        if self._outcome == "completed":
+            collect_at_end(self._attempt, self._storage)
 
     def _heed_others(self) -> None:
         """An error of our own is often what another rank's made of it: a lost connection of the training's, say."""

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from core_sdk.core._attempt import Definition, claim_together
-from core_sdk.core._checkpoint import CheckpointContext
+from core_sdk.core._attempt import Attempt, Definition, claim_together
+from core_sdk.core._checkpoint import CheckpointContext, Grace
+from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
@@ -17,14 +18,23 @@ from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
-from core_sdk.environment import Environment, get_cluster_info, launch_directory, num_ranks_started
+from core_sdk.environment import (
+    Environment,
+    get_cluster_info,
+    known_grace_s,
+    launch_directory,
+    num_ranks_started,
+)
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home
+from core_sdk.tracking.history import read_history
 
 T = TypeVar("T")
+
+_NUM_REMEMBERED = 20
 
 
 def init(
@@ -70,6 +80,7 @@ def init(
             preempt_mode=PreemptMode(preempt_mode),
             tensorboard_mode=TensorboardMode(tensorboard_mode),
             info=get_cluster_info(),
+            grace_s=known_grace_s(),
         )
 
     distributed = distributed or _only_rank()
@@ -78,6 +89,9 @@ def init(
     storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
     _check_agreement(distributed, given, storage)
     attempt = claim_together(home.root, given.info, given.definition, distributed)
+    if distributed.is_chief:
+        record_policy(attempt, checkpoint_storage)
+    storage.remember(_earlier_checkpoints(attempt, storage, distributed))
     train = TrainContext(
         folder=attempt.folder,
         journal=attempt.journal,
@@ -86,20 +100,24 @@ def init(
         searcher_config=attempt.info.trial._config.get("searcher", {}),
         is_home_shared=attempt.is_home_shared,
     )
+    preempt = PreemptContext(
+        folder=attempt.folder,
+        attempt=attempt.number,
+        journal=attempt.journal,
+        distributed=distributed,
+        preempt_mode=given.preempt_mode,
+        deadline=given.stop_at,
+        launch_directory=launch_directory(),
+    )
     return Context(
         attempt=attempt,
-        checkpoint=CheckpointContext(storage, distributed, attempt.journal),
+        checkpoint=CheckpointContext(
+            storage, distributed, attempt.journal, Grace(given.grace_s, lambda: preempt.stop_known_at)
+        ),
+        storage=storage,
         distributed=distributed,
         experimental=ExperimentalCoreContext(attempt.journal),
-        preempt=PreemptContext(
-            folder=attempt.folder,
-            attempt=attempt.number,
-            journal=attempt.journal,
-            distributed=distributed,
-            preempt_mode=given.preempt_mode,
-            deadline=given.stop_at,
-            launch_directory=launch_directory(),
-        ),
+        preempt=preempt,
         profiler=ProfilerContext(attempt.journal, distributed),
         searcher=SearcherContext(
             distributed=distributed, train=train, journal=attempt.journal, max_length=attempt.record.max_length
@@ -122,6 +140,7 @@ class _Given:
     preempt_mode: PreemptMode
     tensorboard_mode: TensorboardMode
     info: ClusterInfo | None
+    grace_s: float | None
 
 
 def _only_rank() -> DistributedContext:
@@ -146,6 +165,16 @@ def _open_storage(
         # A node that does not see the chief's home has nothing there to store in, and may be content with that.
         return storage_from_url(home.checkpoints.as_uri())
     return open_storage(checkpoint_storage, default=home.checkpoints)
+
+
+def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> list[str]:
+    """The newest of the trial that lie in this storage, as far back as unchanged files are worth looking for."""
+
+    def read() -> list[str]:
+        checkpoints = read_history(attempt.folder).checkpoints
+        return [each.record.storage_id for each in checkpoints if each.record.storage == storage.url][-_NUM_REMEMBERED:]
+
+    return distributed.channel.broadcast_outcome(read)
 
 
 def _check_agreement(distributed: DistributedContext, given: _Given, storage: Storage) -> None:

@@ -64,6 +64,7 @@ class PreemptContext:
         self._num_calls = 0
         self._is_quiet = False
         self._is_acknowledged = False
+        self._stop_known_at: float | None = None
         self._is_started = False
         self._sigterm: _SigtermHook | None = None
         self._is_folder_unreadable = False
@@ -80,6 +81,11 @@ class PreemptContext:
     def is_acknowledged(self) -> bool:
         """The script knows that it should stop; ending well now means paused."""
         return self._is_acknowledged
+
+    @property
+    def stop_known_at(self) -> float | None:
+        """When this rank first heard that a stop is asked for, by `time.monotonic()`."""
+        return self._stop_known_at
 
     def start(self) -> PreemptContext:
         """Raises `RuntimeError` the second time."""
@@ -161,6 +167,8 @@ class PreemptContext:
             self._agreement.announce_catching()
 
     def _look_up(self) -> None:
+        if self._stop_known_at is None:
+            self._stop_known_at = time.monotonic()
         self._is_quiet = False
 
     def _watch(self) -> None:

@@ -37,15 +37,16 @@ class Channel(ABC):
         """The chief's value on every rank. The chief does not wait until it has arrived."""
 
     @abstractmethod
-    def allgather_outcome(self, compute: Callable[[], T]) -> list[T]:
+    def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
         """What `compute` returns on each rank, in rank order, on every rank.
 
         If it raises anywhere, it fails everywhere: with that very error where it was raised, elsewhere with
-        `RankFailedError`.
+        `RankFailedError`. A patient call waits for a rank for as long as it lives, since `compute` may take long; only
+        for ranks that are known to come.
         """
 
     @abstractmethod
-    def broadcast_outcome(self, compute: Callable[[], T]) -> T:
+    def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
         """What `compute`, called on the chief alone, returns, on every rank; or its failure, likewise."""
 
     @abstractmethod
@@ -96,10 +97,10 @@ class SoloChannel(Channel):
     def broadcast(self, value: T) -> T:
         return value
 
-    def allgather_outcome(self, compute: Callable[[], T]) -> list[T]:
+    def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
         return [compute()]
 
-    def broadcast_outcome(self, compute: Callable[[], T]) -> T:
+    def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
         return compute()
 
     def listen(self, topic: str, listener: Listener) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import select
 import threading
 import time
@@ -30,6 +31,8 @@ from core_sdk.distributed._reception import Peer
 from core_sdk.distributed._star import Call, StarChannel, milliseconds_until, mismatch
 from core_sdk.distributed._survey import Survey, findings_on
 from core_sdk.errors import ChannelError, MessageTooLargeError
+
+logger = logging.getLogger("core_sdk.distributed")
 
 _OWN_SURVEY_S = 2.0
 _DELIVERY_TIMEOUT_S = 5.0
@@ -125,12 +128,14 @@ class ChiefChannel(StarChannel):
                 return parts
             deadline = deadline or time.monotonic() + self.timeout_s
             ready = self._wait(call, deadline, missing)
+            if call.is_patient and time.monotonic() >= deadline:
+                deadline = 0.0
 
     def _wait(self, call: Call, deadline: float, missing: dict[int, _Member]) -> list[_Member]:
         """The members that have said something, perhaps none."""
         events = self._poller.poll(milliseconds_until(deadline))
         if not events:
-            self._time_out(call, list(missing))
+            self._bear_with(call, list(missing)) if call.is_patient else self._time_out(call, list(missing))
         ready = []
         for descriptor, _ in events:
             if descriptor == self._board.fileno():
@@ -218,11 +223,18 @@ class ChiefChannel(StarChannel):
                 self._poller.unregister(member.data)
 
     def _time_out(self, call: Call, missing: list[int]) -> None:
+        self._break(TimedOut(str(call), self.timeout_s, missing, self._findings_on(missing, call)))
+        self._board.check(call.number, str(call))
+
+    def _bear_with(self, call: Call, missing: list[int]) -> None:
+        """Only asks: a host that is gone without a word does not confirm the question, and is given up."""
+        findings = "; ".join(self._findings_on(missing, call))
+        logger.warning("%s goes on waiting after %g s: %s", call, self.timeout_s, findings)
+
+    def _findings_on(self, missing: list[int], call: Call) -> list[str]:
         survey = self._start_survey(asker=0)
         survey.is_complete.wait(_OWN_SURVEY_S)
-        findings = findings_on(missing, survey.answers, self.places, call.number)
-        self._break(TimedOut(str(call), self.timeout_s, missing, findings))
-        self._board.check(call.number, str(call))
+        return findings_on(missing, survey.answers, self.places, call.number)
 
     def _start_survey(self, asker: int, asked: int = 0) -> Survey:
         serial = next(self._serials)

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -148,23 +148,30 @@ class DistributedContext:
         """The group of this node's ranks."""
         self.hosts: tuple[str, ...]
         """By rank: ranks of equal hosts see the same files."""
+        self._join_again: Callable[[], Channel]
+        self._background_channel: Channel | None = None
         if place.size == 1:
             self.channel = self.node_channel = SoloChannel()
             self.hosts = (host_identity(),)
+            self._join_again = SoloChannel
         else:
             # Sockets, selectors and codes take a while to import, and a training of one rank needs none of them.
-            from core_sdk.distributed._joining import join_node, join_ranks
+            from core_sdk.distributed._joining import choose_reach, choose_rendezvous, join_again, join_node, join_ranks
 
-            here = this_place(place)
-            self.channel = everyone = join_ranks(here, terms, Meeting.read(), rendezvous)
+            here, meeting = this_place(place), Meeting.read()
+            rendezvous = rendezvous or choose_rendezvous(here, terms, meeting)
+            reach = choose_reach(here, terms, meeting, rendezvous)
+            self.channel = everyone = join_ranks(here, terms, rendezvous, reach)
             self.hosts = tuple(each.host for each in everyone.places)
             try:
                 self.node_channel = join_node(here, everyone, terms)
             except BaseException as error:
                 everyone.close(error)
                 raise
+            self._join_again = lambda: join_again(here, everyone, terms, reach)
+        self._opened = [self.channel, self.node_channel]
         # Says farewell for a script that forgets to: the others would take it for dead.
-        self._finalizer = weakref.finalize(self, _close_forgotten, self.node_channel, self.channel, os.getpid())
+        self._finalizer = weakref.finalize(self, _close_forgotten, self._opened, os.getpid())
 
     @property
     def is_chief(self) -> bool:
@@ -211,11 +218,17 @@ class DistributedContext:
         """Collective within a node. The local chief's object on every rank of it."""
         return self.node_channel.broadcast(stuff)
 
+    def background_channel(self) -> Channel:
+        """One more group of all ranks, for calls of another thread; collective the first time, when it is made."""
+        if self._background_channel is None:
+            self._background_channel = self._join_again()
+            self._opened.append(self._background_channel)
+        return self._background_channel
+
     def close(self, error: BaseException | None = None) -> None:
-        """Leaves both groups; does nothing the second time. Others who still call learn of `error`, if there is one."""
+        """Leaves all groups; does nothing the second time. Others who still call learn of `error`, if there is one."""
         self._finalizer.detach()
-        self.node_channel.close(error)
-        self.channel.close(error)
+        _close(self._opened, error)
 
     def __enter__(self) -> Self:
         return self
@@ -243,8 +256,12 @@ def _check_numbers(place: RankPlace) -> None:
         raise ContradictoryRanksError(problems)
 
 
-def _close_forgotten(node_channel: Channel, channel: Channel, process: int) -> None:
-    if os.getpid() == process:
-        error = getattr(sys, "last_value", None)
-        node_channel.close(error)
+def _close(channels: Sequence[Channel], error: BaseException | None) -> None:
+    """The last one first."""
+    for channel in reversed(channels):
         channel.close(error)
+
+
+def _close_forgotten(channels: Sequence[Channel], process: int) -> None:
+    if os.getpid() == process:
+        _close(channels, getattr(sys, "last_value", None))

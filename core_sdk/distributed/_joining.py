@@ -36,11 +36,46 @@ _MIN_KEY_BYTES = 16
 _LOOPBACK = "127.0.0.1"
 
 
-def join_ranks(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous | None) -> StarChannel:
+@dataclass(frozen=True)
+class Reach:
+    """From where a chief is to be reached."""
+
+    tcp_hosts: Sequence[str]
+    bind_host: str | None
+    """All interfaces if None."""
+    port: int
+    has_unix: bool
+
+
+def join_ranks(place: Place, terms: Terms, rendezvous: Rendezvous, reach: Reach) -> StarChannel:
     """The group of all ranks. Collective; raises a `JoinError`."""
-    if rendezvous is None:
-        rendezvous = choose_rendezvous(place, terms, meeting)
-    return _join(place, rendezvous, _reach(place, terms, meeting, rendezvous), terms)
+    if place.rank != 0:
+        chief, places = join_chief(rendezvous, place, terms.join_timeout_s)
+        return MemberChannel(place, chief, places, terms.timeout_s)
+    key = rendezvous.address.key if isinstance(rendezvous, FixedRendezvous) else secrets.token_bytes(32)
+    with Listeners() as listeners:
+        address = _listen(listeners, place, reach, key)
+        try:
+            rendezvous.publish(address)
+            peers = Reception(listeners, key, place, terms.join_timeout_s).receive_all()
+        finally:
+            rendezvous.withdraw()
+    # Only now: whoever is welcome may go on to the next group, with another chief at the same rendezvous.
+    welcome(place, peers)
+    return ChiefChannel(place, peers, terms.timeout_s)
+
+
+def join_again(place: Place, everyone: StarChannel, terms: Terms, reach: Reach) -> StarChannel:
+    """A second group of all ranks, beside `everyone`. Collective; raises a `JoinError`."""
+    with Listeners() as listeners:
+        key = secrets.token_bytes(32)
+        address = everyone.broadcast_outcome(lambda: _listen(listeners, place, reach, key))
+        if place.rank == 0:
+            peers = Reception(listeners, key, place, terms.join_timeout_s, everyone.check).receive_all()
+            welcome(place, peers)
+            return ChiefChannel(place, peers, terms.timeout_s)
+    chief, places = join_chief(GatheredRendezvous(address), place, terms.join_timeout_s, everyone.check)
+    return MemberChannel(place, chief, places, terms.timeout_s)
 
 
 def join_node(place: Place, everyone: StarChannel, terms: Terms) -> Channel:
@@ -94,49 +129,21 @@ def torch_rendezvous(meeting: Meeting, terms: Terms) -> Rendezvous | None:
     return TorchStoreRendezvous(meeting.master_address, meeting.master_port, prefix, terms.join_timeout_s)
 
 
-@dataclass(frozen=True)
-class _Reach:
-    """From where a chief is to be reached."""
-
-    tcp_hosts: Sequence[str]
-    bind_host: str | None
-    """All interfaces if None."""
-    port: int
-    has_unix: bool
-
-
-def _reach(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous) -> _Reach:
+def choose_reach(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous) -> Reach:
     if isinstance(rendezvous, FixedRendezvous):
         address = rendezvous.address
         bind_host = address.tcp_hosts[0] if place.cross_size == 1 else None
-        return _Reach(address.tcp_hosts, bind_host, address.tcp_port, has_unix=False)
+        return Reach(address.tcp_hosts, bind_host, address.tcp_port, has_unix=False)
     if place.cross_size == 1:
         return _reach_in_node(terms)
-    return _Reach(_chief_hosts(terms, meeting), None, 0, has_unix=not terms.has_tcp_only)
+    return Reach(_chief_hosts(terms, meeting), None, 0, has_unix=not terms.has_tcp_only)
 
 
-def _reach_in_node(terms: Terms) -> _Reach:
-    return _Reach([_LOOPBACK] if terms.has_tcp_only else [], _LOOPBACK, 0, has_unix=not terms.has_tcp_only)
+def _reach_in_node(terms: Terms) -> Reach:
+    return Reach([_LOOPBACK] if terms.has_tcp_only else [], _LOOPBACK, 0, has_unix=not terms.has_tcp_only)
 
 
-def _join(place: Place, rendezvous: Rendezvous, reach: _Reach, terms: Terms) -> StarChannel:
-    if place.rank != 0:
-        chief, places = join_chief(rendezvous, place, terms.join_timeout_s)
-        return MemberChannel(place, chief, places, terms.timeout_s)
-    key = rendezvous.address.key if isinstance(rendezvous, FixedRendezvous) else secrets.token_bytes(32)
-    with Listeners() as listeners:
-        address = _listen(listeners, place, reach, key)
-        try:
-            rendezvous.publish(address)
-            peers = Reception(listeners, key, place, terms.join_timeout_s).receive_all()
-        finally:
-            rendezvous.withdraw()
-    # Only now: whoever is welcome may go on to the next group, with another chief at the same rendezvous.
-    welcome(place, peers)
-    return ChiefChannel(place, peers, terms.timeout_s)
-
-
-def _listen(listeners: Listeners, place: Place, reach: _Reach, key: bytes) -> Address:
+def _listen(listeners: Listeners, place: Place, reach: Reach, key: bytes) -> Address:
     return Address(
         key=key,
         host=place.host,

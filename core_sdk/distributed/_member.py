@@ -127,7 +127,9 @@ class MemberChannel(StarChannel):
                 return received
             events = dict(self._poller.poll(milliseconds_until(deadline)))
             if not events:
-                return self._await_late_result(call)
+                if (late := self._await_late_result(call)) is not None:
+                    return late
+                deadline = time.monotonic() + self.timeout_s
             if self._board.fileno() in events:
                 self._board.forget_wakes()
                 if (last := self._heed_board(call)) is not None:
@@ -160,12 +162,12 @@ class MemberChannel(StarChannel):
             self._break(mismatch(_CHIEF, theirs, self.rank, call))
             self._board.check(call.number, str(call))
 
-    def _await_late_result(self, call: Call) -> Frame:
-        """Raises who is late, unless the result comes while that is being found out."""
+    def _await_late_result(self, call: Call) -> Frame | None:
+        """Raises who is late, unless the result comes while that is being found out; a patient call only asks."""
         answers = self._ask_chief()
         are_all_in_it = bool(answers) and not late_ranks(answers, self.size, call.number, self.rank)
         frame = self._last_words(_ON_ITS_WAY_S if are_all_in_it else 0.0)
-        if frame is None:
+        if frame is None and not call.is_patient:
             self._give_up(call, answers)
             raise LinkEndedError("the result of the call did not come")
         return frame

@@ -34,6 +34,8 @@ class Call(NamedTuple):
     number: int
     """From 1, over all calls of the group."""
     site: bytes
+    is_patient: bool = False
+    """It goes on past its time-out."""
 
     def __str__(self) -> str:
         return self.described(describe(self.site))
@@ -94,17 +96,17 @@ class StarChannel(Channel):
         (content,) = self._make(Operation.BROADCAST, None)
         return decode(content)  # type: ignore[no-any-return]
 
-    def allgather_outcome(self, compute: Callable[[], T]) -> list[T]:
+    def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
         values: list[T] = []
 
         def compute_once() -> T:
             values.append(compute())
             return values[0]
 
-        contents = self._make(Operation.ALLGATHER, compute_once)
+        contents = self._make(Operation.ALLGATHER, compute_once, is_patient)
         return self._values(contents, values[0])
 
-    def broadcast_outcome(self, compute: Callable[[], T]) -> T:
+    def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
         values: list[T] = []
 
         def compute_once() -> T:
@@ -112,9 +114,9 @@ class StarChannel(Channel):
             return values[0]
 
         if self.rank == 0:
-            self._make(Operation.BROADCAST, compute_once)
+            self._make(Operation.BROADCAST, compute_once, is_patient)
             return values[0]
-        (content,) = self._make(Operation.BROADCAST, None)
+        (content,) = self._make(Operation.BROADCAST, None, is_patient)
         return decode(content)  # type: ignore[no-any-return]
 
     def listen(self, topic: str, listener: Listener) -> None:
@@ -170,14 +172,16 @@ class StarChannel(Channel):
     def _values(self, contents: Sequence[Buffer], own_value: Any) -> list[Any]:
         return [own_value if rank == self.rank else decode(content) for rank, content in enumerate(contents)]
 
-    def _make(self, operation: Operation, compute: Callable[[], object] | None) -> Sequence[Buffer]:
+    def _make(
+        self, operation: Operation, compute: Callable[[], object] | None, is_patient: bool = False
+    ) -> Sequence[Buffer]:
         """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
         site = self._sites.current_call_site()
         if os.getpid() != self._process or self._has_left:
             raise ChannelClosedError(operation.name.lower(), is_forked=os.getpid() != self._process)
         part, own_error = self._part(compute)
         with self._calling:
-            call = Call(operation, self._num_calls + 1, site)
+            call = Call(operation, self._num_calls + 1, site, is_patient)
             try:
                 outcome = self._begin(call, part)
             except ChannelError:

@@ -185,7 +185,7 @@ def run(
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
     if getattr(options, "shutdown_timeout", None) is not None:
         supervisor.grace_s = options.shutdown_timeout
-    logs = RankLogs(output, errors, directory, config.logs_specs if files_wanted else None)
+    logs = RankLogs(output, errors, directory, config.logs_specs if files_wanted else None, supervisor.grace_s)
     try:
         _run(config, program, program_arguments, logs, supervisor, output)
     except (RendezvousError, DistError) as error:

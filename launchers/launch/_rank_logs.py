@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 
-from core_sdk.environment import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.environment import GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from launch._directory import LaunchDirectory
 from launch._output import RankOutput
 from launch._rank_errors import RankErrors
@@ -17,13 +17,19 @@ class RankLogs(LogsSpecs):
     """`files`: torch's own way, if one of `--redirects`, `--tee`, … asks for it."""
 
     def __init__(
-        self, output: RankOutput, errors: RankErrors, directory: LaunchDirectory, files: LogsSpecs | None
+        self,
+        output: RankOutput,
+        errors: RankErrors,
+        directory: LaunchDirectory,
+        files: LogsSpecs | None,
+        grace_s: float,
     ) -> None:
         super().__init__()
         self._output = output
         self._errors = errors
         self._directory = directory
         self._files = files
+        self._grace_s = grace_s
         self.num_restarts = 0
         """As the ranks are to be told it."""
 
@@ -57,6 +63,7 @@ class RankLogs(LogsSpecs):
         variables = {
             "PYTHONUNBUFFERED": "1",
             LAUNCH_DIR_VARIABLE: str(self._directory.path),
+            GRACE_VARIABLE: str(self._grace_s),
             "TORCHELASTIC_RESTART_COUNT": str(self.num_restarts),
         }
         if is_one_node:

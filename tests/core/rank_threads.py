@@ -14,7 +14,7 @@ from processes import TIMEOUT_S
 
 from core_sdk.core import CheckpointContext, DistributedContext
 from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import Record
+from core_sdk.records import CheckpointBegun, Record
 from core_sdk.storage import DirectoryStorage, Storage
 
 T = TypeVar("T")
@@ -44,9 +44,10 @@ class Trial:
         return DirectoryStorage(self.storage.root)
 
     def records(self, rank: int) -> list[Record]:
-        """All that this rank has recorded."""
+        """All that this rank has recorded, but for what it only set out to do."""
         paths = sorted(self._folder.glob(f"*/{rank}.journal"))
-        return [record for path in paths for record in read_records(path)]
+        records = [record for path in paths for record in read_records(path)]
+        return [record for record in records if not isinstance(record, CheckpointBegun)]
 
     def left_over(self) -> list[Path]:
         """All that lies where checkpoints are written and removed."""

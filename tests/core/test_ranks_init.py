@@ -136,7 +136,7 @@ def test_a_rank_that_dies_before_init_leaves_no_trial(ranks: Ranks, home: Home) 
 class GoneMeanwhile(SoloChannel):
     """A group that loses a rank while the chief claims the attempt."""
 
-    def broadcast_outcome(self, compute: Callable[[], T]) -> T:
+    def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
         compute()
         raise RankDiedError(1, "process 5 on node1")
 

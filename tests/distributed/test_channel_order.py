@@ -19,7 +19,7 @@ from processes import TIMEOUT_S, wait_for
 from core_sdk.distributed._chief import ChiefChannel
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import encode, join
-from core_sdk.distributed._joining import join_ranks
+from core_sdk.distributed._joining import choose_reach, join_ranks
 from core_sdk.distributed._link import Frame, Kind, Link
 from core_sdk.distributed._member import MemberChannel
 from core_sdk.distributed._messages import Died, Left, Message, Place, decode_message, encode_message
@@ -183,8 +183,9 @@ def test_a_rendezvous_is_withdrawn_before_anybody_goes_on(
             super().withdraw()
 
     terms = Terms(None, 1, False, None, TIMEOUT_S, TIMEOUT_S)
-    joining = calling.submit(join_ranks, a_place(0, 2), terms, Meeting.read({}), Slow(meeting))
-    member = join_ranks(a_place(1, 2), terms, Meeting.read({}), DirectoryRendezvous(meeting))
+    reach = choose_reach(a_place(0, 2), terms, Meeting.read({}), Slow(meeting))
+    joining = calling.submit(join_ranks, a_place(0, 2), terms, Slow(meeting), reach)
+    member = join_ranks(a_place(1, 2), terms, DirectoryRendezvous(meeting), reach)
     has_joined.set()
     chief = joining.result(TIMEOUT_S)
     for channel in (member, chief):

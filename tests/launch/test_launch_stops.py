@@ -118,6 +118,14 @@ def test_the_grace_ends(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPat
     assert "rank 1 had not ended in the grace after SIGTERM: killed" in ended.stderr
 
 
+@pytest.mark.parametrize(("overrides", "grace"), [((), "3600.0"), (("--shutdown-timeout=7",), "7")])
+def test_ranks_are_told_their_grace(run_launch: RunLaunch, overrides: tuple[str, ...], grace: str) -> None:
+    """So that they can give up in good order what takes longer."""
+    ended = run_launch("import os; print(os.environ['CORE_SDK_GRACE_S'])", num_ranks=1, overrides=overrides)
+
+    assert ended.stdout == f"[rank=0] {grace}\n"
+
+
 def test_torchruns_own_option_for_the_grace_counts(start_launch: StartLaunch) -> None:
     """--shutdown-timeout says the same as CORE_SDK_GRACE_S, for one launch."""
     launch = start_launch(_PROLOGUE + "on(15, do=lambda: None)\nwait(); wait()", overrides=["--shutdown-timeout=1"])

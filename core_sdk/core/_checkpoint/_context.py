@@ -12,14 +12,23 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from core_sdk.core._checkpoint._metadata import STEPS, checked_metadata
+from core_sdk.core._checkpoint._grace import Grace
+from core_sdk.core._checkpoint._metadata import STEPS, checked_metadata, frozen_metadata
+from core_sdk.core._checkpoint._saves import Save, Saves
 from core_sdk.core._checkpoint._sharded_save import ShardedSave
 from core_sdk.core._checkpoint._shared_reading import SharedRestore, shared_download
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.distributed import DistributedContext
 from core_sdk.journal import Journal
-from core_sdk.records import CheckpointDeleted, CheckpointStored, Manifest, from_json
-from core_sdk.storage import Selector, Storage, check_storage_id
+from core_sdk.records import (
+    CheckpointBegun,
+    CheckpointCondemned,
+    CheckpointDeleted,
+    CheckpointStored,
+    Manifest,
+    from_json,
+)
+from core_sdk.storage import Selector, Staging, Storage, check_storage_id
 
 
 class DownloadMode(enum.Enum):
@@ -50,12 +59,24 @@ class CheckpointContext:
 
     A selector is called with names relative to the checkpoint, a directory's ending with "/", and accepts or rejects
     each; metadata.json always comes along. All calls block until the files are safe on disk, or read.
+
+    With `wait=False` a save returns once its files are written, and a thread does the rest. `wait()`, the next save,
+    whatever else is done with that very checkpoint, and leaving the Context block until it is stored; the first of them
+    raises its failure.
     """
 
-    def __init__(self, storage: Storage, distributed: DistributedContext, journal: Journal) -> None:
+    def __init__(
+        self, storage: Storage, distributed: DistributedContext, journal: Journal, grace: Grace | None = None
+    ) -> None:
         self._storage = storage
         self._distributed = distributed
         self._journal = journal
+        self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
+
+    @property
+    def first_save_duration_s(self) -> float | None:
+        """How long the first checkpoint took, from its first file to the commit; None until one is stored."""
+        return self._saves.first_duration_s
 
     def upload(
         self,
@@ -64,25 +85,46 @@ class CheckpointContext:
         *,
         shard: bool = False,
         selector: Selector | None = None,
+        wait: bool = True,
     ) -> str:
         """Stores a copy of the directory `ckpt_dir`, and returns the storage id; the directory is left as it is.
+
+        With `wait=False` it returns once the copy is made, and the rest is done in the background.
 
         With `shard=True` every rank calls; a rank without files passes None for `ckpt_dir`, and a directory that
         several ranks of a host pass is stored once. Without, only the chief calls: `RuntimeError` on other ranks.
         """
         self._check_rank("upload", shard)
         if shard:
-            return self._upload_shards(ckpt_dir, metadata, selector)
+            return self._upload_shards(ckpt_dir, metadata, selector, wait)
         if ckpt_dir is None:
             raise RuntimeError("upload() has no directory: pass ckpt_dir")
         metadata = checked_metadata(metadata)
+        if wait:
+            return self._upload_directly(Path(ckpt_dir), metadata, selector)
+        with self._store(metadata, wait=False) as (staging, storage_id):
+            staging.fill(Path(ckpt_dir), selector)
+        return storage_id
+
+    def _upload_directly(self, source: Path, metadata: dict[str, Any], selector: Selector | None) -> str:
+        """Not every storage needs a copy first."""
+        self._saves.wait()
         self._journal.check_open()
-        storage_id = str(uuid.uuid4())
-        self._record(self._storage.upload(storage_id, Path(ckpt_dir), metadata, selector))
+        storage_id, begun_at = str(uuid.uuid4()), time.monotonic()
+
+        def finish() -> None:
+            self._record_begun(storage_id)
+            self._record(self._storage.upload(storage_id, source, metadata, selector))
+
+        self._saves.take(Save(storage_id, begun_at, finish, cancel=lambda: None), wait=True)
         return storage_id
 
     def _upload_shards(
-        self, ckpt_dir: str | os.PathLike[str] | None, metadata: dict[str, Any] | None, selector: Selector | None
+        self,
+        ckpt_dir: str | os.PathLike[str] | None,
+        metadata: dict[str, Any] | None,
+        selector: Selector | None,
+        wait: bool,
     ) -> str:
         self._journal.check_open()
         channel, rank = self._distributed.channel, self._distributed.rank
@@ -91,36 +133,66 @@ class CheckpointContext:
         sources = channel.allgather_outcome(lambda: describe_source(ckpt_dir, selector, host))
         if not any(sources):
             raise RuntimeError("upload() has no directory from any rank: pass ckpt_dir on at least one")
-        save = self._sharded_save(metadata)
+        save = self._sharded_save(metadata, wait)
         with save as (_, storage_id):
             if ckpt_dir is not None and rank in contributors(sources):
                 save.fill(Path(ckpt_dir), selector)
         return storage_id
 
     def store_path(
-        self, metadata: dict[str, Any] | None = None, *, shard: bool = False
+        self, metadata: dict[str, Any] | None = None, *, shard: bool = False, wait: bool = True
     ) -> AbstractContextManager[tuple[Path, str]]:
         """A context manager of `(path, storage_id)`: what lies in the directory `path` at the end is stored.
 
-        If the block raises, nothing is stored. `metadata` may be added to inside the block. With `shard=True` every
-        rank enters and leaves the block; without, only the chief calls: `RuntimeError` on other ranks.
+        If the block raises, nothing is stored. `metadata` may be added to inside the block. With `wait=False` the end
+        of the block does not wait for that; nothing may write to `path` any more. With `shard=True` every rank enters
+        and leaves the block; without, only the chief calls: `RuntimeError` on other ranks.
         """
         self._check_rank("store_path", shard)
-        return self._sharded_save(metadata) if shard else self._store(checked_metadata(metadata))
+        return self._sharded_save(metadata, wait) if shard else self._store_path(checked_metadata(metadata), wait)
 
     @contextlib.contextmanager
-    def _store(self, metadata: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-        storage_id = str(uuid.uuid4())
-        self._journal.check_open()
-        with self._storage.stage(storage_id) as staging:
+    def _store_path(self, metadata: dict[str, Any], wait: bool) -> Iterator[tuple[Path, str]]:
+        with self._store(metadata, wait) as (staging, storage_id):
             yield staging.path, storage_id
+
+    @contextlib.contextmanager
+    def _store(self, metadata: dict[str, Any], wait: bool) -> Iterator[tuple[Staging, str]]:
+        self._saves.wait()
+        self._journal.check_open()
+        storage_id, begun_at = str(uuid.uuid4()), time.monotonic()
+        with contextlib.ExitStack() as undo:
+            staging = undo.enter_context(self._storage.stage(storage_id))
+            yield staging, storage_id
             # Not in a child that was forked in the block: what the parent is still writing would be stored.
             self._journal.check_open()
-            manifest = staging.commit(checked_metadata(metadata))
-        self._record(manifest)
+            # The script may go on changing its own.
+            metadata = frozen_metadata(metadata)
+            undo.pop_all()
 
-    def _sharded_save(self, metadata: dict[str, Any] | None) -> ShardedSave:
-        return ShardedSave(self._storage, self._distributed.channel, self._journal, metadata, self._record)
+        def finish() -> None:
+            with staging:
+                self._record_begun(storage_id)
+                manifest = staging.commit(metadata)
+            self._record(manifest)
+
+        self._saves.take(Save(storage_id, begun_at, finish, staging.cancel), wait=wait)
+
+    def _sharded_save(self, metadata: dict[str, Any] | None, wait: bool) -> ShardedSave:
+        return ShardedSave(
+            self._storage, self._distributed, self._journal, self._saves, metadata, self._record, wait=wait
+        )
+
+    def wait(self) -> None:
+        """Blocks until the save in the background is stored and recorded, and raises its failure, once.
+
+        Does nothing if there is none. It may be interrupted, and called again. Not collective.
+        """
+        self._saves.wait()
+
+    def close(self) -> None:
+        """As `wait()`. Once a stop was asked for, it waits within the grace: then `GraceExceededError`."""
+        self._saves.close()
 
     def download(
         self,
@@ -138,13 +210,16 @@ class CheckpointContext:
         them accepts; a rank without a selector accepts all.
         """
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
+            self._saves.wait_for(storage_id)
             self._storage.download(storage_id, Path(ckpt_dir), selector)
         else:
             host = self._distributed.hosts[self._distributed.rank]
-            shared_download(self._storage, self._distributed.node_channel, host, storage_id, ckpt_dir, selector)
+            channel = self._distributed.node_channel
+            shared_download(self._storage, channel, self._saves, host, storage_id, ckpt_dir, selector)
 
     def get_metadata(self, storage_id: str) -> dict[str, Any]:
         """What was given as `metadata` when the checkpoint was stored. Any rank may call alone."""
+        self._saves.wait_for(storage_id)
         return dict(from_json(self._storage.manifest(storage_id).metadata))
 
     def restore_path(
@@ -160,8 +235,9 @@ class CheckpointContext:
         the ranks of a node share it, one verifies for all; they enter and leave the block in step.
         """
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
+            self._saves.wait_for(storage_id)
             return self._storage.open(check_storage_id(storage_id), selector)
-        return SharedRestore(self._storage, self._distributed.node_channel, storage_id, selector)
+        return SharedRestore(self._storage, self._distributed.node_channel, self._saves, storage_id, selector)
 
     def delete(self, storage_id: str) -> None:
         """Deletes the checkpoint from the storage. It vanishes at once; then its space is freed.
@@ -170,6 +246,9 @@ class CheckpointContext:
         resume passes over it.
         """
         self._journal.check_open()
+        self._saves.wait_for(storage_id)
+        # First, so that what a kill leaves of it is neither listed nor resumed from, and collected.
+        self._journal.append(CheckpointCondemned(time=time.time(), storage_id=storage_id))
         self._storage.delete(storage_id)
         self._journal.append(CheckpointDeleted(time=time.time(), storage_id=storage_id))
 
@@ -178,6 +257,10 @@ class CheckpointContext:
             raise RuntimeError(
                 f"{call}() was called on rank {self._distributed.rank}; without shard=True only the chief calls it"
             )
+
+    def _record_begun(self, storage_id: str) -> None:
+        """So that collection finds what a kill leaves whole, and unrecorded."""
+        self._journal.append(CheckpointBegun(time=time.time(), storage_id=storage_id, storage=self._storage.url))
 
     def _record(self, manifest: Manifest) -> None:
         self._journal.append(

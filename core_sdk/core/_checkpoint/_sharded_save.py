@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,12 +12,23 @@ from types import TracebackType
 from typing import Any
 
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
+from core_sdk.core._checkpoint._saves import Save, Saves
 from core_sdk.core._checkpoint._together import leave_together, step_together
-from core_sdk.distributed import Channel
-from core_sdk.errors import CheckpointConflictError
+from core_sdk.distributed import DistributedContext
+from core_sdk.errors import ArgumentConflictError, CheckpointConflictError
 from core_sdk.journal import Journal
-from core_sdk.records import Manifest
+from core_sdk.records import CheckpointBegun, Manifest
 from core_sdk.storage import Selector, Shard, ShardStaging, ShardUnion, Storage, file_conflicts, unite
+
+
+@dataclass(frozen=True)
+class _Offer:
+    """What one rank tells the others before anything is written."""
+
+    storage_id: str
+    metadata: dict[str, Any] | None
+    wait: bool
+    has_pending: bool
 
 
 @dataclass(frozen=True)
@@ -34,32 +46,47 @@ class ShardedSave:
     Gives `(path, storage_id)`. Whatever fails on one rank, its block included, fails on all, and nothing is stored. A
     rank that dies once all have brought their files comes too late for that: the others are told, and the checkpoint,
     which is whole, may stay.
+
+    Without `wait` the ranks enter in step on their own channel, and finish on that of the background: the script goes
+    on making calls on the other.
     """
 
     def __init__(
         self,
         storage: Storage,
-        channel: Channel,
+        distributed: DistributedContext,
         journal: Journal,
+        saves: Saves,
         metadata: Mapping[str, Any] | None,
         record: Callable[[Manifest], None],
+        *,
+        wait: bool,
     ) -> None:
         self._storage = storage
-        self._channel = channel
+        self._distributed = distributed
+        self._channel = distributed.channel
         self._journal = journal
+        self._saves = saves
         self._metadata = metadata
+        self._final_metadata: dict[str, Any] | None = None
         self._record = record
+        self._wait = wait
         self._staging: ShardStaging
+        self._storage_id: str
+        self._begun_at: float
 
     def __enter__(self) -> tuple[Path, str]:
         self._journal.check_open()
-        storage_id = self._agree()
+        self._storage_id = self._agree()
+        finishing_channel = self._channel if self._wait else self._distributed.background_channel()
+        self._begun_at = time.monotonic()
         with contextlib.ExitStack() as undo:
-            addresses = self._channel.allgather_outcome(lambda: self._stage(storage_id, undo))
+            addresses = self._channel.allgather_outcome(lambda: self._stage(self._storage_id, undo))
             # Before the block, which may take long.
             step_together(self._channel, lambda: self._staging.check_reachable(addresses[0]))
             undo.pop_all()
-        return self._staging.path, storage_id
+        self._channel = finishing_channel
+        return self._staging.path, self._storage_id
 
     def fill(self, source: Path, selector: Selector | None) -> None:
         """Takes the files of the directory `source`; not collective."""
@@ -68,26 +95,53 @@ class ShardedSave:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        with self._staging:
-            if exc_val is None:
-                # Not in a child that was forked in the block: what the parent is still writing would be stored.
-                self._journal.check_open()
-            parts = leave_together(self._channel, exc_val, self._seal)
-            if parts is not None:
-                self._store(parts)
+        with contextlib.ExitStack() as undo:
+            undo.push(self._staging)
+            if exc_val is not None:
+                leave_together(self._channel, exc_val)
+                return
+            # Not in a child that was forked in the block: what the parent is still writing would be stored.
+            self._journal.check_open()
+            self._freeze_metadata()
+            undo.pop_all()
+        save = Save(self._storage_id, self._begun_at, finish=self._finish, cancel=self._staging.cancel)
+        self._saves.take(save, wait=self._wait)
 
     def _agree(self) -> str:
         """Checks the metadata, as far as it is known now, and gives the id that the chief has drawn."""
-        offers = self._channel.allgather_outcome(lambda: (str(uuid.uuid4()), plain_metadata(self._metadata)))
-        _agreed_metadata([metadata for _, metadata in offers], {})
-        return offers[0][0]
+        offers = self._channel.allgather_outcome(self._offer)
+        if any(offer.has_pending for offer in offers):
+            self._channel.allgather_outcome(self._saves.wait, is_patient=True)
+        waits = [offer.wait for offer in offers]
+        if len(set(waits)) > 1:
+            raise ArgumentConflictError("store_path() or upload()", "wait", waits)
+        _agreed_metadata([offer.metadata for offer in offers], {})
+        return offers[0].storage_id
+
+    def _offer(self) -> _Offer:
+        return _Offer(str(uuid.uuid4()), plain_metadata(self._metadata), self._wait, self._saves.is_pending())
 
     def _stage(self, storage_id: str, undo: contextlib.ExitStack) -> str:
         self._staging = undo.enter_context(self._storage.stage_shard(storage_id))
         return self._staging.address
 
+    def _freeze_metadata(self) -> None:
+        """As it is at the end of the block: the script may go on changing it."""
+        try:
+            self._final_metadata = plain_metadata(self._metadata)
+        except BaseException as error:
+            leave_together(self._channel, error)
+            raise
+
+    def _finish(self) -> None:
+        with self._staging:
+            leave_together(self._channel, None)
+            # From here on all ranks are at work, which may take longer than they would wait for one that is absent.
+            parts = self._channel.allgather_outcome(self._seal, is_patient=True)
+            self._store(parts)
+
     def _seal(self) -> _Part:
-        return _Part(self._staging.seal(), plain_metadata(self._metadata), self._staging.address)
+        return _Part(self._staging.seal(), self._final_metadata, self._staging.address)
 
     def _store(self, parts: Sequence[_Part]) -> None:
         # Every rank comes to the same result, or to the same error.
@@ -95,10 +149,11 @@ class ShardedSave:
         metadata = _agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
         union = unite(shards)
         names = union.names_of(self._channel.rank)
-        step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address))
-        self._channel.broadcast_outcome(lambda: self._commit(union, metadata))
+        step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address), is_patient=True)
+        self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
+        self._journal.append(CheckpointBegun(time=time.time(), storage_id=self._storage_id, storage=self._storage.url))
         self._record(self._staging.commit(union, metadata))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
+from core_sdk.core._checkpoint._saves import Saves
 from core_sdk.core._checkpoint._together import leave_together, raise_if_error, telling
 from core_sdk.distributed import Channel
 from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id
@@ -25,43 +26,52 @@ class _Request(NamedTuple):
     storage_id: str
     directory: Directory | None
     has_selector: bool
+    is_being_stored: bool
 
 
 def shared_download(
     storage: Storage,
     channel: Channel,
+    saves: Saves,
     host: str,
     storage_id: str,
     ckpt_dir: str | os.PathLike[str],
     selector: Selector | None,
 ) -> None:
     """Collective within the node: each directory that a rank names gets the files that any rank accepts, once."""
-    requests = _exchange(channel, lambda: _request(storage_id, selector, Directory(host, os.path.realpath(ckpt_dir))))
+    requests = _exchange(
+        channel, saves, lambda: _request(storage_id, saves, selector, Directory(host, os.path.realpath(ckpt_dir)))
+    )
     accept = _accepted_by_any(storage, channel, requests, selector)
     directories = [request.directory for request in requests]
     is_first = directories.index(directories[channel.rank]) == channel.rank
     fetch = telling(lambda: storage.download(storage_id, Path(ckpt_dir), accept) if is_first else None)
-    for outcome in channel.allgather_outcome(fetch):
+    for outcome in channel.allgather_outcome(fetch, is_patient=True):
         raise_if_error(outcome)
 
 
 class SharedRestore:
     """Entered and left by all ranks of a node; gives the directory that one of them has opened and verified."""
 
-    def __init__(self, storage: Storage, channel: Channel, storage_id: str, selector: Selector | None) -> None:
+    def __init__(
+        self, storage: Storage, channel: Channel, saves: Saves, storage_id: str, selector: Selector | None
+    ) -> None:
         self._storage = storage
         self._channel = channel
+        self._saves = saves
         self._storage_id = storage_id
         self._selector = selector
         self._opened = contextlib.ExitStack()
 
     def __enter__(self) -> Path:
-        requests = _exchange(self._channel, lambda: _request(self._storage_id, self._selector))
+        requests = _exchange(
+            self._channel, self._saves, lambda: _request(self._storage_id, self._saves, self._selector)
+        )
         accept = _accepted_by_any(self._storage, self._channel, requests, self._selector)
         opening = self._storage.open(requests[0].storage_id, accept)
         with contextlib.ExitStack() as opened:
-            path = self._channel.broadcast_outcome(telling(lambda: opened.enter_context(opening)))
-            path = raise_if_error(path)
+            opened_path = telling(lambda: opened.enter_context(opening))
+            path = raise_if_error(self._channel.broadcast_outcome(opened_path, is_patient=True))
             self._opened = opened.pop_all()
         return path
 
@@ -70,14 +80,16 @@ class SharedRestore:
     ) -> None:
         # What was opened may be temporary: it stays until all have left.
         with self._opened:
-            leave_together(self._channel, exc_val, lambda: None)
+            leave_together(self._channel, exc_val)
 
 
-def _request(storage_id: str, selector: Selector | None, directory: Directory | None = None) -> _Request:
-    return _Request(check_storage_id(storage_id), directory, selector is not None)
+def _request(storage_id: str, saves: Saves, selector: Selector | None, directory: Directory | None = None) -> _Request:
+    is_being_stored = saves.is_pending(check_storage_id(storage_id))
+    return _Request(storage_id, directory, selector is not None, is_being_stored)
 
 
-def _exchange(channel: Channel, request: Callable[[], _Request]) -> list[_Request]:
+def _exchange(channel: Channel, saves: Saves, request: Callable[[], _Request]) -> list[_Request]:
+    """All want the same checkpoint; if it is just being stored, it is waited for."""
     requests = channel.allgather_outcome(request)
     ids = {request.storage_id: None for request in requests}
     if len(ids) > 1:
@@ -85,6 +97,8 @@ def _exchange(channel: Channel, request: Callable[[], _Request]) -> list[_Reques
             f"the ranks of this node ask for different checkpoints, {', '.join(ids)}: to read each its own, pass "
             "DownloadMode.NoSharedDownload"
         )
+    if any(request.is_being_stored for request in requests):
+        channel.allgather_outcome(lambda: saves.wait_for(requests[0].storage_id), is_patient=True)
     return requests
 
 

@@ -29,25 +29,23 @@ def raise_if_error(outcome: T | CheckpointError) -> T:
     return outcome
 
 
-def step_together(channel: Channel, step: Callable[[], None]) -> None:
+def step_together(channel: Channel, step: Callable[[], None], *, is_patient: bool = False) -> None:
     """A step that fails where another rank has given up: then what made that one give up is the error, not this.
 
     Otherwise as `allgather_outcome`: a rank's own failure, or `RankFailedError`.
     """
-    outcomes = channel.allgather_outcome(telling(step))
+    outcomes = channel.allgather_outcome(telling(step), is_patient=is_patient)
     raise_if_error(outcomes[channel.rank])
     for rank, outcome in enumerate(outcomes):
         if outcome is not None:
             raise RankFailedError(rank, f"{type(outcome).__name__}: {outcome}") from outcome
 
 
-def leave_together(channel: Channel, block_error: BaseException | None, compute: Callable[[], T]) -> list[T] | None:
-    """What `compute` gives on every rank, if no rank's block has raised an error; that fails it on every rank.
-
-    Where it was this rank's, None: the block's own error goes on.
-    """
+def leave_together(channel: Channel, block_error: BaseException | None) -> None:
+    """Fails where another rank's block has raised an error. Where it was this rank's, that goes on by itself."""
     if block_error is None:
-        return channel.allgather_outcome(compute)
+        channel.allgather_outcome(lambda: None)
+        return
     block_traceback = block_error.__traceback__
     try:
         channel.allgather_outcome(lambda: _raise(block_error))
@@ -57,7 +55,6 @@ def leave_together(channel: Channel, block_error: BaseException | None, compute:
         if error is not block_error:
             raise
     block_error.__traceback__ = block_traceback
-    return None
 
 
 def _raise(error: BaseException) -> None:

@@ -1,0 +1,66 @@
+"""What an attempt has to do with the collection of checkpoints: its `init()` says the policy, its end applies it."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from core_sdk.core._attempt import Attempt
+from core_sdk.errors import CoreSDKError
+from core_sdk.records import RetentionPolicy, SearcherMetric
+from core_sdk.storage import Storage
+from core_sdk.tracking.collection import Request, collect
+
+logger = logging.getLogger("core_sdk.core")
+
+# For a collector that is at work when the attempt ends: nothing is lost if it is not waited for.
+_WAIT_S = 10.0
+
+
+def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
+    """The newest `init()` of an experiment says which checkpoints to keep: all, unless it is given a mapping.
+
+    What cannot be recorded is told by a warning, and then holds as it was.
+    """
+    policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
+    metric = _searcher_metric(attempt.info.trial._config.get("searcher"))
+    try:
+        experiment = attempt.folder.home.experiment(attempt.record.experiment_id)
+        found = experiment.read()
+        if (found.retention, found.searcher_metric) != (policy, metric):
+            with experiment.edit() as record:
+                record.retention, record.searcher_metric = policy, metric
+    except (CoreSDKError, OSError) as error:
+        _warn(f"which checkpoints to keep could not be recorded: {error}")
+
+
+def collect_at_end(attempt: Attempt, storage: Storage) -> None:
+    """Deletes what the policy of the attempt's experiment does not keep; whatever fails is told by a warning."""
+    home, experiment_id = attempt.folder.home, attempt.record.experiment_id
+    try:
+        if home.experiment(experiment_id).read().retention is None:
+            return
+        request = Request(experiment_id=experiment_id, ended_trial=attempt.folder.trial_id)
+        done = collect(home, request, storages=[storage], wait_s=_WAIT_S)
+    except Exception as error:  # noqa: BLE001 - the training is complete and recorded: nothing here may fail it
+        _warn(f"checkpoints were not collected: {error}")
+        return
+    for problem in done.problems:
+        _warn(f"checkpoints were not collected in {problem}")
+    for verdict in done.deleted:
+        logger.info("deleted checkpoint %s of trial %d", verdict.storage_id, verdict.trial_id)
+
+
+def _searcher_metric(config: Any) -> SearcherMetric | None:
+    name = config.get("metric") if isinstance(config, Mapping) else None
+    if not isinstance(name, str):
+        return None
+    return SearcherMetric(name=name, smaller_is_better=bool(config.get("smaller_is_better", True)))
+
+
+def _warn(message: str) -> None:
+    advice = "`core-sdk checkpoint gc --dry-run` shows what is to be deleted"
+    logger.warning("%s (%s)", message, advice)
+    warnings.warn(f"{message} ({advice})", RuntimeWarning, stacklevel=2)

@@ -1,0 +1,119 @@
+"""A storage in a directory whose steps can be held, for as long as a test needs to look at what goes on meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from processes import wait_for
+
+from core_sdk import core
+from core_sdk.errors import CheckpointNotStoredError
+from core_sdk.records import Manifest
+from core_sdk.storage import DirectoryStorage, Shard, ShardUnion
+from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory
+
+
+class Gate:
+    """Two files: who arrives makes one, and goes on once the other is there."""
+
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self._reached = folder / f"{name}.reached"
+        self._opened = folder / f"{name}.opened"
+        self._refused = folder / f"{name}.refused"
+        self._is_cancelled = False
+        self.cuts_short = True
+        """What is cancelled fails; else it goes on at once."""
+
+    def wait_until_reached(self) -> None:
+        wait_for(self._reached.exists)
+
+    def is_reached(self) -> bool:
+        return self._reached.exists()
+
+    def open(self) -> None:
+        self._opened.touch()
+
+    def refuse(self) -> None:
+        """Whoever arrives fails."""
+        self._refused.touch()
+        self._opened.touch()
+
+    def pass_through(self, storage_id: str) -> None:
+        self._reached.touch()
+        wait_for(lambda: self._opened.exists() or self._is_cancelled)
+        if self._is_cancelled:
+            raise CheckpointNotStoredError(storage_id, "a held storage", "it was cancelled")
+        if self._refused.exists():
+            raise CheckpointNotStoredError(storage_id, "a held storage", "it was refused")
+
+    def cancel(self) -> None:
+        if self.cuts_short:
+            self._is_cancelled = True
+        else:
+            self.open()
+
+
+class HeldStorage(DirectoryStorage):
+    """`step` is that of a shard; a whole checkpoint is held at its commit."""
+
+    def __init__(self, root: Path, gate: Gate, step: str = "commit") -> None:
+        super().__init__(root)
+        self.gate = gate
+        self._step = step
+
+    def stage(self, storage_id: str) -> DirectoryStaging:
+        return _HeldStaging(self._staged(storage_id), self.gate)
+
+    def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
+        return _HeldShardStaging(self._staged(storage_id), self.gate, self._step)
+
+
+class _HeldStaging(DirectoryStaging):
+    def __init__(self, staged: StagedDirectory, gate: Gate) -> None:
+        super().__init__(staged)
+        self._gate = gate
+
+    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
+        self._gate.pass_through(self._staged.storage_id)
+        return super().commit(metadata)
+
+    def cancel(self) -> None:
+        self._gate.cancel()
+        if self._gate.cuts_short:
+            super().cancel()
+
+
+class _HeldShardStaging(DirectoryShardStaging):
+    def __init__(self, staged: StagedDirectory, gate: Gate, step: str) -> None:
+        super().__init__(staged)
+        self._gate = gate
+        self._step = step
+
+    def seal(self) -> Shard:
+        self._hold("seal")
+        return super().seal()
+
+    def contribute(self, names: Sequence[str], address: str) -> None:
+        self._hold("contribute")
+        super().contribute(names, address)
+
+    def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
+        self._hold("commit")
+        return super().commit(union, metadata)
+
+    def cancel(self) -> None:
+        self._gate.cancel()
+        super().cancel()
+
+    def _hold(self, step: str) -> None:
+        if step == self._step:
+            self._gate.pass_through(self._staged.storage_id)
+
+
+def hold(context: core.Context, gate: Gate, step: str = "commit") -> None:
+    """From now on the Context's saves are held there."""
+    storage = context.checkpoint._storage
+    assert isinstance(storage, DirectoryStorage)
+    context.checkpoint._storage = HeldStorage(storage.root, gate, step)

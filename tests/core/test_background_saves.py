@@ -1,0 +1,875 @@
+"""Saves in the background: the script goes on, nothing is lost, and no failure either."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from core.held_storage import Gate, HeldStorage, hold
+from core.rank_processes import Ranks, codes
+from core.rank_threads import Rank, Trial
+from processes import Script
+
+from core_sdk import core
+from core_sdk.core._checkpoint import Grace
+from core_sdk.distributed import DistributedContext
+from core_sdk.errors import (
+    ArgumentConflictError,
+    CheckpointNotFoundError,
+    CheckpointNotStoredError,
+    JournalForkedError,
+    RankFailedError,
+)
+from core_sdk.journal import JournalWriter, read_records
+from core_sdk.records import CheckpointStored, Ended, Manifest, Record, Report
+from core_sdk.storage import DirectoryStorage, Storage
+from core_sdk.storage._staging import StagedDirectory
+from core_sdk.tracking import Home
+
+TESTS = str(Path(__file__).resolve().parent.parent)
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    gate = Gate(tmp_path)
+    yield gate
+    gate.open()
+
+
+@pytest.fixture
+def context(gate: Gate) -> Iterator[core.Context]:
+    with core.init(name="background") as context:
+        hold(context, gate)
+        yield context
+        gate.open()
+
+
+@pytest.fixture
+def checkpoint(context: core.Context) -> core.CheckpointContext:
+    return context.checkpoint
+
+
+def save(checkpoint: core.CheckpointContext, steps_completed: int = 1, **options: Any) -> str:
+    with checkpoint.store_path({"steps_completed": steps_completed}, wait=False, **options) as (path, storage_id):
+        (path / "model.bin").write_bytes(b"%d" % steps_completed)
+    return storage_id
+
+
+def save_in_vain(checkpoint: core.CheckpointContext, gate: Gate) -> str:
+    """In the background; it fails."""
+    gate.refuse()
+    return save(checkpoint)
+
+
+def records(home: Home) -> list[Record]:
+    return list(read_records(home.runs / "1" / "1.journal"))
+
+
+def stored_ids(home: Home) -> list[str]:
+    return DirectoryStorage(home.checkpoints).list()
+
+
+def outcome(home: Home) -> tuple[str, str | None]:
+    last = records(home)[-1]
+    assert isinstance(last, Ended)
+    return last.outcome, last.error
+
+
+def test_a_save_returns_before_it_is_stored(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
+    """And is recorded once it is."""
+    storage_id = save(checkpoint)
+    gate.wait_until_reached()
+    before = stored_ids(home), [type(record) for record in records(home)].count(CheckpointStored)
+    gate.open()
+    checkpoint.wait()
+
+    assert before == ([], 0)
+    assert stored_ids(home) == [storage_id]
+    (record,) = [record for record in records(home) if isinstance(record, CheckpointStored)]
+    assert record.storage_id == storage_id
+
+
+def test_an_upload_returns_once_its_files_are_copied(
+    checkpoint: core.CheckpointContext, home: Home, gate: Gate, tmp_path: Path
+) -> None:
+    """What happens to the directory afterwards is the script's own affair."""
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "model.bin").write_bytes(b"first")
+
+    storage_id = checkpoint.upload(tmp_path / "source", {"steps_completed": 1}, wait=False)
+    assert stored_ids(home) == []
+    (tmp_path / "source" / "model.bin").write_bytes(b"second")
+    gate.open()
+    checkpoint.wait()
+
+    assert (home.checkpoints / storage_id / "model.bin").read_bytes() == b"first"
+
+
+def test_a_bad_upload_is_refused_at_the_call(checkpoint: core.CheckpointContext, home: Home, tmp_path: Path) -> None:
+    """Nothing is in flight then."""
+    with pytest.raises(FileNotFoundError):
+        checkpoint.upload(tmp_path / "absent", {"steps_completed": 1}, wait=False)
+
+    checkpoint.wait()
+    assert stored_ids(home) == []
+
+
+def test_without_a_save_there_is_nothing_to_wait_for(checkpoint: core.CheckpointContext) -> None:
+    """The call returns at once."""
+    checkpoint.wait()
+
+
+def test_reports_flow_while_a_checkpoint_is_stored(context: core.Context, home: Home, gate: Gate) -> None:
+    """They are in the journal before it is."""
+    save(context.checkpoint)
+    gate.wait_until_reached()
+    for step in range(100):
+        context.train.report_training_metrics(step, {"loss": 1.0})
+    gate.open()
+    context.checkpoint.wait()
+
+    kinds = [type(record) for record in records(home) if isinstance(record, (Report, CheckpointStored))]
+    assert kinds == [Report] * 100 + [CheckpointStored]
+
+
+def test_metadata_is_that_of_the_end_of_the_block(checkpoint: core.CheckpointContext, gate: Gate) -> None:
+    """The script may go on with its dict."""
+    metadata: dict[str, Any] = {"steps_completed": 1, "nested": {}}
+
+    with checkpoint.store_path(metadata, wait=False) as (path, storage_id):
+        (path / "model.bin").write_bytes(b"1")
+        metadata["nested"]["loss"] = 1.0
+    metadata["nested"]["loss"] = 2.0
+    gate.open()
+
+    assert checkpoint.get_metadata(storage_id) == {"steps_completed": 1, "nested": {"loss": 1.0}}
+
+
+def test_metadata_spoiled_in_the_block_fails_at_its_end(checkpoint: core.CheckpointContext, home: Home) -> None:
+    """Not later."""
+    metadata: dict[str, Any] = {"steps_completed": 1}
+
+    with pytest.raises(TypeError), checkpoint.store_path(metadata, wait=False):
+        metadata["model"] = object()
+
+    checkpoint.wait()
+    assert stored_ids(home) == []
+
+
+def test_a_failure_is_raised_by_wait_once(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
+    """With the traceback of where it happened."""
+    storage_id = save_in_vain(checkpoint, gate)
+
+    with pytest.raises(CheckpointNotStoredError, match=storage_id) as raised:
+        checkpoint.wait()
+    checkpoint.wait()
+
+    assert "pass_through" in [entry.name for entry in raised.traceback]
+    assert stored_ids(home) == []
+    assert list((home.checkpoints / ".staging").iterdir()) == []
+
+
+def store_another(checkpoint: core.CheckpointContext, directory: Path, **options: Any) -> None:
+    with checkpoint.store_path({"steps_completed": 2}, **options):
+        raise AssertionError("the block was entered")
+
+
+def upload_another(checkpoint: core.CheckpointContext, directory: Path, **options: Any) -> None:
+    checkpoint.upload(directory, {"steps_completed": 2}, **options)
+
+
+@pytest.mark.parametrize("call", [store_another, upload_another])
+@pytest.mark.parametrize("options", [{}, {"wait": False}, {"shard": True}, {"shard": True, "wait": False}], ids=str)
+def test_the_next_save_raises_the_failure(
+    checkpoint: core.CheckpointContext,
+    gate: Gate,
+    tmp_path: Path,
+    call: Callable[..., None],
+    options: dict[str, Any],
+) -> None:
+    """Before it writes anything."""
+    storage_id = save_in_vain(checkpoint, gate)
+
+    with pytest.raises(CheckpointNotStoredError, match=storage_id):
+        call(checkpoint, tmp_path, **options)
+
+
+USES: list[Callable[[core.CheckpointContext, str, Path], object]] = [
+    lambda checkpoint, storage_id, path: checkpoint.get_metadata(storage_id),
+    lambda checkpoint, storage_id, path: checkpoint.delete(storage_id),
+    lambda checkpoint, storage_id, path: checkpoint.download(storage_id, path),
+    lambda checkpoint, storage_id, path: checkpoint.download(storage_id, path, core.DownloadMode.NoSharedDownload),
+    lambda checkpoint, storage_id, path: checkpoint.restore_path(storage_id).__enter__(),
+    lambda checkpoint, storage_id, path: checkpoint.restore_path(
+        storage_id, core.DownloadMode.NoSharedDownload
+    ).__enter__(),
+]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_whoever_uses_a_checkpoint_waits_for_it(
+    checkpoint: core.CheckpointContext,
+    gate: Gate,
+    tmp_path: Path,
+    use: Callable[[core.CheckpointContext, str, Path], object],
+) -> None:
+    """It is there then, or its failure is raised; other checkpoints do not wait."""
+    first = save(checkpoint)
+    gate.wait_until_reached()
+    with pytest.raises(CheckpointNotFoundError):
+        use(checkpoint, "00000000-0000-4000-8000-000000000000", tmp_path / "other")
+    gate.open()
+    use(checkpoint, first, tmp_path / "first")
+    second = save_in_vain(checkpoint, gate)
+
+    with pytest.raises(CheckpointNotStoredError, match=second):
+        use(checkpoint, second, tmp_path / "second")
+
+
+def test_saves_come_one_after_the_other(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
+    """A second one waits for the first."""
+    first = save(checkpoint, 1)
+    gate.wait_until_reached()
+    opener = threading.Timer(0.1, gate.open)
+    opener.start()
+    second = save(checkpoint, 2)
+    was_first_stored = first in stored_ids(home)
+    checkpoint.wait()
+
+    assert was_first_stored
+    assert sorted([first, second]) == stored_ids(home)
+
+
+def test_leaving_waits(home: Home, gate: Gate) -> None:
+    """The end is recorded after the checkpoint."""
+    with core.init() as context:
+        hold(context, gate)
+        save(context.checkpoint)
+        threading.Timer(0.1, gate.open).start()
+
+    assert [type(record) for record in records(home)][-2:] == [CheckpointStored, Ended]
+    assert outcome(home) == ("completed", None)
+
+
+@pytest.mark.parametrize("end", [lambda: None, lambda: exec("raise SystemExit(0)")], ids=["end", "sys.exit"])
+def test_leaving_well_raises_the_failure(home: Home, gate: Gate, end: Callable[[], None]) -> None:
+    """And the attempt has failed of it."""
+    with pytest.raises(CheckpointNotStoredError), core.init() as context:
+        hold(context, gate)
+        save_in_vain(context.checkpoint, gate)
+        end()
+
+    kind, error = outcome(home)
+    assert kind == "error"
+    assert error is not None and "it was refused" in error
+
+
+def test_leaving_with_an_error_logs_the_failure(home: Home, gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
+    """The script's own error is the one that is raised and recorded."""
+    with pytest.raises(ZeroDivisionError), core.init() as context:
+        hold(context, gate)
+        save_in_vain(context.checkpoint, gate)
+        raise ZeroDivisionError
+
+    kind, error = outcome(home)
+    assert (kind, error is not None and "it was refused" in error) == ("error", False)
+    assert "it was refused" in caplog.text
+
+
+PRELUDE = f"""
+import os, signal, sys, threading, time
+sys.path.insert(0, {TESTS!r})
+from pathlib import Path
+from core.held_storage import Gate, hold
+from core_sdk import core
+gate = Gate(Path("."))
+def save(context, step, **options):
+    with context.checkpoint.store_path({{"steps_completed": step}}, wait=False, **options) as (path, storage_id):
+        (path / "model.bin").write_bytes(b"x" * 1000)
+    return storage_id
+"""
+
+
+def test_a_forgotten_context_waits_too(home: Home, run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """At the interpreter's exit, when nothing may be begun any more."""
+    source = """
+context = core.init()
+context.start()
+hold(context, gate)
+print(save(context, 1))
+threading.Timer(0.3, gate.open).start()
+"""
+    status, output, errors = run_script(PRELUDE + source)
+
+    assert (status, errors) == (0, "")
+    assert stored_ids(home) == [output.strip()]
+    assert outcome(home) == ("completed", None)
+
+
+def test_an_interrupted_wait_can_be_repeated(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
+    """Ctrl-C while waiting leaves the save as it is."""
+    source = """
+with core.init() as context:
+    hold(context, gate)
+    save(context, 1)
+    try:
+        print("waiting")
+        context.checkpoint.wait()
+    except KeyboardInterrupt:
+        print("interrupted")
+    context.checkpoint.wait()
+"""
+    script = start_script(PRELUDE + source)
+    script.read_until("waiting")
+    gate.wait_until_reached()
+    script.process.send_signal(signal.SIGINT)
+    script.read_until("interrupted")
+    gate.open()
+
+    assert script.wait()[0] == 0
+    assert len(stored_ids(home)) == 1
+    assert outcome(home) == ("completed", None)
+
+
+def test_an_interrupted_leaving_gives_the_save_up(home: Home, run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """Nothing is half there, and the attempt says how it ended."""
+    source = """
+def interrupt_the_wait():
+    main = threading.main_thread().ident
+    names = set()
+    while "is_over" not in names:
+        frame, names = sys._current_frames()[main], set()
+        while frame is not None:
+            names.add(frame.f_code.co_name)
+            frame = frame.f_back
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+with core.init() as context:
+    hold(context, gate)
+    save(context, 1)
+    threading.Thread(target=interrupt_the_wait, daemon=True).start()
+"""
+    status, _, _ = run_script(PRELUDE + source)
+
+    assert status == -signal.SIGINT
+    assert stored_ids(home) == []
+    assert list((home.checkpoints / ".staging").iterdir()) == []
+    assert outcome(home)[0] == "error"
+
+
+def test_a_kill_leaves_the_checkpoint_before(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
+    """Nothing is visible of the one in flight, and what it left is swept."""
+    source = """
+context = core.init()
+context.start()
+print(save(context, 1))
+context.checkpoint.wait()
+hold(context, gate)
+save(context, 2)
+print("saving")
+threading.Event().wait()
+"""
+    script = start_script(PRELUDE + source)
+    assert script.process.stdout is not None
+    first = script.process.stdout.readline().strip()
+    script.read_until("saving")
+    gate.wait_until_reached()
+    script.process.kill()
+    script.wait()
+
+    storage = DirectoryStorage(home.checkpoints)
+    assert storage.list() == [first]
+    storage.verify(first)
+    assert len(storage.sweep()) == 1
+    assert list((home.checkpoints / ".staging").iterdir()) == []
+
+
+def test_a_forked_child_waits_for_nothing(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
+    """The save is its parent's."""
+    save(checkpoint)
+    gate.wait_until_reached()
+
+    child = os.fork()
+    if child == 0:
+        checkpoint.wait()
+        checkpoint.close()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    gate.open()
+    checkpoint.wait()
+
+    assert status == 0
+    assert len(stored_ids(home)) == 1
+
+
+def test_a_child_forked_in_the_block_begins_no_save(checkpoint: core.CheckpointContext, home: Home, gate: Gate) -> None:
+    """What the parent is still writing would be stored."""
+    gate.open()
+    block = checkpoint.store_path({"steps_completed": 1}, wait=False)
+    path, storage_id = block.__enter__()
+    child = os.fork()
+    if child == 0:
+        try:
+            block.__exit__(None, None, None)
+        except JournalForkedError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    _, status = os.waitpid(child, 0)
+    (path / "model.bin").write_bytes(b"1")
+    block.__exit__(None, None, None)
+    checkpoint.wait()
+
+    assert status == 0
+    assert stored_ids(home) == [storage_id]
+
+
+def test_the_background_gives_way_to_the_training(checkpoint: core.CheckpointContext, gate: Gate) -> None:
+    """Its thread has a lower priority, and the script's own has not."""
+    save(checkpoint)
+    gate.wait_until_reached()
+    (thread,) = [thread for thread in threading.enumerate() if thread.name == "core-sdk-save"]
+
+    assert thread.native_id is not None
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    assert os.getpriority(os.PRIO_PROCESS, thread.native_id) > own or own == 19
+
+
+def a_context(folder: Path, gate: Gate, grace: Grace) -> core.CheckpointContext:
+    journal = JournalWriter(folder / "1.journal")
+    return core.CheckpointContext(HeldStorage(folder / "checkpoints", gate), DistributedContext(), journal, grace)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_the_first_save_is_measured_and_held_against_the_grace(
+    tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture, wait: bool
+) -> None:
+    """A warning says both, once."""
+    checkpoint = a_context(tmp_path, gate, Grace(0.001, lambda: None))
+    gate.open()
+    before = checkpoint.first_save_duration_s
+
+    for step in range(2):
+        with checkpoint.store_path({"steps_completed": step}, wait=wait):
+            time.sleep(0.001)
+        checkpoint.wait()
+
+    first = checkpoint.first_save_duration_s
+    assert before is None
+    assert first is not None
+    assert first > 0.001
+    (warning,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert f"{first:.1f} s" in warning.getMessage()
+    assert "0.001 s" in warning.getMessage() and "CORE_SDK_GRACE_S" in warning.getMessage()
+    checkpoint._journal.close()
+
+
+@pytest.mark.parametrize("total_s", [None, 60.0])
+def test_a_grace_that_suffices_is_not_spoken_of(
+    tmp_path: Path, gate: Gate, caplog: pytest.LogCaptureFixture, total_s: float | None
+) -> None:
+    """Nor one that nobody has told of."""
+    checkpoint = a_context(tmp_path, gate, Grace(total_s, lambda: None))
+    gate.open()
+    save(checkpoint)
+    checkpoint.close()
+    checkpoint._journal.close()
+
+    assert caplog.records == []
+
+
+STOPPED = """
+with core.init() as context:
+    hold(context, gate)
+    context.preempt.should_preempt()
+    print("listening")
+    while not context.preempt.should_preempt():
+        pass
+    save(context, 1)
+    print("leaving")
+"""
+
+
+def test_a_stop_waits_for_the_save_within_its_grace(
+    home: Home, start_script: Callable[..., Script], gate: Gate
+) -> None:
+    """The trial is paused, and can be continued from there."""
+    script = start_script(PRELUDE + STOPPED, CORE_SDK_GRACE_S="60")
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+    script.read_until("leaving")
+    gate.wait_until_reached()
+    gate.open()
+
+    assert script.wait()[0] == 0
+    assert len(stored_ids(home)) == 1
+    assert outcome(home) == ("paused", None)
+
+
+def test_a_save_beyond_the_grace_is_given_up(home: Home, start_script: Callable[..., Script], gate: Gate) -> None:
+    """The error says how long it took, what the grace is and what to set; nothing is left behind."""
+    script = start_script(PRELUDE + STOPPED, CORE_SDK_GRACE_S="0.5")
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+    status, _, errors = script.wait()
+
+    assert status == 1
+    assert "GraceExceededError" in errors and "0.5 s" in errors and "CORE_SDK_GRACE_S" in errors
+    assert stored_ids(home) == []
+    assert list((home.checkpoints / ".staging").iterdir()) == []
+    assert outcome(home)[0] == "error"
+
+
+def test_a_save_that_ends_as_it_is_given_up_is_stored(tmp_path: Path, gate: Gate) -> None:
+    """What can no longer be cut short may as well succeed."""
+    gate.cuts_short = False
+    checkpoint = a_context(tmp_path, gate, Grace(0.0, time.monotonic))
+    storage_id = save(checkpoint)
+    checkpoint.close()
+    checkpoint._journal.close()
+
+    assert DirectoryStorage(tmp_path / "checkpoints").list() == [storage_id]
+
+
+def test_without_a_known_grace_a_stop_waits_for_as_long_as_it_takes(
+    home: Home, start_script: Callable[..., Script], gate: Gate
+) -> None:
+    """Whoever sent the signal decides."""
+    script = start_script(PRELUDE + STOPPED)
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+    script.read_until("leaving")
+    gate.wait_until_reached()
+    time.sleep(0.3)
+    assert script.process.poll() is None
+    gate.open()
+
+    assert script.wait()[0] == 0
+    assert outcome(home) == ("paused", None)
+
+
+class _Disturbed(StagedDirectory):
+    """Once the checksums are known, somebody writes."""
+
+    late_file = "model.bin"
+
+    def describe(self, *arguments: Any) -> Manifest:
+        (self.path / self.late_file).write_bytes(b"second, and longer")
+        return super().describe(*arguments)
+
+
+class _DisturbedByAnother(_Disturbed):
+    late_file = "late.bin"
+
+
+class DisturbedStorage(DirectoryStorage):
+    def __init__(self, root: Path, kind: type[StagedDirectory]) -> None:
+        super().__init__(root)
+        self._kind = kind
+
+    def _staged(self, storage_id: str) -> StagedDirectory:
+        return self._kind(self.root, self._area.claim(), storage_id)
+
+
+@pytest.mark.parametrize("kind", [_Disturbed, _DisturbedByAnother])
+@pytest.mark.parametrize("wait", [True, False])
+def test_writing_after_the_block_refuses_the_save(tmp_path: Path, kind: type[_Disturbed], wait: bool) -> None:
+    """Verification would find a file that is not what its checksum says, much later."""
+    storage = DisturbedStorage(tmp_path / "checkpoints", kind)
+    with contextlib.closing(JournalWriter(tmp_path / "1.journal")) as journal:
+        checkpoint = core.CheckpointContext(storage, DistributedContext(), journal)
+        with pytest.raises(CheckpointNotStoredError, match=f"'{kind.late_file}' changed while it was being stored"):
+            with checkpoint.store_path({"steps_completed": 1}, wait=wait) as (path, _):
+                (path / "model.bin").write_bytes(b"first")
+            checkpoint.wait()
+
+    assert storage.list() == []
+
+
+class HeldTrial(Trial):
+    """Some of its ranks are held at a step."""
+
+    def __init__(self, folder: Path, num_ranks: int, step: str = "commit", held: tuple[int, ...] = (0,)) -> None:
+        super().__init__(folder, num_ranks)
+        self._step = step
+        self._held = held
+        self.gates = [Gate(folder, str(rank)) for rank in range(num_ranks)]
+
+    def open_storage(self, rank: int) -> Storage:
+        if rank not in self._held:
+            return super().open_storage(rank)
+        return HeldStorage(self.storage.root, self.gates[rank], self._step)
+
+
+def save_shard(rank: Rank, steps_completed: int = 1) -> str:
+    metadata = {"steps_completed": steps_completed}
+    with rank.checkpoint.store_path(metadata, shard=True, wait=False) as (path, storage_id):
+        (path / f"{rank.number}.bin").write_bytes(b"%d" % rank.number)
+    return storage_id
+
+
+@pytest.mark.parametrize("num_ranks", [2, 3])
+@pytest.mark.parametrize("step", ["seal", "contribute", "commit"])
+def test_ranks_go_on_while_they_store_together(tmp_path: Path, num_ranks: int, step: str) -> None:
+    """They make their own calls meanwhile."""
+    trial = HeldTrial(tmp_path / "trial", num_ranks, step)
+
+    def script(rank: Rank) -> str:
+        storage_id = save_shard(rank)
+        for number in range(20):
+            assert rank.distributed.allgather((rank.number, number)) == [(r, number) for r in range(num_ranks)]
+        trial.gates[0].wait_until_reached()
+        assert trial.storage.list() == []
+        rank.distributed.allgather("looked")
+        trial.gates[0].open()
+        second = save_shard(rank, 2)
+        rank.checkpoint.wait()
+        assert second in trial.storage.list()
+        return storage_id
+
+    ids = trial.run(script)
+
+    assert len(set(ids)) == 1
+    assert set(trial.storage.verify(ids[0]).resources) == {"metadata.json", *(f"{r}.bin" for r in range(num_ranks))}
+    assert len([r for r in trial.records(0) if isinstance(r, CheckpointStored)]) == 2
+    assert trial.left_over() == []
+
+
+def test_ranks_upload_in_the_background(tmp_path: Path) -> None:
+    """As in the foreground; only that they go on."""
+    trial = HeldTrial(tmp_path / "trial", 2)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "model.bin").write_bytes(b"1")
+
+    def script(rank: Rank) -> str:
+        storage_id = rank.checkpoint.upload(tmp_path / "source", {"steps_completed": 1}, shard=True, wait=False)
+        rank.distributed.allgather("went on")
+        trial.gates[0].open()
+        rank.checkpoint.wait()
+        return storage_id
+
+    storage_id = trial.run(script)[0]
+
+    assert set(trial.storage.verify(storage_id).resources) == {"metadata.json", "model.bin"}
+
+
+def test_what_fails_on_one_rank_comes_out_on_all(tmp_path: Path) -> None:
+    """From `wait()`; then they go on in step."""
+    trial = HeldTrial(tmp_path / "trial", 3, "contribute", held=(1,))
+
+    def script(rank: Rank) -> BaseException:
+        save_shard(rank)
+        trial.gates[1].refuse()
+        with pytest.raises((CheckpointNotStoredError, RankFailedError)) as raised:
+            rank.checkpoint.wait()
+        rank.checkpoint.wait()
+        rank.distributed.allgather("in step")
+        return raised.value
+
+    failures = trial.run(script)
+
+    assert isinstance(failures[1], CheckpointNotStoredError)
+    for number in (0, 2):
+        assert isinstance(failure := failures[number], RankFailedError)
+        assert failure.rank == 1
+    assert trial.storage.list() == []
+    assert trial.left_over() == []
+
+
+def test_the_next_save_of_all_raises_the_failure_on_all(tmp_path: Path) -> None:
+    """Also where one has heard of it already, and for a save of the chief's alone."""
+    trial = HeldTrial(tmp_path / "trial", 2)
+
+    def script(rank: Rank) -> BaseException:
+        trial.gates[0].refuse()
+        if rank.number == 0:
+            save(rank.checkpoint)
+        with pytest.raises((CheckpointNotStoredError, RankFailedError)) as raised:
+            save_shard(rank)
+        rank.distributed.allgather("in step")
+        return raised.value
+
+    failures = trial.run(script)
+
+    assert isinstance(failures[0], CheckpointNotStoredError)
+    assert isinstance(failures[1], RankFailedError)
+
+
+def test_a_block_that_raises_on_one_rank_fails_the_others_later(tmp_path: Path) -> None:
+    """They have left theirs long ago."""
+    trial = HeldTrial(tmp_path / "trial", 2)
+
+    def script(rank: Rank) -> None:
+        if rank.number == 0:
+            save_shard(rank)
+            rank.distributed.allgather("gone on")
+            rank.checkpoint.wait()
+            return
+        try:
+            with rank.checkpoint.store_path({"steps_completed": 1}, shard=True, wait=False):
+                raise ZeroDivisionError
+        finally:
+            rank.distributed.allgather("gone on")
+
+    errors = trial.attempt(script).errors
+
+    assert isinstance(errors[1], ZeroDivisionError)
+    assert isinstance(error := errors[0], RankFailedError)
+    assert (error.rank, "ZeroDivisionError" in error.error_text) == (1, True)
+    assert trial.left_over() == []
+
+
+def test_ranks_that_do_not_agree_on_waiting_are_told(tmp_path: Path) -> None:
+    """Before anything is written."""
+    trial = HeldTrial(tmp_path / "trial", 2)
+
+    def script(rank: Rank) -> None:
+        store_another(rank.checkpoint, tmp_path, shard=True, wait=rank.number == 0)
+
+    errors = trial.attempt(script).errors
+
+    assert all(isinstance(errors[rank], ArgumentConflictError) for rank in range(2))
+
+
+def test_ranks_that_share_a_restore_wait_for_it_together(tmp_path: Path) -> None:
+    """It may be the chief alone that is storing it."""
+    trial = HeldTrial(tmp_path / "trial", 2)
+
+    def script(rank: Rank) -> dict[str, Any]:
+        storage_id = rank.distributed.broadcast(save(rank.checkpoint) if rank.number == 0 else "")
+        if rank.number == 0:
+            threading.Timer(0.1, trial.gates[0].open).start()
+        with rank.checkpoint.restore_path(storage_id) as path:
+            assert (path / "model.bin").exists()
+        return rank.checkpoint.get_metadata(storage_id)
+
+    assert trial.run(script) == [{"steps_completed": 1}] * 2
+
+
+def test_writing_after_the_block_refuses_the_save_of_all_ranks(tmp_path: Path) -> None:
+    """Until all are ready."""
+    trial = HeldTrial(tmp_path / "trial", 2, "contribute")
+
+    def script(rank: Rank) -> None:
+        with rank.checkpoint.store_path({"steps_completed": 1}, shard=True, wait=False) as (path, _):
+            (path / f"{rank.number}.bin").write_bytes(b"first")
+        if rank.number == 0:
+            trial.gates[0].wait_until_reached()
+            (path / "0.bin").write_bytes(b"second, and longer")
+            trial.gates[0].open()
+        rank.checkpoint.wait()
+
+    errors = trial.attempt(script).errors
+
+    assert isinstance(errors[0], CheckpointNotStoredError)
+    assert "'0.bin' changed while it was being stored" in str(errors[0])
+    assert isinstance(errors[1], RankFailedError)
+    assert trial.storage.list() == []
+
+
+class ImpatientTrial(HeldTrial):
+    """Whoever waits longer than a moment gives up."""
+
+    def _join(self, number: int, folder: Path) -> DistributedContext:
+        distributed = super()._join(number, folder)
+        distributed.channel.timeout_s = 0.2
+        return distributed
+
+
+@pytest.mark.parametrize(
+    ("held", "step"), [(0, "seal"), (0, "contribute"), (0, "commit"), (1, "seal"), (1, "contribute")]
+)
+def test_a_rank_may_send_for_longer_than_the_others_wait_otherwise(tmp_path: Path, step: str, held: int) -> None:
+    """It is alive and at work; in the foreground, too."""
+    trial = ImpatientTrial(tmp_path / "trial", 2, step, held=(held,))
+
+    def script(rank: Rank) -> str:
+        if rank.number == held:
+            threading.Timer(0.5, trial.gates[held].open).start()
+        with rank.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, storage_id):
+            (path / f"{rank.number}.bin").write_bytes(b"1")
+        return storage_id
+
+    storage_id = trial.run(script)[0]
+
+    assert trial.storage.list() == [storage_id]
+
+
+RANKS = f"""
+sys.path.insert(0, {TESTS!r})
+import threading
+from core.held_storage import Gate, hold
+gate = Gate(Path("."), f"gate{{rank}}")
+def save(context, step):
+    with context.checkpoint.store_path({{"steps_completed": step}}, shard=True, wait=False) as (path, storage_id):
+        (path / f"{{rank}}.bin").write_bytes(b"x")
+    return storage_id
+"""
+
+
+def test_processes_store_together_in_the_background(ranks: Ranks, home: Home) -> None:
+    """On two nodes, and leaving waits."""
+    source = """
+with core.init(distributed=distributed) as context:
+    for step in range(3):
+        save(context, step)
+        assert distributed.allgather(rank) == [0, 1]
+"""
+    variables = {rank: {"CORE_SDK_CHANNEL_KEY": "0123456789abcdef"} for rank in range(2)}
+    ended = ranks.run(RANKS + source, num_nodes=2, variables=variables)
+
+    assert codes(ended) == [0, 0], ended
+    assert len(stored_ids(home)) == 3
+    assert outcome(home) == ("completed", None)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_rank_that_dies_meanwhile_fails_the_save_of_the_others(
+    ranks: Ranks, home: Home, tmp_path: Path, victim: int
+) -> None:
+    """They are told which one, and nothing is stored."""
+    source = f"""
+context = core.init(distributed=distributed)
+context.start()
+if rank == {victim}:
+    hold(context, gate, "contribute")
+save(context, 1)
+if rank == {victim}:
+    gate.wait_until_reached()
+    os.kill(os.getpid(), signal.SIGKILL)
+try:
+    context.checkpoint.wait()
+except RankDiedError as error:
+    print(f"rank {{error.rank}} died")
+"""
+    ended = ranks.run(RANKS + source)
+
+    assert ended[1 - victim].output == f"rank {victim} died\n", ended
+    assert ended[victim].code == -signal.SIGKILL
+    assert stored_ids(home) == []
+
+
+def test_a_rank_that_ends_with_an_error_lets_the_save_succeed(ranks: Ranks, home: Home) -> None:
+    """Its thread goes on until the checkpoint is stored; then the others learn of the error."""
+    source = """
+with core.init(distributed=distributed) as context:
+    save(context, 1)
+    if rank == 1:
+        raise ZeroDivisionError
+    distributed.allgather("never")
+"""
+    ended = ranks.run(RANKS + source)
+
+    assert codes(ended) == [1, 1]
+    assert "ZeroDivisionError" in ended[0].errors
+    assert len(stored_ids(home)) == 1
+    assert outcome(home)[0] == "error"

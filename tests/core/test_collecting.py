@@ -1,0 +1,106 @@
+"""A script says with its storage which checkpoints to keep, and its end applies that."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core_sdk import core
+from core_sdk.core import Context
+from core_sdk.journal import read_records
+from core_sdk.records import CheckpointBegun, CheckpointStored, RetentionPolicy
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home
+
+
+def storage(tmp_path: Path, **policy: int) -> dict[str, Any]:
+    return {"type": "directory", "container_path": str(tmp_path / "checkpoints"), **policy}
+
+
+def store(context: Context, steps: int) -> str:
+    with context.checkpoint.store_path({"steps_completed": steps}) as (path, storage_id):
+        (path / "weights.bin").write_bytes(b"weights")
+    return storage_id
+
+
+def stored(tmp_path: Path) -> list[str]:
+    return DirectoryStorage(tmp_path / "checkpoints").list()
+
+
+def test_the_end_of_a_completed_attempt_applies_the_policy(home: Home, tmp_path: Path) -> None:
+    """What was measured is kept, since no metric says what is best, and so is the latest."""
+    with core.init(name="digits", checkpoint_storage=storage(tmp_path)) as context:
+        _, validated, _, latest = (store(context, steps) for steps in (10, 20, 30, 40))
+        context.train.report_validation_metrics(20, {"loss": 0.5})
+
+    assert set(stored(tmp_path)) == {validated, latest}
+    assert home.experiment(1).read().retention == RetentionPolicy()
+
+
+def test_an_attempt_that_fails_deletes_nothing(home: Home, tmp_path: Path) -> None:
+    """Somebody will want to look, or to resume."""
+    with pytest.raises(RuntimeError), core.init(name="digits", checkpoint_storage=storage(tmp_path)) as context:
+        for steps in (10, 20):
+            store(context, steps)
+        raise RuntimeError("lost")
+
+    assert len(stored(tmp_path)) == 2
+
+
+def test_a_path_has_no_policy(home: Home, tmp_path: Path) -> None:
+    """All is kept; and the policy of the newest init() of an experiment is the one that holds."""
+    with core.init(name="digits", checkpoint_storage=storage(tmp_path)):
+        pass
+    with core.init(name="digits", checkpoint_storage=str(tmp_path / "checkpoints")) as context:
+        for steps in (10, 20):
+            store(context, steps)
+
+    assert len(stored(tmp_path)) == 2
+    assert home.experiment(1).read().retention is None
+
+
+@pytest.mark.parametrize(("number", "kind"), [(-1, ValueError), (True, TypeError), ("1", TypeError)])
+def test_a_policy_that_makes_no_sense_is_refused(
+    home: Home, tmp_path: Path, number: Any, kind: type[Exception]
+) -> None:
+    """Before a trial is made, by the key's name."""
+    with pytest.raises(kind, match="save_trial_best"):
+        core.init(checkpoint_storage=storage(tmp_path, save_trial_best=number))
+
+    assert home.trial_ids() == []
+
+
+def test_trouble_while_collecting_is_a_warning(home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The training is complete, whatever becomes of its old checkpoints."""
+    (home.runs / "7").mkdir(parents=True)
+    (home.runs / "7" / "trial.json").write_text("{")
+
+    with (
+        pytest.warns(RuntimeWarning, match="not collected"),
+        caplog.at_level(logging.WARNING),
+        core.init(checkpoint_storage=storage(tmp_path, save_trial_best=0)) as context,
+    ):
+        for steps in (10, 20):
+            store(context, steps)
+
+    assert len(stored(tmp_path)) == 2
+    assert "trial.json" in caplog.text
+
+
+def test_a_save_is_announced_before_it_is_whole(home: Home, tmp_path: Path) -> None:
+    """So that collection finds what a kill in between leaves unlisted."""
+    with core.init(checkpoint_storage=str(tmp_path / "checkpoints")) as context:
+        store(context, 10)
+        (tmp_path / "source").mkdir()
+        context.checkpoint.upload(tmp_path / "source", {"steps_completed": 20})
+
+    told = [
+        (type(record), record.storage_id)
+        for record in read_records(home.trial(1).journal_path(1))
+        if isinstance(record, (CheckpointBegun, CheckpointStored))
+    ]
+    assert [kind for kind, _ in told] == [CheckpointBegun, CheckpointStored] * 2
+    assert [storage_id for _, storage_id in told[::2]] == [storage_id for _, storage_id in told[1::2]]
