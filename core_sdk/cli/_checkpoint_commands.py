@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from core_sdk.cli import _gc_command, _verify_command
 from core_sdk.cli._group import command_group
 from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 app = command_group("Checkpoints: files and metadata under one id.")
 
+app.command()(_gc_command.gc)
+app.command()(_verify_command.verify)
+
 StorageId = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id.", show_default=False)]
+StorageIds = Annotated[list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids.", show_default=False)]
 
 
 @app.command("list")
@@ -30,18 +35,23 @@ def list_checkpoints(
     as_csv: AsCsv = False,
 ) -> None:
     """List checkpoints, the newest first."""
-    from core_sdk.cli._experiment_commands import parse_experiment
-    from core_sdk.client import Tracker
     from core_sdk.tracking.rows import CheckpointRow
 
     form = choose_format(as_json, as_csv)
+    shown = [row for row in read_rows(trial, experiment) if deleted or row.state != "DELETED"]
+    print_rows(shown, CheckpointRow, _columns, form, "No checkpoints.")
+
+
+def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
+    """The newest first, deleted ones too. Raises `TrialNotFoundError` or `ExperimentNotFoundError`."""
+    from core_sdk.cli._experiment_commands import parse_experiment
+    from core_sdk.client import Tracker
+
     with Tracker().index() as index:
         if trial is not None:
             index.trial(trial)
         experiment_id = None if experiment is None else index.experiment(parse_experiment(experiment)).experiment_id
-        rows = index.checkpoints(trial_id=trial, experiment_id=experiment_id)
-    shown = [row for row in rows if deleted or row.state != "DELETED"]
-    print_rows(shown, CheckpointRow, _columns, form, "No checkpoints.")
+        return index.checkpoints(trial_id=trial, experiment_id=experiment_id)
 
 
 @app.command()
@@ -57,43 +67,75 @@ def describe(storage_id: StorageId, as_json: AsJson = False) -> None:
 @app.command()
 def download(
     storage_id: StorageId,
-    to: Annotated[Path | None, typer.Option(help="The directory for the files.", show_default="checkpoints/ID")] = None,
+    directory: Annotated[
+        Path | None, typer.Argument(metavar="DIR", help="The directory for the files.", show_default="checkpoints/ID")
+    ] = None,
+    to: Annotated[Path | None, typer.Option(help="The same as DIR.")] = None,
 ) -> None:
-    """Copy a checkpoint's files to a directory, each verified."""
+    """Copy a checkpoint's files to a directory, each verified; what is there already, whole, is not copied again."""
     from core_sdk.client import Tracker
 
-    typer.echo(Tracker().get_checkpoint(storage_id).download(to))
+    if directory is not None and to is not None:
+        raise typer.BadParameter("give the directory once, as DIR or with --to")
+    typer.echo(Tracker().get_checkpoint(storage_id).download(directory or to))
 
 
 @app.command()
-def verify(storage_id: StorageId) -> None:
-    """Read every file of a checkpoint and compare it with what was written; status 1 if one is damaged."""
+def pin(
+    storage_ids: StorageIds,
+    note: Annotated[str, typer.Option(help="Why.", show_default=False)] = "",
+) -> None:
+    """Keep checkpoints from being deleted, until they are unpinned."""
     from core_sdk.client import Tracker
 
-    checkpoint = Tracker().get_checkpoint(storage_id)
-    checkpoint.verify()
-    num_files = sum(not name.endswith("/") for name in checkpoint.resources)
-    typer.echo(f"checkpoint {storage_id} is whole: {num_files} files, {checkpoint.size_bytes:,} bytes")
+    tracker = Tracker()
+    # All are looked up before the first is changed: a mistyped id changes nothing.
+    for checkpoint in [tracker.get_checkpoint(storage_id) for storage_id in storage_ids]:
+        checkpoint.pin(note)
+        typer.echo(f"pinned checkpoint {checkpoint.uuid}")
+
+
+@app.command()
+def unpin(storage_ids: StorageIds) -> None:
+    """Let checkpoints be deleted again."""
+    from core_sdk.client import Tracker
+
+    tracker = Tracker()
+    for checkpoint in [tracker.get_checkpoint(storage_id) for storage_id in storage_ids]:
+        checkpoint.unpin()
+        typer.echo(f"unpinned checkpoint {checkpoint.uuid}")
 
 
 @app.command()
 def delete(
     storage_id: StorageId,
+    glob: Annotated[
+        list[str] | None,
+        typer.Option(help='Only files and directories that match, such as "optimizer" or "**/*.tmp"; repeatable.'),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also one that is pinned, or that a trial began with.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete a checkpoint's files; `checkpoint list --deleted` remembers that it was there.
 
-    Also for one whose files have vanished, so that its trial no longer counts on them.
+    Also for one whose files have vanished, so that its trial no longer counts on them. One that is pinned, that a
+    trial began with or that a running trial uses is refused; --force passes over the first two.
     """
-    from core_sdk.client import Tracker
-    from core_sdk.tracking.deletion import delete_checkpoint
+    from core_sdk.client import CheckpointState, Tracker
 
-    tracker = Tracker()
-    with tracker.index() as index:
-        row = index.checkpoint(storage_id)
-    confirm(f"Delete checkpoint {storage_id} of trial {row.trial_id}?", yes)
-    delete_checkpoint(tracker.home.trial(row.trial_id), row.storage, storage_id)
-    typer.echo(f"deleted checkpoint {storage_id}")
+    checkpoint = Tracker().get_checkpoint(storage_id)
+    what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"
+    confirm(f"Delete {what} {storage_id} of trial {checkpoint.trial_id}?", yes)
+    if glob:
+        checkpoint.remove_files(glob, force=force)
+    else:
+        checkpoint.delete(force=force)
+    if checkpoint.state is CheckpointState.DELETED:
+        typer.echo(f"deleted checkpoint {storage_id}")
+    else:
+        typer.echo(f"checkpoint {storage_id} has {len(checkpoint.resources)} files and directories left")
 
 
 def _columns() -> Sequence[Column[CheckpointRow]]:
@@ -106,7 +148,7 @@ def _columns() -> Sequence[Column[CheckpointRow]]:
         Column("Steps", lambda row: str(row.steps_completed), is_number=True),
         Column("Size", lambda row: format_size(row.size_bytes), is_number=True),
         Column("Stored", lambda row: format_time(row.time)),
-        Column("State", lambda row: row.state),
+        Column("State", lambda row: f"{row.state} pinned" if row.is_pinned else row.state),
     ]
 
 
@@ -120,6 +162,7 @@ def _properties(row: CheckpointRow) -> Mapping[str, str]:
         "Experiment": str(row.experiment_id),
         "Steps": str(row.steps_completed),
         "State": row.state,
+        "Pinned": (row.pin_note or "yes") if row.is_pinned else "",
         "Stored": format_time(row.time),
         "Storage": row.storage,
         "Size": format_size(row.size_bytes),

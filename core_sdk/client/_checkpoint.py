@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
-from core_sdk.records import Metric
-from core_sdk.storage import storage_from_url
-from core_sdk.tracking.deletion import delete_checkpoint
+from core_sdk.records import (
+    CheckpointMetadataSet,
+    CheckpointPinned,
+    CheckpointUnpinned,
+    Metric,
+    Record,
+    check_name,
+    to_json,
+)
+from core_sdk.storage import Storage, storage_from_url
+from core_sdk.tracking.deletion import delete_checkpoint, delete_files
 from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:
@@ -57,6 +67,8 @@ class Checkpoint:
         self.resources = row.resources
         self.size_bytes = row.size_bytes
         self.storage = row.storage
+        self.is_pinned = row.is_pinned
+        self.pin_note = row.pin_note
 
     @property
     def training(self) -> CheckpointTraining:
@@ -77,24 +89,78 @@ class Checkpoint:
     def download(self, path: str | os.PathLike[str] | None = None) -> str:
         """Copies the files into `path`, by default `checkpoints/<uuid>`, and gives that path.
 
-        Every file is verified. Files that are there already, whole, are not copied again. Raises
-        `CheckpointNotFoundError`, `CheckpointDamagedError` or `NotEnoughSpaceError`.
+        Every file is verified. Files that are there already, whole, are not copied again. Its metadata.json is the one
+        that was stored. Raises `CheckpointNotFoundError`, `CheckpointDamagedError` or `NotEnoughSpaceError`.
         """
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
-        storage_from_url(self.storage).download(self.uuid, directory)
+        with self._opened_storage() as storage:
+            storage.download(self.uuid, directory)
         return str(directory)
 
     def verify(self) -> None:
         """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file."""
-        storage_from_url(self.storage).verify(self.uuid)
+        with self._opened_storage() as storage:
+            storage.verify(self.uuid)
 
     def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
         """Writes `metadata` as JSON."""
         Path(path).write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
 
-    def delete(self) -> None:
-        """Deletes the files, where they are still there, and marks the checkpoint as deleted."""
-        delete_checkpoint(self._tracker.home.trial(self.trial_id), self.storage, self.uuid)
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Adds keys to the tracker's `metadata`, and updates those that are there; the stored files stay as they are.
+
+        Raises `TypeError` for what JSON cannot keep.
+        """
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
+        self._change(
+            CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, metadata=to_json(metadata, "metadata"))
+        )
+
+    def remove_metadata(self, keys: Iterable[str]) -> None:
+        """Takes keys from the tracker's `metadata`; those that it does not have are passed over."""
+        if isinstance(keys, str):
+            raise TypeError(f"keys must be a list of strings, not the string {keys!r}")
+        removed = [check_name("the metadata key", key) for key in keys]
+        self._change(CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, removed=removed))
+
+    def pin(self, note: str = "") -> None:
+        """Keeps the checkpoint from being deleted, by collection or by hand; `note` says why."""
+        note = to_json(note, "the note")
+        if not isinstance(note, str):
+            raise TypeError(f"the note must be a string, not {type(note).__name__}")
+        self._change(CheckpointPinned(time=time.time(), storage_id=self.uuid, note=note))
+
+    def unpin(self) -> None:
+        """Does nothing if it is not pinned."""
+        self._change(CheckpointUnpinned(time=time.time(), storage_id=self.uuid))
+
+    def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
+        """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
+
+        What remains is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
+        Raises as `delete`.
+        """
+        if isinstance(globs, str):
+            raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
+        folder = self._tracker.home.trial(self.trial_id)
+        delete_files(folder, self.storage, self.uuid, list(globs), is_forced=force)
+        self.reload()
+
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the files, where they are still there, and marks the checkpoint as deleted.
+
+        Raises `CheckpointProtectedError` for one that is pinned, that a trial began with, or that a running attempt
+        uses; `force` passes over the first two.
+        """
+        delete_checkpoint(self._tracker.home.trial(self.trial_id), self.storage, self.uuid, is_forced=force)
+        self.reload()
+
+    def _opened_storage(self) -> contextlib.closing[Storage]:
+        return contextlib.closing(storage_from_url(self.storage))
+
+    def _change(self, record: Record) -> None:
+        self._tracker.home.trial(self.trial_id).append_change(record)
         self.reload()
 
     def reload(self) -> None:
@@ -119,7 +185,7 @@ def list_checkpoints(
         rows = [
             row
             for row in index.checkpoints(trial_id=trial_id, experiment_id=experiment_id)
-            if row.state == CheckpointState.COMPLETED.value
+            if row.state != CheckpointState.DELETED.value
         ]
         key = _sort_key(index, rows, sort_by)
     return [Checkpoint(tracker, row) for row in in_order(rows, key, order_by or OrderBy.ASC, max_results)]

@@ -35,6 +35,8 @@ class ExperimentState(enum.Enum):
 
 class CheckpointState(enum.Enum):
     COMPLETED = "COMPLETED"
+    PARTIALLY_DELETED = "PARTIALLY_DELETED"
+    """Some of its files were deleted: no trial goes on from it."""
     DELETED = "DELETED"
 
 

@@ -12,6 +12,7 @@ queue: a queue is exactly what a `kill -9` loses.
 """
 
 from core_sdk.alive import AliveLock, is_alive
+from core_sdk.journal._finder import find_records
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
 from core_sdk.journal._rank_journal import RankJournal
@@ -26,6 +27,7 @@ __all__ = [
     "JournalWriter",
     "RankJournal",
     "encode_line",
+    "find_records",
     "is_alive",
     "read_journal",
     "read_records",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 from dataclasses import dataclass
 from pathlib import Path
 
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, MissingDependencyError, StorageError, UnknownStorageError
 from core_sdk.records import CheckpointStored
 from core_sdk.storage import storage_from_url
-from core_sdk.tracking._checkpoints import recorded_checkpoints
+from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import Home, TrialFolder
 
 
@@ -30,13 +31,16 @@ class Continuation:
 
 
 def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
-    """The newest checkpoint of the trial that is whole, every byte of it verified.
+    """The newest checkpoint of the trial that is whole, as its storage's check finds.
 
-    Deleted checkpoints and those behind which a later attempt went back do not count. Where the trial has none of its
-    own, the one that it was continued from is the newest.
+    Deleted checkpoints and those behind which a later attempt went back do not count; one of which some files were
+    deleted is skipped. Where the trial has none of its own, the one that it was continued from is the newest.
+
+    Raises a `StorageError` where a storage cannot be asked, or `MissingDependencyError`: what is in it may be newer
+    than all the rest, so that to go on from anything else would undo it.
     """
     skipped: list[SkippedCheckpoint] = []
-    for recorded in reversed(recorded_checkpoints(folder)):
+    for recorded in reversed(read_history(folder).checkpoints):
         checkpoint = recorded.record
         if recorded.is_superseded:
             continue
@@ -63,7 +67,7 @@ def _find(home: Home, storage_id: str) -> CheckpointStored | None:
         folder = TrialFolder(home, trial_id)
         if not any(_mentions(folder.journal_path(attempt), storage_id) for attempt in folder.attempts()):
             continue
-        for recorded in recorded_checkpoints(folder):
+        for recorded in read_history(folder).checkpoints:
             if recorded.record.storage_id == storage_id:
                 return recorded.record
     return None
@@ -78,7 +82,12 @@ def _mentions(path: Path, text: str) -> bool:
 
 def _problem(checkpoint: CheckpointStored) -> str | None:
     try:
-        storage_from_url(checkpoint.storage).verify(checkpoint.storage_id)
-    except (CoreSDKError, OSError, ValueError) as error:  # ValueError: a storage that this version does not know
+        with contextlib.closing(storage_from_url(checkpoint.storage)) as storage:
+            manifest = storage.check(checkpoint.storage_id)
+    except UnknownStorageError as error:
         return str(error)
-    return None
+    except (StorageError, MissingDependencyError):
+        raise
+    except (CoreSDKError, OSError, ValueError) as error:
+        return str(error)
+    return "some of its files were deleted" if manifest.removed else None

@@ -4,20 +4,60 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from core_sdk.errors import CheckpointNotFoundError, TrialNotFoundError, TrialRunningError
-from core_sdk.records import CheckpointDeleted
-from core_sdk.storage import storage_from_url
-from core_sdk.tracking._checkpoints import recorded_checkpoints
+from core_sdk.errors import (
+    CheckpointError,
+    CheckpointNotFoundError,
+    CheckpointProtectedError,
+    StorageError,
+    TrialNotFoundError,
+    TrialRunningError,
+)
+from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPruned
+from core_sdk.storage import Storage, storage_from_url
 from core_sdk.tracking.claim import claimed_next_attempt
+from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.references import read_references
+from core_sdk.tracking.retention import pin_reason, references_to
 
 
-def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str) -> None:
-    """Deletes the files, where they are still there, and records that the trial's checkpoint is gone."""
+def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
+    """Deletes the files, where they are still there, and records that the trial's checkpoint is gone.
+
+    May be called again after it failed. Raises `CheckpointProtectedError` for one that is pinned, that another trial
+    began with, or that a running attempt uses; `is_forced` passes over the first two. Raises `StorageError`.
+    """
+    _check_unprotected(folder, storage_id, is_forced)
+    with contextlib.closing(storage_from_url(storage_url)) as storage:
+        _check_reachable(storage, storage_id)
+        remove_checkpoint(folder, storage, storage_id)
+
+
+def delete_files(
+    folder: TrialFolder, storage_url: str, storage_id: str, globs: Sequence[str], *, is_forced: bool = False
+) -> dict[str, int]:
+    """Deletes what `globs` match, as `Storage.delete` does, and gives what remains; without a rest, the checkpoint.
+
+    Raises as `delete_checkpoint`, and as reading the checkpoint does.
+    """
+    _check_unprotected(folder, storage_id, is_forced)
+    with contextlib.closing(storage_from_url(storage_url)) as storage:
+        before = storage.manifest(storage_id)
+        remaining = storage.delete(storage_id, globs)
+    if not remaining:
+        folder.append_change(CheckpointDeleted(time=time.time(), storage_id=storage_id))
+    elif before.removed or remaining != before.resources:
+        folder.append_change(CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining))
+    return remaining
+
+
+def remove_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, reason: str = "") -> None:
+    """Deletes unasked. At each moment what the journals list is whole, and what was begun can be seen and finished."""
+    folder.append_change(CheckpointCondemned(time=time.time(), storage_id=storage_id, reason=reason))
     with contextlib.suppress(CheckpointNotFoundError):
-        storage_from_url(storage_url).delete(storage_id)
+        storage.delete(storage_id)
     folder.append_change(CheckpointDeleted(time=time.time(), storage_id=storage_id))
 
 
@@ -27,9 +67,12 @@ def delete_trial(folder: TrialFolder) -> None:
     May be called again after it failed. Raises `TrialRunningError`.
     """
     with claimed_next_attempt(folder, "delete"):
-        for recorded in recorded_checkpoints(folder):
-            with contextlib.suppress(CheckpointNotFoundError):
-                storage_from_url(recorded.record.storage).delete(recorded.record.storage_id)
+        for storage_url, storage_id in _all_files(read_history(folder)):
+            with (
+                contextlib.closing(storage_from_url(storage_url)) as storage,
+                contextlib.suppress(CheckpointNotFoundError),
+            ):
+                storage.delete(storage_id)
         # Last among the things of worth: as long as the trial is listed, its deletion can be repeated.
         folder.clear()
 
@@ -37,7 +80,7 @@ def delete_trial(folder: TrialFolder) -> None:
 def delete_experiment(home: Home, experiment_id: int) -> None:
     """Deletes the experiment with all its trials. Raises `TrialRunningError`, and has then deleted nothing."""
     experiment = home.experiment(experiment_id)
-    trials = list(_trials(home, experiment_id))
+    trials = list(trials_of(home, experiment_id))
     for folder in trials:
         if (attempt := folder.running_attempt()) is not None:
             raise TrialRunningError(folder.trial_id, attempt, "delete")
@@ -46,9 +89,35 @@ def delete_experiment(home: Home, experiment_id: int) -> None:
     experiment.delete()
 
 
-def _trials(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
+def trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
     for trial_id in home.trial_ids():
         folder = TrialFolder(home, trial_id)
         with contextlib.suppress(TrialNotFoundError):
             if folder.read_record().experiment_id == experiment_id:
                 yield folder
+
+
+def _all_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
+    for checkpoint in history.checkpoints:
+        yield checkpoint.record.storage, checkpoint.record.storage_id
+    for unlisted in history.unlisted:
+        yield unlisted.storage, unlisted.storage_id
+
+
+def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) -> None:
+    references = read_references(folder.home)
+    is_in_use = storage_id in references.uses
+    pins = [found.pin for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
+    reasons = [pin_reason(pin.note) for pin in pins if pin is not None] + references_to(storage_id, references)
+    if reasons and (is_in_use or not is_forced):
+        raise CheckpointProtectedError(storage_id, reasons, can_be_forced=not is_in_use)
+
+
+def _check_reachable(storage: Storage, storage_id: str) -> None:
+    """Before anything is recorded."""
+    try:
+        storage.manifest(storage_id)
+    except StorageError:
+        raise
+    except CheckpointError:
+        pass  # missing or damaged, which is no reason to keep it

@@ -278,6 +278,10 @@ class TrialFolder:
     def write_run_info(self, attempt: int, info: ClusterInfo) -> None:
         write_atomically(self.run_info_path(attempt), msgspec.json.encode(info))
 
+    def read_run_info(self, attempt: int) -> ClusterInfo | None:
+        """None for a script that nothing else started."""
+        return _read(self.run_info_path(attempt), ClusterInfo)
+
     def is_running(self, attempt: int) -> bool:
         # What was started as an earlier attempt may be a launcher that has begun others since.
         supervised = (self.supervised_path(number) for number in range(attempt, 0, -1))

@@ -10,7 +10,7 @@ from core_sdk.records import Metric
 TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "ERROR"]
 """PAUSED: stopped on request, to be continued. ERROR: it raised, or its process died without a word."""
 
-CheckpointState = Literal["COMPLETED", "DELETED"]
+CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
 
 
 @dataclass(frozen=True)
@@ -115,4 +115,9 @@ class CheckpointRow:
     storage: str
     """The storage's URL."""
     metadata: dict[str, Any]
+    """As the tracker has it: what was stored, and what was added or taken away since."""
     resources: dict[str, int]
+    is_pinned: bool = False
+    pin_note: str = ""
+    is_missing: bool = False
+    """Its files are not there, and nothing says that they were deleted."""

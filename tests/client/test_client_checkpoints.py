@@ -14,7 +14,7 @@ from client.trainings import Train, Training
 from core_sdk.client import Checkpoint, CheckpointSortBy, CheckpointState, OrderBy, Tracker
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError
 from core_sdk.journal import read_records
-from core_sdk.records import CheckpointDeleted, CheckpointStored
+from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointStored
 from core_sdk.storage import open_storage
 from core_sdk.tracking import Home
 
@@ -251,10 +251,11 @@ def test_the_deletion_is_recorded_with_the_trial(checkpoint: Checkpoint, home: H
     """Whoever reads the journals, without the index and without the files, knows it."""
     checkpoint.delete()
 
-    (record,) = read_records(home.trial(1).changes_path)
+    begun, done = read_records(home.trial(1).changes_path)
 
-    assert isinstance(record, CheckpointDeleted)
-    assert record.storage_id == "a"
+    assert isinstance(begun, CheckpointCondemned)
+    assert isinstance(done, CheckpointDeleted)
+    assert begun.storage_id == done.storage_id == "a"
 
 
 def test_an_unknown_checkpoint_is_refused(tracker: Tracker) -> None:

@@ -7,6 +7,7 @@ import time
 import pytest
 from cli.recorded import damage, new_attempt, new_trial, store
 
+from core_sdk.errors import CredentialsMissingError
 from core_sdk.records import CheckpointDeleted, CheckpointStored
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
@@ -112,8 +113,47 @@ def test_a_storage_that_this_version_does_not_know_is_skipped(home: Home) -> Non
     folder = new_trial(home)
     training = new_attempt(folder)
     training.append(
-        CheckpointStored(time=0.0, storage_id="a", storage="s3://bucket", steps_completed=1, metadata={}, resources={})
+        CheckpointStored(time=0.0, storage_id="a", storage="tape://reel", steps_completed=1, metadata={}, resources={})
     )
     training.die()
 
     assert chosen(folder) == (None, 0, ["a"])
+
+
+def test_a_storage_that_cannot_be_asked_is_an_error(folder: TrialFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To go on from an older checkpoint elsewhere, or from nothing, would undo what may be there."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    training = new_attempt(folder, resumed_steps=30)
+    training.append(
+        CheckpointStored(time=0.0, storage_id="d", storage="s3://far", steps_completed=40, metadata={}, resources={})
+    )
+    training.die()
+
+    with pytest.raises(CredentialsMissingError, match="s3://far"):
+        newest_good_checkpoint(folder)
+
+
+def test_a_checkpoint_with_files_deleted_is_skipped(folder: TrialFolder) -> None:
+    """Also where a kill kept the deletion from being recorded: the manifest tells."""
+    storage = DirectoryStorage(folder.home.checkpoints)
+    with storage.stage("d") as staging:
+        for name in ("model.pt", "optimizer.pt"):
+            (staging.path / name).write_bytes(b"state")
+        staging.commit({"steps_completed": 40})
+    training = new_attempt(folder, resumed_steps=30)
+    training.append(
+        CheckpointStored(
+            time=0.0, storage_id="d", storage=storage.url, steps_completed=40, metadata={}, resources={"model.pt": 5}
+        )
+    )
+    training.die()
+    whole = chosen(folder)
+
+    storage.delete("d", ["optimizer.pt"])
+
+    assert whole == ("d", 40, [])
+    assert chosen(folder) == ("c", 30, ["d"])

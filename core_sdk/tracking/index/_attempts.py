@@ -14,8 +14,13 @@ from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     MAX_INT,
     AttemptStarted,
+    CheckpointCondemned,
     CheckpointDeleted,
+    CheckpointMetadataSet,
+    CheckpointPinned,
+    CheckpointPruned,
     CheckpointStored,
+    CheckpointUnpinned,
     Dropped,
     Ended,
     MetadataSet,
@@ -27,7 +32,14 @@ from core_sdk.records import (
     StopAcknowledged,
 )
 from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._schema import attempt, checkpoint, checkpoint_deleted, point, series
+from core_sdk.tracking.index._schema import (
+    attempt,
+    checkpoint,
+    checkpoint_change,
+    checkpoint_deleted,
+    point,
+    series,
+)
 from core_sdk.tracking.index._series_table import SeriesTable
 from core_sdk.tracking.index._values import TICKS_PER_S, to_column
 
@@ -142,9 +154,11 @@ class AttemptIndexer:
                 row["metadata"] = _json(record.metadata)
             case CheckpointStored():
                 self._add_checkpoint(record)
-            case CheckpointDeleted():
+            case CheckpointCondemned() | CheckpointDeleted():
                 values = {"attempt_id": row["id"], "storage_id": record.storage_id}
                 self._connection.execute(sa.insert(checkpoint_deleted).prefix_with("OR IGNORE"), values)
+            case CheckpointPruned() | CheckpointPinned() | CheckpointUnpinned() | CheckpointMetadataSet():
+                self._add_checkpoint_change(record)
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():
@@ -160,10 +174,9 @@ class AttemptIndexer:
             points += (series_id, int(record.time * 1000), ticks, to_column(value))
 
     def _add_checkpoint(self, record: CheckpointStored) -> None:
-        of_attempt = checkpoint.c.attempt_id == self._row["id"]
         values = {
             "attempt_id": self._row["id"],
-            "position": self._connection.scalar(sa.select(sa.func.count()).where(of_attempt)),
+            "position": self._num_rows(checkpoint),
             "storage_id": record.storage_id,
             "steps_completed": record.steps_completed,
             "time": record.time,
@@ -173,11 +186,27 @@ class AttemptIndexer:
         }
         self._connection.execute(sa.insert(checkpoint), values)
 
+    def _add_checkpoint_change(
+        self, record: CheckpointPruned | CheckpointPinned | CheckpointUnpinned | CheckpointMetadataSet
+    ) -> None:
+        values = {
+            "attempt_id": self._row["id"],
+            "position": self._num_rows(checkpoint_change),
+            "storage_id": record.storage_id,
+            "record": _json(record),
+            "is_pruning": isinstance(record, CheckpointPruned),
+        }
+        self._connection.execute(sa.insert(checkpoint_change), values)
+
+    def _num_rows(self, table: sa.Table) -> int:
+        count = sa.select(sa.func.count()).select_from(table).where(table.c.attempt_id == self._row["id"])
+        return self._connection.scalar(count) or 0
+
 
 def _forget_content(connection: sa.Connection, attempt_ids: list[int]) -> None:
     of_attempts = series.c.attempt_id.in_(attempt_ids)
     connection.execute(sa.delete(point).where(point.c.series_id.in_(sa.select(series.c.id).where(of_attempts))))
-    for table in (series, checkpoint, checkpoint_deleted):
+    for table in (series, checkpoint, checkpoint_change, checkpoint_deleted):
         connection.execute(sa.delete(table).where(table.c.attempt_id.in_(attempt_ids)))
 
 

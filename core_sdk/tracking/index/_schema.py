@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "0002"
+REVISION = "0003"
 """The migration that this schema equals."""
 
 EVERYTHING = 2**63 - 1
@@ -136,4 +136,16 @@ checkpoint_deleted = sa.Table(
     metadata,
     sa.Column("attempt_id", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("storage_id", sa.Text, primary_key=True),
+)
+
+# What was done to a checkpoint short of deleting it, in the order of a journal's lines.
+checkpoint_change = sa.Table(
+    "checkpoint_change",
+    metadata,
+    sa.Column("attempt_id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("storage_id", sa.Text, nullable=False, index=True),
+    # The record, as JSON.
+    sa.Column("record", sa.Text, nullable=False),
+    sa.Column("is_pruning", sa.Boolean, nullable=False),
 )

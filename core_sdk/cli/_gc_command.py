@@ -1,0 +1,174 @@
+"""`core-sdk checkpoint gc`: deleting the checkpoints that a policy does not keep."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from core_sdk.cli._exit_codes import ExitCode
+from core_sdk.cli._output import AsJson, confirm
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from core_sdk.cli._tables import Column
+    from core_sdk.records import SearcherMetric
+    from core_sdk.tracking import Home
+    from core_sdk.tracking.collection import Deletions, Plan, Request, Verdict
+
+# Another collector deletes; nobody knows how long for.
+_WAIT_S = 60.0
+
+
+def _number(help_text: str, default: int) -> Any:
+    return typer.Option(min=0, help=help_text, show_default=f"as recorded, else {default}")
+
+
+def gc(
+    experiment: Annotated[str | None, typer.Option(help="Only in this experiment, by id or name.")] = None,
+    trial: Annotated[int | None, typer.Option(help="Delete only checkpoints of this trial.")] = None,
+    save_experiment_best: Annotated[int | None, _number("Keep the best N of each experiment.", 0)] = None,
+    save_trial_best: Annotated[int | None, _number("Keep the best N of each trial.", 1)] = None,
+    save_trial_latest: Annotated[int | None, _number("Keep the latest N of each trial.", 1)] = None,
+    metric: Annotated[str | None, typer.Option(help="The validation metric that says what is best.")] = None,
+    smaller_is_better: Annotated[
+        bool | None,
+        typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete the checkpoints that a policy does not keep, after showing which, and why the others stay.
+
+    The policy is the one that the newest init() of an experiment gave in its checkpoint_storage; options replace its
+    numbers. Pinned checkpoints, those that a trial began with or that a running trial needs, and the only good one of
+    a trial always stay.
+    """
+    from core_sdk.client import Tracker
+    from core_sdk.tracking.collection import Collector, Request
+
+    numbers = {
+        "save_experiment_best": save_experiment_best,
+        "save_trial_best": save_trial_best,
+        "save_trial_latest": save_trial_latest,
+    }
+    home = Tracker().home
+    request = Request(
+        experiment_id=None if experiment is None else _experiment_id(experiment),
+        trial_id=trial,
+        policy={key: number for key, number in numbers.items() if number is not None},
+        metric=metric,
+        smaller_is_better=smaller_is_better,
+    )
+    with Collector(home, request) as collector:
+        plan = collector.plan()
+        _check_rules(home, request, plan)
+        if not as_json:
+            _show(plan)
+        deletions = None
+        if not dry_run and plan.condemned:
+            confirm(f"Delete {_amount(plan.condemned)}?", yes)
+            deletions = collector.carry_out(plan, wait_s=_WAIT_S)
+    _report(plan, deletions, as_json)
+
+
+def _experiment_id(text: str) -> int:
+    from core_sdk.cli._experiment_commands import parse_experiment
+    from core_sdk.client import Tracker
+
+    with Tracker().index() as index:
+        return index.experiment(parse_experiment(text)).experiment_id
+
+
+def _check_rules(home: Home, request: Request, plan: Plan) -> None:
+    if plan.rules or (not home.trial_ids() and request.policy):
+        return
+    raise typer.BadParameter(
+        "no policy is recorded, so that all checkpoints are kept: give one with --save-experiment-best, "
+        "--save-trial-best or --save-trial-latest, or in the script's checkpoint_storage"
+    )
+
+
+def _show(plan: Plan) -> None:
+    for experiment_id, rules in plan.rules.items():
+        policy = rules.policy
+        typer.echo(
+            f"experiment {experiment_id}: best {policy.save_experiment_best} of the experiment, best "
+            f"{policy.save_trial_best} and latest {policy.save_trial_latest} of each trial, by {_metric(rules.metric)}"
+        )
+    if plan.verdicts:
+        from core_sdk.cli._tables import print_table
+
+        print_table(_columns(), plan.verdicts)
+
+
+def _metric(metric: SearcherMetric | None) -> str:
+    if metric is None:
+        return "no known metric (--metric NAME says it)"
+    return f"{'smallest' if metric.smaller_is_better else 'largest'} {metric.name}"
+
+
+def _columns() -> Sequence[Column[Verdict]]:
+    from core_sdk.cli._tables import Column
+    from core_sdk.cli._text import format_size
+
+    return [
+        Column("ID", lambda verdict: verdict.storage_id),
+        Column("Trial", lambda verdict: str(verdict.trial_id), is_number=True),
+        Column(
+            "Steps",
+            lambda verdict: "" if verdict.steps_completed is None else str(verdict.steps_completed),
+            is_number=True,
+        ),
+        Column("Size", lambda verdict: format_size(verdict.size_bytes), is_number=True),
+        Column("What", lambda verdict: "keep" if verdict.is_kept else "delete"),
+        Column("Why", lambda verdict: "; ".join(verdict.reasons)),
+    ]
+
+
+def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
+    from core_sdk.cli._messages import say
+
+    problems = plan.problems if deletions is None else deletions.problems
+    if as_json:
+        _print_json(plan, deletions, problems)
+    elif deletions is not None:
+        typer.echo(f"deleted {_amount(deletions.deleted)}")
+    else:
+        typer.echo(f"to be deleted: {_amount(plan.condemned)}" if plan.condemned else "nothing to delete")
+    for verdict in deletions.spared if deletions else ():
+        say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was left: its trial was started meanwhile, "
+            "or its storage failed")  # fmt: skip
+    for problem in problems:
+        say(f"cannot be reached: {problem}")
+    if problems:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _print_json(plan: Plan, deletions: Deletions | None, problems: Sequence[str]) -> None:
+    import msgspec
+
+    from core_sdk.cli._json import print_object
+
+    print_object(
+        {
+            "rules": {
+                experiment_id: {
+                    "policy": msgspec.to_builtins(rules.policy),
+                    "metric": msgspec.to_builtins(rules.metric),
+                }
+                for experiment_id, rules in plan.rules.items()
+            },
+            "verdicts": plan.verdicts,
+            "freed_bytes": sum(verdict.size_bytes for verdict in plan.condemned),
+            "deleted": None if deletions is None else [verdict.storage_id for verdict in deletions.deleted],
+            "problems": problems,
+        }
+    )
+
+
+def _amount(verdicts: Sequence[Verdict]) -> str:
+    size_bytes = sum(verdict.size_bytes for verdict in verdicts)
+    return f"{len(verdicts)} checkpoint{'' if len(verdicts) == 1 else 's'}, {size_bytes:,} bytes"

@@ -1,0 +1,83 @@
+"""`core-sdk checkpoint verify`: reading stored checkpoints back."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core_sdk.cli._exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from core_sdk.tracking.rows import CheckpointRow
+
+
+def verify(
+    storage_id: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The checkpoint's id.", show_default=False)
+    ] = None,
+    verify_all: Annotated[bool, typer.Option("--all", help="All that are not deleted.")] = False,
+    trial: Annotated[int | None, typer.Option(help="With --all: only those of this trial.")] = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="With --all: only those of this experiment, by id or name.")
+    ] = None,
+) -> None:
+    """Read every file of checkpoints and compare it with what was written; status 1 if one is damaged.
+
+    A storage that cannot be reached says nothing of what is in it: such checkpoints are called unreachable, and the
+    status is 1 too.
+    """
+    if (storage_id is None) != verify_all or (storage_id is not None and (trial, experiment) != (None, None)):
+        raise typer.BadParameter("give an ID, or --all with --trial or --experiment to choose among them")
+    if storage_id is not None:
+        _verify_one(storage_id)
+    else:
+        _verify_all(trial, experiment)
+
+
+def _verify_one(storage_id: str) -> None:
+    from core_sdk.client import Tracker
+
+    checkpoint = Tracker().get_checkpoint(storage_id)
+    checkpoint.verify()
+    typer.echo(f"checkpoint {storage_id} is {_wholeness(checkpoint.resources, checkpoint.size_bytes)}")
+
+
+def _verify_all(trial: int | None, experiment: str | None) -> None:
+    from core_sdk.cli._checkpoint_commands import read_rows
+
+    rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
+    num_good = sum(_verify_row(row) for row in rows)
+    typer.echo(f"{num_good} of {len(rows)} checkpoints are whole")
+    if num_good < len(rows):
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _verify_row(row: CheckpointRow) -> bool:
+    """One line, whatever it is."""
+    from core_sdk.cli._text import printable
+    from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
+    from core_sdk.storage import storage_from_url
+
+    try:
+        with contextlib.closing(storage_from_url(row.storage)) as storage:
+            storage.verify(row.storage_id)
+    except (StorageError, MissingDependencyError, OSError) as error:
+        result = f"unreachable: {error}"
+    except CheckpointNotFoundError:
+        result = f"missing: it is not in {row.storage}"
+    except CheckpointError as error:
+        result = f"damaged: {error}"
+    else:
+        typer.echo(f"{row.storage_id}  {_wholeness(row.resources, row.size_bytes)}")
+        return True
+    typer.echo(f"{row.storage_id}  {printable(result)}")
+    return False
+
+
+def _wholeness(resources: Mapping[str, int], size_bytes: int) -> str:
+    num_files = sum(not name.endswith("/") for name in resources)
+    return f"whole: {num_files} files, {size_bytes:,} bytes"

@@ -1,0 +1,202 @@
+"""What is to become of the checkpoints of an experiment: the rules, applied to its journals and its storages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from core_sdk.records import RetentionPolicy, SearcherMetric
+from core_sdk.tracking._inspection import Inspector
+from core_sdk.tracking.history import RecordedCheckpoint, TrialHistory, UnlistedCheckpoint
+from core_sdk.tracking.retention import (
+    Candidate,
+    Reasons,
+    References,
+    in_order_of_trust,
+    keep,
+    protect,
+    references_to,
+)
+
+
+@dataclass(frozen=True)
+class Rules:
+    policy: RetentionPolicy
+    metric: SearcherMetric | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What becomes of one checkpoint, and why."""
+
+    storage_id: str
+    trial_id: int
+    experiment_id: int
+    steps_completed: int | None
+    """None if nothing but the beginning of its save was recorded."""
+    size_bytes: int
+    storage: str
+    is_kept: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """A checkpoint beside what the rules see of it."""
+
+    trial_id: int
+    checkpoint: RecordedCheckpoint
+
+    @property
+    def storage(self) -> str:
+        return self.checkpoint.record.storage
+
+    @property
+    def candidate(self) -> Candidate:
+        pin = self.checkpoint.pin
+        return Candidate(
+            storage_id=self.checkpoint.record.storage_id,
+            trial_id=self.trial_id,
+            validation=self.checkpoint.validation,
+            is_superseded=self.checkpoint.is_superseded,
+            is_partial=self.checkpoint.is_partial,
+            is_pinned=pin is not None,
+            note=pin.note if pin else "",
+        )
+
+
+class ExperimentPlan:
+    """Decides about the checkpoints of `scope`, trials of one experiment; all of its trials take part in rankings."""
+
+    def __init__(
+        self,
+        experiment_id: int,
+        rules: Rules,
+        histories: dict[int, TrialHistory],
+        references: References,
+        scope: Collection[int],
+        inspector: Inspector,
+    ) -> None:
+        self._experiment_id = experiment_id
+        self._rules = rules
+        self._histories = histories
+        doubtful = {trial: history.problem for trial, history in histories.items() if history.problem is not None}
+        self._references = dataclasses.replace(references, doubtful=doubtful)
+        self._scope = scope
+        self._inspector = inspector
+        self._recorded = {
+            checkpoint.record.storage_id: _Recorded(trial_id, checkpoint)
+            for trial_id, history in sorted(histories.items())
+            for checkpoint in history.checkpoints
+        }
+
+    def verdicts(self) -> list[Verdict]:
+        """Of those in scope that exist; the condemned ones are there, and their storage can be reached."""
+        candidates, reasons = self._ranked()
+        self._spare_unreachable(candidates, reasons)
+        for trial_id in {candidate.trial_id for candidate in self._condemned(candidates, reasons)}:
+            reasons |= self._kept_as_only_good([c for c in candidates if c.trial_id == trial_id], reasons)
+        self._spare_unreachable(candidates, reasons)  # a storage may have failed meanwhile
+        listed = [self._verdict(c.storage_id, reasons) for c in candidates if c.trial_id in self._scope]
+        return listed + self._unlisted_verdicts()
+
+    def _ranked(self) -> tuple[list[Candidate], Reasons]:
+        """The checkpoints that exist, and the reasons why some of them stay.
+
+        A record may speak of files that somebody has removed. Such a checkpoint must not take the place of one that is
+        there, so that those on which a deletion depends are looked for; the others need not be.
+        """
+        candidates = [recorded.candidate for recorded in self._recorded.values()]
+        while True:
+            kept = keep(candidates, self._rules.policy, self._rules.metric)
+            protected = protect(candidates, self._references)
+            reasons = {key: kept.get(key, []) + protected.get(key, []) for key in kept.keys() | protected.keys()}
+            condemned = self._condemned(candidates, reasons)
+            crucial = self._crucial(candidates, condemned, kept)
+            missing = {key for key in crucial if self._look(key) == "missing"}
+            if not missing:
+                return candidates, reasons
+            candidates = [candidate for candidate in candidates if candidate.storage_id not in missing]
+
+    def _condemned(self, candidates: Iterable[Candidate], reasons: Reasons) -> list[Candidate]:
+        return [c for c in candidates if c.storage_id not in reasons and c.trial_id in self._scope]
+
+    def _crucial(self, candidates: Iterable[Candidate], condemned: Sequence[Candidate], kept: Reasons) -> set[str]:
+        if not condemned:
+            return set()
+        trials = {candidate.trial_id for candidate in condemned}
+        ranks_all = self._rules.policy.save_experiment_best > 0 and self._rules.metric is not None
+        rivals = {c.storage_id for c in candidates if c.storage_id in kept and (ranks_all or c.trial_id in trials)}
+        return rivals | {candidate.storage_id for candidate in condemned}
+
+    def _spare_unreachable(self, candidates: Sequence[Candidate], reasons: Reasons) -> None:
+        for candidate in self._condemned(candidates, reasons):
+            if self._look(candidate.storage_id) == "unreachable":
+                reasons[candidate.storage_id] = ["its storage cannot be reached"]
+
+    def _kept_as_only_good(self, of_trial: Sequence[Candidate], reasons: Reasons) -> Reasons:
+        """What else must stay so that the trial keeps a checkpoint that can be read."""
+        trusted = in_order_of_trust(of_trial)
+        staying = [candidate for candidate in trusted if candidate.storage_id in reasons]
+        condemned = [candidate for candidate in trusted if candidate.storage_id not in reasons]
+        if any(map(self._is_good, staying)):
+            return {}
+        for candidate in condemned:
+            if self._is_good(candidate):
+                return {candidate.storage_id: [f"the only good checkpoint of trial {candidate.trial_id}"]}
+        # Nothing of it can be read, now at least: what is left may be worth mending.
+        nothing_good = f"no checkpoint of trial {of_trial[0].trial_id} is good"
+        return {c.storage_id: [nothing_good] for c in of_trial if c.storage_id not in reasons}
+
+    def _is_good(self, candidate: Candidate) -> bool:
+        return self._inspector.is_good(self._recorded[candidate.storage_id].storage, candidate.storage_id)
+
+    def _look(self, storage_id: str) -> str:
+        return self._inspector.look(self._recorded[storage_id].storage, storage_id).presence
+
+    def _verdict(self, storage_id: str, reasons: Reasons) -> Verdict:
+        recorded = self._recorded[storage_id]
+        superseded = ("a later attempt went back behind it",) if recorded.checkpoint.is_superseded else ()
+        return Verdict(
+            storage_id=storage_id,
+            trial_id=recorded.trial_id,
+            experiment_id=self._experiment_id,
+            steps_completed=recorded.checkpoint.record.steps_completed,
+            size_bytes=sum(recorded.checkpoint.resources.values()),
+            storage=recorded.storage,
+            is_kept=storage_id in reasons,
+            reasons=tuple(reasons.get(storage_id, superseded or ("the policy does not keep it",))),
+        )
+
+    def _unlisted_verdicts(self) -> list[Verdict]:
+        found: defaultdict[int, list[UnlistedCheckpoint]] = defaultdict(list)
+        for trial_id in sorted(self._scope):
+            if trial_id in self._references.running or trial_id in self._references.doubtful:
+                continue  # a save may be under way; or what lists the checkpoint may be what was lost
+            found[trial_id] += self._histories[trial_id].unlisted
+        return [
+            verdict
+            for trial_id, unlisted in found.items()
+            for checkpoint in unlisted
+            if (verdict := self._unlisted_verdict(trial_id, checkpoint)) is not None
+        ]
+
+    def _unlisted_verdict(self, trial_id: int, checkpoint: UnlistedCheckpoint) -> Verdict | None:
+        look = self._inspector.look(checkpoint.storage, checkpoint.storage_id)
+        if references_to(checkpoint.storage_id, self._references) or look.presence == "unreachable":
+            return None
+        if look.presence == "missing" and not checkpoint.is_condemned:
+            return None  # the save failed, and left nothing
+        interrupted = "deletion" if checkpoint.is_condemned else "save"
+        return Verdict(
+            storage_id=checkpoint.storage_id,
+            trial_id=trial_id,
+            experiment_id=self._experiment_id,
+            steps_completed=None,
+            size_bytes=look.size_bytes,
+            storage=checkpoint.storage,
+            is_kept=False,
+            reasons=(f"not listed: its {interrupted} was interrupted",),
+        )

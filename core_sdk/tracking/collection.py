@@ -1,0 +1,248 @@
+"""Collection: deleting the checkpoints that neither the policy nor anything else keeps.
+
+    plan        the journals of the experiments in question are read, the rules of `tracking.retention` applied, and
+                the storages looked at: what would be deleted is there, and each trial keeps one that can be read
+    carry out   the same again, now with every trial concerned claimed; deleted is what both times was condemned
+
+What protects what:
+
+- A deletion is three steps: the trial's `changes.journal` says `checkpoint_condemned`, the storage deletes, the
+  journal says `checkpoint_deleted`. After the first the checkpoint is no longer listed or offered to a resume; a kill
+  in between leaves files that no list shows. The next collection finds the first line without the last, and finishes.
+- A save says `checkpoint_begun`, makes the checkpoint whole, and says `checkpoint`. Where a kill left only the first,
+  and the attempt has ended, collection removes what it finds. Only what a journal of this home names is ever deleted,
+  so that homes may share a storage.
+- Two collectors: `collection.lock` in the home lets one work at a time, the second plans after the first is done, on
+  what that one left. While a person is asked, the lock is not held: hence the second plan.
+- A trial that runs is left alone, and what a running attempt refers to, of whatever trial, stays. A resume begins with
+  the claim of the trial's next attempt (`tracking.claim`), and only then chooses its checkpoint: the collector holds
+  that claim of each trial from which it deletes, so that either the resume is refused, or the collector leaves the
+  trial alone. An attempt that collects at its own end is still alive for others, which is as good as the claim.
+- A launcher that starts ranks anew does not take that claim. Should it choose a checkpoint in the very moment of its
+  deletion, that attempt fails to restore it, and the next start chooses another: at least one good one always stays. So
+  too a new trial that is being made to begin with another trial's checkpoint, until its run info is written.
+- A storage that cannot be reached condemns nothing in it. Records that are damaged, or that a full disk refused, might
+  have been a pin or a validation: nothing of such a trial is deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from core_sdk.errors import (
+    CheckpointError,
+    CollectionRunningError,
+    ExperimentNotFoundError,
+    TrialNotFoundError,
+    TrialRunningError,
+)
+from core_sdk.records import ExperimentRecord, RetentionPolicy, SearcherMetric
+from core_sdk.storage import Storage
+from core_sdk.tracking._inspection import UNREACHABLE, Inspector
+from core_sdk.tracking._planning import ExperimentPlan, Rules, Verdict
+from core_sdk.tracking.claim import claimed_next_attempt
+from core_sdk.tracking.deletion import remove_checkpoint
+from core_sdk.tracking.history import TrialHistory, read_history
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.references import read_references
+
+__all__ = ["Collector", "Deletions", "Plan", "Request", "Rules", "Verdict", "collect", "rules_of"]
+
+# Each claim holds a file open.
+_TRIALS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to collect, and by which rules where those recorded are not meant."""
+
+    experiment_id: int | None = None
+    trial_id: int | None = None
+    """Delete nothing of other trials."""
+    policy: Mapping[str, int] = field(default_factory=dict)
+    """Keys of a policy, in place of what is recorded."""
+    metric: str | None = None
+    smaller_is_better: bool | None = None
+    ended_trial: int | None = None
+    """The trial whose attempt this process executes, and which has said its last word."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    rules: Mapping[int, Rules]
+    """By experiment; those that have none are not looked at."""
+    verdicts: tuple[Verdict, ...]
+    problems: tuple[str, ...]
+    """Storages that cannot be reached; nothing in them is condemned."""
+
+    @property
+    def condemned(self) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if not verdict.is_kept]
+
+
+@dataclass(frozen=True)
+class Deletions:
+    deleted: tuple[Verdict, ...]
+    spared: tuple[Verdict, ...]
+    """Condemned in the plan, and not deleted: a trial runs now, say."""
+    problems: tuple[str, ...]
+
+
+class Collector:
+    """Plans, and carries the plan out."""
+
+    def __init__(self, home: Home, request: Request, storages: Sequence[Storage] = ()) -> None:
+        self._home = home
+        self._request = request
+        self._inspector = Inspector(storages)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._inspector.close()
+
+    def plan(self) -> Plan:
+        """Deletes nothing. Raises `RecordDamagedError`, `TrialNotFoundError`, `ExperimentNotFoundError`."""
+        trials = self._trials()
+        found = {experiment_id: self._rules(experiment_id) for experiment_id in sorted(trials)}
+        rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
+        verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules)
+        return Plan(rules, tuple(verdicts), self._problems())
+
+    def carry_out(self, plan: Plan, *, wait_s: float = -1) -> Deletions:
+        """Deletes what the plan condemned and is still to be condemned. Raises `CollectionRunningError`."""
+        from filelock import FileLock, Timeout  # imports asyncio, which a training script need not pay for
+
+        condemned: dict[int, list[Verdict]] = {}
+        for verdict in plan.condemned:
+            condemned.setdefault(verdict.trial_id, []).append(verdict)
+        deleted: list[Verdict] = []
+        try:
+            with FileLock(self._home.root / "collection.lock", timeout=wait_s, mode=0o600):
+                for trials in _in_groups(sorted(condemned)):
+                    deleted += self._delete_of(trials, plan, condemned)
+        except Timeout as error:
+            raise CollectionRunningError(self._home.root, wait_s) from error
+        self._inspector.sweep()
+        gone = {verdict.storage_id for verdict in deleted}
+        spared = tuple(verdict for verdict in plan.condemned if verdict.storage_id not in gone)
+        return Deletions(tuple(deleted), spared, self._problems())
+
+    def _delete_of(
+        self, trials: Collection[int], plan: Plan, condemned: Mapping[int, Collection[Verdict]]
+    ) -> Iterator[Verdict]:
+        with contextlib.ExitStack() as claims:
+            claimed = {trial_id for trial_id in trials if self._claim(trial_id, claims)}
+            still = self._still_condemned(plan, claimed)
+            for trial_id in sorted(claimed):
+                for verdict in condemned[trial_id]:
+                    if verdict.storage_id in still and self._delete(verdict):
+                        yield verdict
+
+    def _claim(self, trial_id: int, claims: contextlib.ExitStack) -> bool:
+        if trial_id == self._request.ended_trial:
+            return True
+        with contextlib.suppress(TrialRunningError, TrialNotFoundError, FileNotFoundError):
+            claims.enter_context(claimed_next_attempt(self._home.trial(trial_id), "delete checkpoints of"))
+            return True
+        return False
+
+    def _still_condemned(self, plan: Plan, trials: Set[int]) -> set[str]:
+        concerned = {verdict.experiment_id for verdict in plan.condemned if verdict.trial_id in trials}
+        present = {experiment_id: of for experiment_id, of in self._trials().items() if experiment_id in concerned}
+        verdicts = self._verdicts(present, plan.rules)
+        return {verdict.storage_id for verdict in verdicts if not verdict.is_kept and verdict.trial_id in trials}
+
+    def _delete(self, verdict: Verdict) -> bool:
+        if verdict.storage in self._inspector.problems:
+            return False
+        folder = TrialFolder(self._home, verdict.trial_id)
+        try:
+            storage = self._inspector.storage(verdict.storage)
+            remove_checkpoint(folder, storage, verdict.storage_id, "; ".join(verdict.reasons))
+        except (CheckpointError, *UNREACHABLE) as error:
+            self._inspector.note_problem(verdict.storage, error)
+            return False
+        return True
+
+    def _verdicts(self, trials: Mapping[int, Set[int]], rules: Mapping[int, Rules]) -> list[Verdict]:
+        """`trials` are by experiment."""
+        ended = frozenset() if self._request.ended_trial is None else frozenset({self._request.ended_trial})
+        references = read_references(self._home, ended)
+        verdicts = []
+        for experiment_id, of_experiment in trials.items():
+            histories = self._histories(of_experiment)
+            scope = {trial_id for trial_id in histories if self._request.trial_id in (None, trial_id)}
+            verdicts += ExperimentPlan(
+                experiment_id, rules[experiment_id], histories, references, scope, self._inspector
+            ).verdicts()
+        return verdicts
+
+    def _histories(self, trials: Set[int]) -> dict[int, TrialHistory]:
+        histories = {}
+        for trial_id in sorted(trials):
+            with contextlib.suppress(FileNotFoundError):  # being deleted
+                histories[trial_id] = read_history(TrialFolder(self._home, trial_id), with_validation=True)
+        return histories
+
+    def _trials(self) -> dict[int, set[int]]:
+        """Those of the experiments that are asked for, by experiment."""
+        wanted = self._request.experiment_id
+        if self._request.trial_id is not None:
+            wanted = self._home.trial(self._request.trial_id).read_record().experiment_id
+        trials: dict[int, set[int]] = {}
+        for trial_id in self._home.trial_ids():
+            with contextlib.suppress(TrialNotFoundError):
+                experiment_id = TrialFolder(self._home, trial_id).read_record().experiment_id
+                if wanted in (None, experiment_id):
+                    trials.setdefault(experiment_id, set()).add(trial_id)
+        return trials
+
+    def _rules(self, experiment_id: int) -> Rules | None:
+        try:
+            return rules_of(self._home.experiment(experiment_id).read(), self._request)
+        except ExperimentNotFoundError:
+            return None  # deleted; its trials are about to be
+
+    def _problems(self) -> tuple[str, ...]:
+        return tuple(f"{url}: {problem}" for url, problem in sorted(self._inspector.problems.items()))
+
+
+def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), wait_s: float = -1) -> Deletions:
+    """Plans and carries out, unasked; waits at most `wait_s` for another collector, for ever if it is negative.
+
+    `storages` are those that are open already.
+    """
+    with Collector(home, request, storages) as collector:
+        return collector.carry_out(collector.plan(), wait_s=wait_s)
+
+
+def rules_of(experiment: ExperimentRecord, request: Request) -> Rules | None:
+    """None where no policy is recorded, and none asked for: then all is kept."""
+    if experiment.retention is None and not request.policy:
+        return None
+    recorded = msgspec.structs.asdict(experiment.retention or RetentionPolicy())
+    return Rules(RetentionPolicy.checked({**recorded, **request.policy}), _metric(experiment.searcher_metric, request))
+
+
+def _metric(recorded: SearcherMetric | None, request: Request) -> SearcherMetric | None:
+    name = request.metric or (recorded.name if recorded else None)
+    if name is None:
+        return None
+    if request.smaller_is_better is not None:
+        return SearcherMetric(name=name, smaller_is_better=request.smaller_is_better)
+    return recorded if recorded and recorded.name == name else SearcherMetric(name=name)
+
+
+def _in_groups(trials: list[int]) -> Iterator[list[int]]:
+    for begin in range(0, len(trials), _TRIALS_AT_ONCE):
+        yield trials[begin : begin + _TRIALS_AT_ONCE]

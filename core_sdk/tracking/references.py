@@ -1,0 +1,46 @@
+"""Who in a home refers to which checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator, Set
+
+from core_sdk.errors import TrialNotFoundError
+from core_sdk.journal import find_records
+from core_sdk.records import AttemptStarted, CheckpointUsed
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.retention import References
+
+
+def read_references(home: Home, ended: Set[int] = frozenset()) -> References:
+    """Looks at all trials of the home; those of `ended` do not count as running, whatever their locks say.
+
+    Raises `RecordDamagedError` for a trial that cannot be read: it might have begun with any checkpoint.
+    """
+    sources: defaultdict[str, set[int]] = defaultdict(set)
+    uses: defaultdict[str, set[int]] = defaultdict(set)
+    running: dict[int, int] = {}
+    # Also those that are being made: they have no record yet, and may have chosen their checkpoint.
+    for trial_id in home.trial_ids(include_deleted=True):
+        folder = TrialFolder(home, trial_id)
+        with contextlib.suppress(TrialNotFoundError):
+            if (source := folder.read_record().continued_from) is not None:
+                sources[source].add(trial_id)
+        if trial_id in ended or (attempt := folder.running_attempt()) is None:
+            continue
+        running[trial_id] = attempt
+        for storage_id in _used(folder, attempt):
+            uses[storage_id].add(trial_id)
+    return References(sources, uses, running)
+
+
+def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:
+    info = folder.read_run_info(attempt)
+    if info is not None and info.latest_checkpoint is not None:
+        yield info.latest_checkpoint  # the script may not have come to its init() yet
+    for record in find_records(folder.journal_path(attempt), ('"attempt"', '"checkpoint_used"')):
+        if isinstance(record, AttemptStarted) and record.latest_checkpoint is not None:
+            yield record.latest_checkpoint
+        elif isinstance(record, CheckpointUsed):
+            yield record.storage_id

@@ -1,0 +1,144 @@
+"""Which checkpoints are kept: pure rules.
+
+`keep` applies a policy: the union of the best N of the experiment, the best N of each trial, the latest N of each
+trial. `protect` names what no policy may touch. What neither keeps may be deleted, after a look at the storages that
+`tracking.collection` takes. The rules where the policy itself is silent:
+
+- "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
+  that stored it: another attempt that came by the same step measured other weights. NaN is never best. Of equal values
+  the newer checkpoint is better, that of the newer trial where they are of two.
+- "Latest" is ranked in each trial by itself, validated or not.
+- A superseded checkpoint (a later attempt went back behind it) takes part in no ranking, as its reports are hidden.
+- Of a checkpoint with some files deleted the trial cannot go on: it does not count as latest. It can be the best.
+- Where no metric is known, no validated checkpoint is worse than another: a policy that asks for the best keeps all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+from core_sdk.records import Metric, RetentionPolicy, SearcherMetric
+
+Reasons = dict[str, list[str]]
+"""Storage id -> why it stays, as a person reads it."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A checkpoint that exists, as far as the records tell."""
+
+    storage_id: str
+    trial_id: int
+    validation: Mapping[str, Metric] = field(default_factory=dict)
+    """What the attempt that stored it validated at its step; empty if it did not."""
+    is_superseded: bool = False
+    is_partial: bool = False
+    is_pinned: bool = False
+    note: str = ""
+    """Why it is pinned."""
+
+
+@dataclass(frozen=True)
+class References:
+    """What else in the home refers to checkpoints, by storage id."""
+
+    sources: Mapping[str, Set[int]] = field(default_factory=dict)
+    """The trials that began with it."""
+    uses: Mapping[str, Set[int]] = field(default_factory=dict)
+    """The trials whose running attempt continues from it, or has said that it uses it."""
+    running: Mapping[int, int] = field(default_factory=dict)
+    """Trial -> the attempt of it that runs."""
+    doubtful: Mapping[int, str] = field(default_factory=dict)
+    """Trial -> why its records cannot be relied on: what is lost might be a pin, or a validation."""
+
+
+def keep(candidates: Sequence[Candidate], policy: RetentionPolicy, metric: SearcherMetric | None) -> Reasons:
+    """What the policy keeps of the checkpoints of one experiment.
+
+    `candidates` come trial by trial, the trials and the checkpoints of each from old to new.
+    """
+    reasons: Reasons = defaultdict(list)
+    ranked = [candidate for candidate in candidates if not candidate.is_superseded]
+    if metric is None:
+        if policy.wants_best:
+            _note(reasons, filter(_is_validated, ranked), "validated, and no metric is known to call it worse")
+    else:
+        best = _best_first(ranked, metric)
+        _note(reasons, best[: policy.save_experiment_best], f"best {policy.save_experiment_best} of the experiment")
+        for trial_id, of_trial in _by_trial(best).items():
+            _note(reasons, of_trial[: policy.save_trial_best], f"best {policy.save_trial_best} of trial {trial_id}")
+    whole = [candidate for candidate in ranked if not candidate.is_partial]
+    for trial_id, of_trial in _by_trial(reversed(whole)).items():
+        _note(reasons, of_trial[: policy.save_trial_latest], f"latest {policy.save_trial_latest} of trial {trial_id}")
+    return dict(reasons)
+
+
+def protect(candidates: Iterable[Candidate], references: References) -> Reasons:
+    """What stays whatever the policy says."""
+    reasons = {candidate.storage_id: _protections(candidate, references) for candidate in candidates}
+    return {storage_id: found for storage_id, found in reasons.items() if found}
+
+
+def references_to(storage_id: str, references: References) -> list[str]:
+    """Who in the home needs the checkpoint, as a person reads it."""
+    users = sorted(references.uses.get(storage_id, ()))
+    sources = sorted(references.sources.get(storage_id, ()))
+    return [f"used by the running trial {trial_id}" for trial_id in users] + [
+        f"trial {trial_id} began with it" for trial_id in sources
+    ]
+
+
+def pin_reason(note: str) -> str:
+    return f"pinned: {note}" if note else "pinned"
+
+
+def in_order_of_trust(of_trial: Sequence[Candidate]) -> list[Candidate]:
+    """Of one trial's checkpoints, those from which it can go on, the one first that a resume would look at first.
+
+    At the end those that are superseded: better than none.
+    """
+    whole = [candidate for candidate in reversed(of_trial) if not candidate.is_partial]
+    return sorted(whole, key=lambda candidate: candidate.is_superseded)
+
+
+def _protections(candidate: Candidate, references: References) -> list[str]:
+    reasons = [pin_reason(candidate.note)] if candidate.is_pinned else []
+    reasons += references_to(candidate.storage_id, references)
+    if candidate.trial_id in references.running:
+        attempt = references.running[candidate.trial_id]
+        reasons.append(f"attempt {attempt} of trial {candidate.trial_id} is running")
+    if candidate.trial_id in references.doubtful:
+        reasons.append(references.doubtful[candidate.trial_id])
+    return reasons
+
+
+def _best_first(candidates: Sequence[Candidate], metric: SearcherMetric) -> list[Candidate]:
+    def value(candidate: Candidate) -> Metric:
+        return candidate.validation[metric.name]
+
+    comparable = [
+        candidate
+        for candidate in reversed(candidates)
+        if metric.name in candidate.validation and not math.isnan(value(candidate))
+    ]
+    # A stable sort, in either direction: of equal values the newer one stays first.
+    return sorted(comparable, key=value, reverse=not metric.smaller_is_better)
+
+
+def _by_trial(candidates: Iterable[Candidate]) -> dict[int, list[Candidate]]:
+    trials: defaultdict[int, list[Candidate]] = defaultdict(list)
+    for candidate in candidates:
+        trials[candidate.trial_id].append(candidate)
+    return trials
+
+
+def _is_validated(candidate: Candidate) -> bool:
+    return bool(candidate.validation)
+
+
+def _note(reasons: Reasons, candidates: Iterable[Candidate], reason: str) -> None:
+    for candidate in candidates:
+        reasons[candidate.storage_id].append(reason)

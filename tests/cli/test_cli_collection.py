@@ -1,0 +1,147 @@
+"""`core-sdk checkpoint`: gc, pins, verify of many, partial deletion."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cli.commands import Cli
+from cli.recorded import damage, new_attempt, new_trial, store
+
+from core_sdk.records import RetentionPolicy
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home, TrialFolder
+
+
+@pytest.fixture
+def folder(home: Home) -> TrialFolder:
+    """A trial that has ended, with the checkpoints a, b and c, of which b is the best."""
+    folder = new_trial(home)
+    training = new_attempt(folder)
+    for storage_id, steps, loss in (("a", 10, 0.5), ("b", 20, 0.1), ("c", 30, 0.3)):
+        store(training, storage_id, steps)
+        training.report(steps, "validation", loss=loss)
+    training.end()
+    return folder
+
+
+def stored(home: Home) -> list[str]:
+    return DirectoryStorage(home.checkpoints).list()
+
+
+def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """What stays and why, what goes, how much is freed; "no" deletes nothing."""
+    options = ("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss")
+
+    shown = cli(*options, "--dry-run")
+    refused = cli(*options, stdin="n\n")
+    after_no = stored(home)
+    deleted = cli(*options, "--yes")
+
+    assert (shown.status, deleted.status) == (0, 0)
+    assert refused.status != 0
+    assert after_no == ["a", "b", "c"]
+    assert stored(home) == ["b", "c"]
+    assert "best 1 of trial 1" in shown.output
+    assert "to be deleted: 1 checkpoint, " in shown.output
+    assert "deleted 1 checkpoint, " in deleted.output
+
+
+def test_gc_without_any_policy_is_wrong_usage(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """Everything is kept then, and the message says how to ask for less."""
+    result = cli("checkpoint", "gc", "--yes")
+
+    assert result.status == 2
+    assert "--save-trial-best" in result.errors
+    assert stored(home) == ["a", "b", "c"]
+
+
+def test_gc_tells_programs_what_it_decided(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """As JSON: the rules, every verdict, what was deleted; options stand above the recorded policy."""
+    with home.experiment(1).edit() as record:
+        record.retention = RetentionPolicy(save_trial_latest=9)
+
+    result = cli(
+        "checkpoint", "gc", "--save-trial-latest", "0", "--metric", "loss", "--larger-is-better", "--yes", "--json"
+    )
+
+    told = json.loads(result.output)
+    assert told["rules"]["1"]["policy"] == {"save_experiment_best": 0, "save_trial_best": 1, "save_trial_latest": 0}
+    assert told["rules"]["1"]["metric"] == {"name": "loss", "smaller_is_better": False}
+    assert {verdict["storage_id"] for verdict in told["verdicts"] if verdict["is_kept"]} == {"a"}
+    assert set(told["deleted"]) == {"b", "c"}
+    assert stored(home) == ["a"]
+
+
+def test_pins_are_shown_and_respected(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """By list, describe, gc and delete."""
+    pinned = cli("checkpoint", "pin", "a", "b", "--note", "for the paper")
+    listed = cli("checkpoint", "list")
+    described = cli("checkpoint", "describe", "a")
+    refused = cli("checkpoint", "delete", "a", "--yes")
+    cli("checkpoint", "gc", "--save-trial-best", "0", "--yes")
+    kept = stored(home)
+    cli("checkpoint", "unpin", "a")
+    deleted = cli("checkpoint", "delete", "a", "--yes")
+
+    assert (pinned.status, refused.status, deleted.status) == (0, 1, 0)
+    assert listed.output.count("pinned") == 2
+    assert "for the paper" in described.output
+    assert "pinned: for the paper" in refused.errors
+    assert kept == ["a", "b", "c"]
+    assert stored(home) == ["b", "c"]
+
+
+def test_a_mistyped_id_pins_nothing(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """Not even the ids before it."""
+    result = cli("checkpoint", "pin", "a", "nothing")
+
+    assert result.status == 3
+    assert not folder.changes_path.exists()
+
+
+def test_all_checkpoints_are_verified_a_line_each(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """Damaged and vanished ones are told apart, and make the status 1."""
+    whole = cli("checkpoint", "verify", "--all", "--trial", "1")
+    damage(home, "a")
+    DirectoryStorage(home.checkpoints).delete("b")
+
+    result = cli("checkpoint", "verify", "--all")
+
+    assert whole.status == 0
+    assert "3 of 3 checkpoints are whole" in whole.output
+    assert result.status == 1
+    lines = {line.split()[0]: line for line in result.output.splitlines()}
+    assert "whole" in lines["c"]
+    assert "missing" in lines["b"]
+    assert "damaged" in lines["a"]
+    assert "weights.bin" in lines["a"]
+
+
+def test_verify_takes_an_id_or_all(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """Not both, and not neither."""
+    assert cli("checkpoint", "verify").status == 2
+    assert cli("checkpoint", "verify", "a", "--all").status == 2
+
+
+def test_a_checkpoint_is_downloaded_to_the_directory_named_after_it(home: Home, folder: TrialFolder, cli: Cli) -> None:
+    """As an argument; twice is once too often."""
+    result = cli("checkpoint", "download", "a", "copy")
+
+    assert result.output == "copy\n"
+    assert cli("checkpoint", "download", "a", "copy", "--to", "other").status == 2
+
+
+def test_a_part_of_a_checkpoint_is_deleted(home: Home, cli: Cli) -> None:
+    """The rest says of itself that it is a rest."""
+    folder = new_trial(home)
+    training = new_attempt(folder)
+    store(training, "a", 10)
+    training.end()
+
+    nothing = cli("checkpoint", "delete", "a", "--glob", "*.none", "--yes")
+    everything = cli("checkpoint", "delete", "a", "--glob", "*.none", "--glob", "*.bin", "--yes")
+
+    assert "left" in nothing.output
+    assert "deleted checkpoint a" in everything.output
+    assert stored(home) == []

@@ -1,0 +1,53 @@
+"""Few records are found in long journals without decoding the rest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from core_sdk.journal import encode_line, find_records
+from core_sdk.records import CheckpointDeleted, CheckpointUsed, Progress, Record, Report
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    return tmp_path / "1.journal"
+
+
+def deleted(number: int) -> CheckpointDeleted:
+    return CheckpointDeleted(time=0.0, storage_id=f"c{number}")
+
+
+def test_wanted_records_come_in_order_from_anywhere(journal: Path) -> None:
+    """Also where the file is longer than what is read at once, and a line lies across the border."""
+    report = encode_line(Report(0.0, "training", 1, {"loss": 0.5})) * 10_000
+    wanted: list[Record] = [deleted(number) for number in range(20)]
+    journal.write_bytes(b"".join(report + encode_line(record) for record in wanted))
+
+    assert journal.stat().st_size > 16 << 20
+    assert list(find_records(journal, ['"checkpoint_deleted"'])) == wanted
+
+
+def test_a_line_with_several_of_the_texts_comes_once(journal: Path) -> None:
+    """Other lines do not come."""
+    used = CheckpointUsed(time=0.0, storage_id="checkpoint")
+    journal.write_bytes(encode_line(Progress(time=0.0, progress=0.5)) + encode_line(used) + encode_line(deleted(1)))
+
+    assert list(find_records(journal, ["checkpoint", '"checkpoint_used"', "storage_id"])) == [used, deleted(1)]
+
+
+def test_a_bad_line_is_told_and_a_torn_one_is_left_out(journal: Path) -> None:
+    """The first will never be good; the second is being written."""
+    bad = b"00000000" + encode_line(deleted(1))[8:]
+    journal.write_bytes(bad + encode_line(deleted(2)) + encode_line(deleted(3))[:-1])
+
+    problem, record = find_records(journal, ["checkpoint"])
+
+    assert isinstance(problem, ValueError)
+    assert record == deleted(2)
+
+
+def test_a_missing_journal_is_empty(journal: Path) -> None:
+    """An attempt that ended before its script called init() has none."""
+    assert list(find_records(journal, ["checkpoint"])) == []

@@ -1,0 +1,183 @@
+"""The rules of what is kept, on plain values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from core_sdk.records import Metric, RetentionPolicy, SearcherMetric
+from core_sdk.tracking.retention import Candidate, References, in_order_of_trust, keep, protect
+
+LOSS = SearcherMetric(name="loss")
+ACCURACY = SearcherMetric(name="accuracy", smaller_is_better=False)
+
+
+def checkpoint(storage_id: object, trial_id: int = 1, loss: Metric | None = None, **fields: Any) -> Candidate:
+    validation: Mapping[str, Metric] = {} if loss is None else {"loss": loss}
+    return Candidate(str(storage_id), trial_id, validation, **fields)
+
+
+def policy(experiment_best: int, trial_best: int, trial_latest: int) -> RetentionPolicy:
+    return RetentionPolicy(
+        save_experiment_best=experiment_best, save_trial_best=trial_best, save_trial_latest=trial_latest
+    )
+
+
+DOCUMENTED = [
+    checkpoint(1, 1),
+    checkpoint(2, 1),
+    checkpoint(3, 1, 0.6),
+    checkpoint(4, 1, 0.5),
+    checkpoint(5, 1, 0.4),
+    checkpoint(6, 2),
+    checkpoint(7, 2, 0.2),
+    checkpoint(8, 2, 0.3),
+    checkpoint(9, 2),
+    checkpoint(10, 2),
+]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ((0, 0, 0), set()),
+        ((2, 0, 0), {7, 8}),
+        ((5, 0, 0), {3, 4, 5, 7, 8}),
+        ((9, 0, 0), {3, 4, 5, 7, 8}),
+        ((0, 1, 0), {5, 7}),
+        ((0, 0, 1), {5, 10}),
+        ((0, 0, 3), {3, 4, 5, 8, 9, 10}),
+        ((2, 1, 0), {5, 7, 8}),
+        ((0, 1, 1), {5, 7, 10}),
+        ((2, 1, 1), {5, 7, 8, 10}),
+    ],
+)
+def test_the_documented_example(numbers: tuple[int, int, int], expected: set[int]) -> None:
+    """Two trials, three validated checkpoints in the first and two in the second; smaller is better."""
+    assert keep(DOCUMENTED, policy(*numbers), LOSS).keys() == set(map(str, expected))
+
+
+def test_each_trial_keeps_its_latest_though_none_was_validated() -> None:
+    """The latest of a trial is ranked among that trial's, not among all that nobody validated."""
+    candidates = [checkpoint("a", 1), checkpoint("b", 1), checkpoint("c", 2), checkpoint("d", 3), checkpoint("e", 3)]
+
+    kept = keep(candidates, policy(0, 0, 1), LOSS)
+
+    assert kept.keys() == {"b", "c", "e"}
+
+
+def test_larger_can_be_better() -> None:
+    """As the searcher's metric says."""
+    candidates = [Candidate(str(n), 1, {"accuracy": value}) for n, value in enumerate([0.1, 0.9, 0.5])]
+
+    assert keep(candidates, policy(0, 1, 0), ACCURACY).keys() == {"1"}
+
+
+@pytest.mark.parametrize("metric", [LOSS, SearcherMetric(name="loss", smaller_is_better=False)])
+def test_of_equal_checkpoints_the_newer_is_better(metric: SearcherMetric) -> None:
+    """In either direction; between trials the newer trial's."""
+    candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.5), checkpoint("c", 2, 0.5), checkpoint("d", 2, 0.5)]
+
+    assert keep(candidates, policy(0, 1, 0), metric).keys() == {"b", "d"}
+    assert keep(candidates, policy(1, 0, 0), metric).keys() == {"d"}
+
+
+@pytest.mark.parametrize("smaller_is_better", [True, False])
+def test_nan_is_never_best(smaller_is_better: bool) -> None:
+    """Not even where nothing else was measured; an infinity is a value like any other."""
+    metric = SearcherMetric(name="loss", smaller_is_better=smaller_is_better)
+    only_nan = [checkpoint("a", 1, math.nan)]
+    with_infinity = [checkpoint("a", 1, math.nan), checkpoint("b", 1, math.inf)]
+
+    assert keep(only_nan, policy(1, 1, 0), metric) == {}
+    assert keep(with_infinity, policy(0, 1, 0), metric).keys() == {"b"}
+
+
+def test_another_metric_makes_no_checkpoint_best() -> None:
+    """Best is by the searcher's metric alone."""
+    assert keep([Candidate("a", 1, {"accuracy": 0.9})], policy(1, 1, 0), LOSS) == {}
+
+
+def test_a_superseded_checkpoint_takes_no_place() -> None:
+    """An attempt went back behind it: neither its value nor its being late counts."""
+    candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.1, is_superseded=True)]
+
+    assert keep(candidates, policy(1, 1, 1), LOSS).keys() == {"a"}
+
+
+def test_a_partly_deleted_checkpoint_is_never_the_latest_and_may_be_the_best() -> None:
+    """The trial cannot go on from it; its weights may be what somebody kept it for."""
+    candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.1, is_partial=True)]
+
+    assert keep(candidates, policy(0, 0, 1), LOSS).keys() == {"a"}
+    assert keep(candidates, policy(0, 1, 0), LOSS).keys() == {"b"}
+
+
+def test_without_a_metric_all_validated_checkpoints_are_kept() -> None:
+    """None can be called worse, and the reason says so; a policy that asks for no best does not need one."""
+    candidates = [checkpoint("a", 1), checkpoint("b", 1, 0.5), checkpoint("c", 1, 0.6), checkpoint("d", 1)]
+
+    kept = keep(candidates, policy(0, 1, 1), None)
+
+    assert kept.keys() == {"b", "c", "d"}
+    assert "no metric is known" in kept["b"][0]
+    assert keep(candidates, policy(0, 0, 1), None).keys() == {"d"}
+
+
+def test_every_reason_to_keep_a_checkpoint_is_given() -> None:
+    """A person who reads the plan sees which numbers of the policy hold it."""
+    kept = keep([checkpoint("a", 7, 0.5)], policy(2, 1, 1), LOSS)
+
+    assert kept["a"] == ["best 2 of the experiment", "best 1 of trial 7", "latest 1 of trial 7"]
+
+
+@pytest.mark.parametrize(
+    ("candidate", "references", "reason"),
+    [
+        (checkpoint("a", is_pinned=True), References(), "pinned"),
+        (checkpoint("a", is_pinned=True, note="paper"), References(), "pinned: paper"),
+        (checkpoint("a"), References(sources={"a": {4}}), "trial 4 began with it"),
+        (checkpoint("a"), References(uses={"a": {5}}), "used by the running trial 5"),
+        (checkpoint("a"), References(running={1: 3}), "attempt 3 of trial 1 is running"),
+        (checkpoint("a"), References(doubtful={1: "a line is damaged"}), "a line is damaged"),
+    ],
+)
+def test_what_is_referred_to_is_protected(candidate: Candidate, references: References, reason: str) -> None:
+    """Each protection by itself, with its reason; another checkpoint of another trial is not protected by it."""
+    protected = protect([candidate, checkpoint("other", 9)], references)
+
+    assert protected == {"a": [reason]}
+
+
+def test_a_trial_goes_on_from_its_newest_whole_checkpoint() -> None:
+    """Superseded ones come last, since they are better than none; partly deleted ones not at all."""
+    candidates = [
+        checkpoint("a"),
+        checkpoint("b", is_superseded=True),
+        checkpoint("c"),
+        checkpoint("d", is_partial=True),
+    ]
+
+    assert [candidate.storage_id for candidate in in_order_of_trust(candidates)] == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None])
+def test_numbers_of_a_policy_are_ints(value: object) -> None:
+    """A bool too is refused, which Python would take for one."""
+    with pytest.raises(TypeError, match="save_trial_best"):
+        RetentionPolicy.checked({"save_trial_best": value})
+
+
+def test_numbers_of_a_policy_are_not_negative() -> None:
+    """The key is named."""
+    with pytest.raises(ValueError, match="save_trial_latest -1"):
+        RetentionPolicy.checked({"save_trial_latest": -1})
+
+
+def test_a_policy_has_the_defaults_of_an_experiment_configuration() -> None:
+    """The best one and the latest one of each trial; other keys beside are not its own."""
+    assert RetentionPolicy.checked({"type": "gcs", "bucket": "b"}) == policy(0, 1, 1)
+    assert RetentionPolicy.checked({"save_experiment_best": 3}) == policy(3, 1, 1)
