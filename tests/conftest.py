@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from buckets.opening import servers_on_demand
+from buckets.servers import BucketServer
 from processes import Script
 
 from core_sdk.tracking import Home
@@ -20,6 +22,13 @@ def scratch_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     """No test sees the user's home, or the run that the suite itself may be part of."""
     monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("CORE_SDK_RUN_INFO", raising=False)
+
+
+@pytest.fixture(scope="session")
+def start_server() -> Iterator[Callable[[str], BucketServer]]:
+    """Gives the server of objects that has this name, of `STARTERS`; it runs to the end of all tests."""
+    with servers_on_demand() as start:
+        yield start
 
 
 @pytest.fixture

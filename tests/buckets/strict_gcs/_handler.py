@@ -1,0 +1,134 @@
+"""HTTP: requests come in, and go to the API that their path names."""
+
+from __future__ import annotations
+
+import email
+import json
+import re
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from typing import ClassVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from buckets.strict_gcs import _json_api as json_api
+from buckets.strict_gcs import _xml_api as xml_api
+from buckets.strict_gcs._answers import Answer, Refused
+from buckets.strict_gcs._store import Store, Switches
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: list[str]
+    """The path's segments, unquoted."""
+    query: dict[str, str]
+    headers: dict[str, str]
+    """With names in lower case."""
+    body: bytes
+
+    def parts(self) -> list[tuple[str, bytes]]:
+        """Content type and content of each part of a body in several parts."""
+        boundary = re.search(r'boundary="?([^";]+)', self.headers["content-type"])
+        assert boundary is not None
+        pieces = self.body.split(b"--" + boundary.group(1).encode())[1:-1]
+        heads = [re.split(rb"\r?\n\r?\n", piece, maxsplit=1) for piece in pieces]
+        return [
+            (
+                email.message_from_bytes(head.lstrip()).get_content_type(),
+                content.removesuffix(b"\n").removesuffix(b"\r"),
+            )
+            for head, content in heads
+        ]
+
+    def json(self) -> dict[str, str]:
+        content: dict[str, str] = json.loads(self.body or b"{}")
+        return content
+
+
+def parse(method: str, target: str, headers: dict[str, str], body: bytes) -> Request:
+    split = urlsplit(target)
+    path = [unquote(segment) for segment in split.path.strip("/").split("/")]
+    return Request(method, path, dict(parse_qsl(split.query, keep_blank_values=True)), headers, body)
+
+
+def answer_to(store: Store, switches: Switches, request: Request) -> Answer:
+    path = request.path
+    try:
+        with store.lock:
+            if path[:1] == ["batch"]:
+                return _batch(store, switches, request)
+            if path[:3] in (["upload", "storage", "v1"], ["download", "storage", "v1"]):
+                return json_api.bytes_answer(store, switches, request)
+            if path[:2] == ["storage", "v1"]:
+                return json_api.answer(store, switches, request)
+            return xml_api.answer(store, switches, request)
+    except Refused as refused:
+        return refused.answer
+
+
+def _batch(store: Store, switches: Switches, request: Request) -> Answer:
+    """Several requests in one, each a part of type application/http."""
+    answers = []
+    for _, part in request.parts():
+        line = part.split(b"\n", 1)[0].decode().split()
+        inner = answer_to(store, switches, parse(line[0], line[1], {}, b""))
+        head = "".join(f"{name}: {value}\r\n" for name, value in inner.headers.items())
+        answers.append(
+            b"--batch\r\nContent-Type: application/http\r\n\r\n"
+            + f"HTTP/1.1 {inner.status} Answer\r\n{head}\r\n".encode()
+            + inner.body
+            + b"\r\n"
+        )
+    return Answer(200, {"Content-Type": "multipart/mixed; boundary=batch"}, b"".join(answers) + b"--batch--")
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # Head and body are written apart; otherwise the body waits for the client's acknowledgement of the head.
+    disable_nagle_algorithm = True
+    store: ClassVar[Store]
+    switches: ClassVar[Switches]
+
+    def handle_one_request(self) -> None:
+        try:
+            super().handle_one_request()
+        except ConnectionError:
+            self.close_connection = True
+
+    def do_GET(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.switches.requests.append(f"{self.command} {self.path}")
+        body = self._read(int(headers.get("content-length", 0)))
+        if body is None:
+            return
+        request = parse(self.command, self.path, headers, body)
+        prepared = self.switches.answers
+        answer = (prepared.pop(0) if prepared else None) or answer_to(self.store, self.switches, request)
+        if self.switches.lose_answers_to is not None and self.switches.lose_answers_to in self.requestline:
+            self.switches.lose_answers_to = None
+            self.close_connection = True
+            return
+        self._send(answer)
+
+    do_POST = do_PUT = do_DELETE = do_GET
+
+    def _read(self, size_bytes: int) -> bytes | None:
+        """None if the connection breaks before the body's end."""
+        limit = self.switches.cut_after_bytes
+        if limit is None or "upload_id" not in self.path or size_bytes <= limit:
+            return self.rfile.read(size_bytes)
+        self.switches.cut_after_bytes = None
+        request = parse(self.command, self.path, {}, self.rfile.read(limit))
+        json_api.keep(self.store, request)
+        self.close_connection = True
+        return None
+
+    def _send(self, answer: Answer) -> None:
+        self.send_response(answer.status)
+        for name, value in (answer.headers | {"Content-Length": str(len(answer.body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Says nothing."""

@@ -1,0 +1,166 @@
+"""The JSON API: objects, lists, small and resumable uploads, downloads."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+from buckets.strict_gcs._answers import Answer, Refused, in_json, json_error
+from buckets.strict_gcs._store import Session, Store, Switches, new_id
+
+if TYPE_CHECKING:
+    from buckets.strict_gcs._handler import Request
+
+# A resumable upload that breaks off keeps multiples of this.
+_KEPT_BYTES = 256 << 10
+_NO_METHOD = json_error(405, "methodNotAllowed", "Method Not Allowed")
+
+
+def answer(store: Store, switches: Switches, request: Request) -> Answer:
+    match request.method, request.path[3:]:
+        case "GET", []:
+            return in_json({"kind": "storage#buckets"})
+        case "POST", []:
+            store.buckets.setdefault(str(request.json()["name"]), {})
+            return in_json({"kind": "storage#bucket", **request.json()})
+        case "GET", [bucket, "o"]:
+            return _list(store, switches, bucket, request.query)
+        case "GET", [bucket, "o", key]:
+            return in_json(store.find(bucket, key, request.query).resource(bucket))
+        case "DELETE", [bucket, "o", key]:
+            store.find(bucket, key, request.query)
+            del store.buckets[bucket][key]
+            return Answer(204)
+        case "POST", [bucket, "o", key, "rewriteTo", "b", target_bucket, "o", target]:
+            return _rewrite(store, switches, (bucket, key), (target_bucket, target), request.query)
+    return _NO_METHOD
+
+
+def bytes_answer(store: Store, switches: Switches, request: Request) -> Answer:
+    """Of the paths that carry the objects' bytes."""
+    match request.method, request.path[4:], request.query.get("uploadType"):
+        case "GET", [bucket, "o", key], None:
+            return _media(store, bucket, key, request)
+        case "POST", [bucket, "o"], "multipart":
+            return _small(store, switches, bucket, request)
+        case "POST", [bucket, "o"], "resumable":
+            return _begin(store, bucket, request)
+        case "PUT", [_, "o"], "resumable":
+            return _resume(store, request)
+        case "DELETE", [_, "o"], "resumable":
+            store.sessions.pop(request.query["upload_id"], None)
+            return Answer(499)
+    return _NO_METHOD
+
+
+def keep(store: Store, request: Request) -> None:
+    """What a broken connection has left of a resumable upload."""
+    with store.lock:
+        received = store.sessions[request.query["upload_id"]].received
+        received += request.body
+        del received[len(received) // _KEPT_BYTES * _KEPT_BYTES :]
+
+
+def _list(store: Store, switches: Switches, bucket: str, query: dict[str, str]) -> Answer:
+    prefix, delimiter, after = (query.get(name, "") for name in ("prefix", "delimiter", "pageToken"))
+    entries: dict[str, bool] = {}
+    """Name or prefix -> whether it is a prefix."""
+    for key in store.objects(bucket):
+        if key.startswith(prefix):
+            head, found, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key[len(prefix) :], "", "")
+            entries[prefix + head + found] = bool(found)
+    names = sorted(name for name in entries if name > after)
+    size = min(switches.page_size, int(query.get("maxResults", 1000)))
+    some = names[:size]
+    listed = {
+        "kind": "storage#objects",
+        "items": [store.buckets[bucket][name].resource(bucket) for name in some if not entries[name]],
+        "prefixes": [name for name in some if entries[name]],
+    }
+    return in_json(listed | ({"nextPageToken": some[-1]} if len(names) > size else {}))
+
+
+def _rewrite(
+    store: Store, switches: Switches, source: tuple[str, str], target: tuple[str, str], query: dict[str, str]
+) -> Answer:
+    stored = store.find(*source, {})
+    store.check_conditions(*target, query)
+    token = query.get("rewriteToken")
+    if token is not None and token not in store.rewrites:
+        raise Refused(json_error(400, "invalid", "Invalid rewrite token"))
+    copied = min(len(stored.content), (store.rewrites.pop(token) if token else 0) + switches.rewrite_bytes)
+    progress = {
+        "kind": "storage#rewriteResponse",
+        "totalBytesRewritten": str(copied),
+        "objectSize": str(len(stored.content)),
+    }
+    if copied < len(stored.content):
+        next_token = new_id()
+        store.rewrites[next_token] = copied
+        return in_json({**progress, "done": False, "rewriteToken": next_token})
+    written = store.put(*target, stored.content)
+    return in_json({**progress, "done": True, "resource": written.resource(target[0])})
+
+
+def _media(store: Store, bucket: str, key: str, request: Request) -> Answer:
+    try:
+        stored = store.find(bucket, key, request.query)
+    except Refused as refused:
+        if refused.answer.status != 404 or bucket not in store.buckets:
+            raise
+        # Google says so here, and calls the text HTML.
+        raise Refused(Answer(404, {"Content-Type": "text/html"}, f"No such object: {bucket}/{key}".encode())) from None
+    wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", request.headers.get("range", ""))
+    headers = {"Content-Type": "application/octet-stream", "x-goog-hash": f"crc32c={stored.crc32c}"}
+    size = len(stored.content)
+    if wanted is None:
+        return Answer(200, headers, stored.content)
+    start, end = int(wanted.group(1)), min(int(wanted.group(2) or size), size - 1)
+    if start >= size:
+        return Answer(416, {"Content-Range": f"bytes */{size}"}, b"Requested range not satisfiable")
+    headers["Content-Range"] = f"bytes {start}-{end}/{size}"
+    return Answer(206, headers, stored.content[start : end + 1])
+
+
+def _small(store: Store, switches: Switches, bucket: str, request: Request) -> Answer:
+    (_, head), (_, content) = request.parts()
+    metadata = json.loads(head)
+    store.check_conditions(bucket, metadata["name"], request.query)
+    told = metadata.get("crc32c")
+    if switches.damage_next:
+        switches.damage_next, told, content = False, None, bytes([content[0] ^ 1]) + content[1:]
+    return in_json(store.put(bucket, metadata["name"], content, told).resource(bucket))
+
+
+def _begin(store: Store, bucket: str, request: Request) -> Answer:
+    metadata = request.json()
+    store.check_conditions(bucket, metadata["name"], request.query)
+    size = request.headers.get("x-upload-content-length")
+    upload_id = new_id()
+    store.sessions[upload_id] = Session(bucket, metadata, request.query, None if size is None else int(size))
+    location = f"http://{request.headers['host']}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id="
+    return Answer(200, {"Location": location + upload_id})
+
+
+def _resume(store: Store, request: Request) -> Answer:
+    session = store.sessions.get(request.query["upload_id"])
+    if session is None:
+        return Answer(410, {"Content-Type": "text/plain"}, b"This upload session has ended.")
+    if session.stored is not None:
+        return in_json(session.stored.resource(session.bucket))
+    told = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+)", request.headers["content-range"])
+    if told is None or session.size_bytes not in (None, int(told.group(3))):
+        return json_error(400, "badRequest", "Failed to parse Content-Range header.")
+    if told.group(1) is not None and int(told.group(1)) > len(session.received):
+        return json_error(503, "backendError", "There are bytes missing before these.")
+    if told.group(1) is not None:
+        # Bytes that it has already are taken as they were.
+        session.received += request.body[len(session.received) - int(told.group(1)) :]
+    if len(session.received) < int(told.group(3)):
+        last = len(session.received) - 1
+        return Answer(308, {"Range": f"bytes=0-{last}"} if last >= 0 else {})
+    store.check_conditions(session.bucket, session.metadata["name"], session.query)
+    content, metadata = bytes(session.received), session.metadata
+    session.stored = store.put(session.bucket, metadata["name"], content, metadata.get("crc32c"))
+    return in_json(session.stored.resource(session.bucket))

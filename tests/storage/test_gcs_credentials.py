@@ -1,0 +1,147 @@
+"""Whose name `GcsBucket` acts in, and what it says when nobody's will do."""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from buckets.strict_gcs import StrictGcs, start_strict_gcs
+from buckets.strict_gcs._answers import NO_CREDENTIALS, Answer, in_json
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError
+from core_sdk.storage._checksum import checksum
+from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, StreamedUpload, TransientError
+from core_sdk.storage.bucket.gcs import GcsBucket
+
+TOKEN = "ya29.planted-token"
+RENEWED = in_json({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"})
+
+
+@pytest.fixture
+def server() -> Iterator[StrictGcs]:
+    with start_strict_gcs() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the user's, nor those of the machine that the tests run on."""
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+
+
+@pytest.fixture(scope="module")
+def private_key() -> str:
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+
+@pytest.fixture
+def bucket(
+    server: StrictGcs,
+    private_key: str,
+    open_bucket: Callable[[str], Bucket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Bucket:
+    """With the key of a service account, whose tokens the server gives as well."""
+    endpoint = f"http://127.0.0.1:{server.address[1]}"
+    key_file = tmp_path / "key.json"
+    account = {"type": "service_account", "client_email": "me@project.iam.gserviceaccount.com", "project_id": "project"}
+    key_file.write_text(json.dumps(account | {"private_key": private_key, "token_uri": f"{endpoint}/token"}))
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
+    monkeypatch.setenv("API_ENDPOINT_OVERRIDE", endpoint)
+    return open_bucket(server.make_bucket())
+
+
+def told_of(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error)) + repr(error)
+
+
+def test_missing_credentials_are_missed_at_once() -> None:
+    """With what to do about it."""
+    with pytest.raises(CredentialsMissingError, match=r"gs://bucket/prefix.*gcloud auth application-default login"):
+        GcsBucket("bucket", "prefix")
+
+
+def test_a_key_file_that_does_not_exist_is_no_credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nor is one that is no key."""
+    other = tmp_path / "other.json"
+    other.write_text('{"private_key": "planted-secret"}')
+    for path in (tmp_path / "nothing.json", other):
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+
+        with pytest.raises(CredentialsMissingError, match="GOOGLE_APPLICATION_CREDENTIALS") as raised:
+            GcsBucket("bucket", "prefix")
+
+        assert "planted-secret" not in told_of(raised.value)
+
+
+def test_a_token_that_is_refused_is_renewed_and_then_given_up(bucket: Bucket, server: StrictGcs) -> None:
+    """The token is told to nobody."""
+    server.switches.answers = [RENEWED, NO_CREDENTIALS] * 3
+
+    with pytest.raises(CredentialsRejectedError, match="401 authError") as raised:
+        bucket.stat("a")
+
+    assert TOKEN not in told_of(raised.value)
+
+
+def test_credentials_that_cannot_be_renewed_are_rejected(bucket: Bucket, server: StrictGcs) -> None:
+    """Of the answer only OAuth's word is told."""
+    refused = {"error": "invalid_grant", "error_description": "Bad assertion planted-secret"}
+    server.switches.answers = [in_json(refused, 400)]
+
+    with pytest.raises(CredentialsRejectedError, match="cannot be renewed \\(invalid_grant\\)") as raised:
+        bucket.put("a", b"content")
+
+    assert "planted-secret" not in told_of(raised.value)
+
+
+def test_a_token_server_that_fails_may_recover(bucket: Bucket, server: StrictGcs) -> None:
+    """That says nothing of the credentials."""
+    server.store.buckets.clear()
+    server.switches.answers = [Answer(503)] * 50
+
+    with pytest.raises(TransientError, match="token"):
+        bucket.put("a", b"content")
+
+
+def test_parts_travel_again_when_the_token_expires(bucket: Bucket, server: StrictGcs, tmp_path: Path) -> None:
+    """The library asks a second time with a new one, and the body begins again."""
+    file = tmp_path / "model.bin"
+    file.write_bytes(os.urandom(2_000_000))
+    server.switches.answers = [RENEWED, None, NO_CREDENTIALS, RENEWED]
+    upload = bucket.begin("a", checksum(file))
+    assert isinstance(upload, PartedUpload)
+
+    upload.put_part(0, file.read_bytes())
+    upload.complete()
+
+    assert bucket.stat("a").crc32c == checksum(file).crc32c
+
+
+def test_a_stream_travels_again_when_the_token_expires(bucket: Bucket, server: StrictGcs, tmp_path: Path) -> None:
+    """Each byte is counted once all the same."""
+    file = tmp_path / "model.bin"
+    file.write_bytes(os.urandom(2_000_000))
+    told: list[int] = []
+    server.switches.knows_parts = False
+    server.switches.answers = [RENEWED, None, None, NO_CREDENTIALS, RENEWED]
+    upload = bucket.begin("a", checksum(file))
+    assert isinstance(upload, StreamedUpload)
+
+    upload.send(file, told.append)
+
+    assert bucket.stat("a").crc32c == checksum(file).crc32c
+    assert sum(told) == 2_000_000

@@ -1,0 +1,552 @@
+"""`GcsBucket` against a fake of the tests' own, which answers as Google's documentation says where no emulator does."""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from buckets.strict_gcs import StrictGcs, start_strict_gcs
+from buckets.strict_gcs._answers import (
+    NO_CREDENTIALS,
+    Answer,
+    json_error,
+    not_permitted,
+    page,
+)
+
+from core_sdk.errors import (
+    BucketNotFoundError,
+    CredentialsMissingError,
+    StoragePermissionError,
+    StorageRefusedError,
+)
+from core_sdk.records import FileEntry
+from core_sdk.storage._checksum import checksum
+from core_sdk.storage.bucket._bucket import (
+    Bucket,
+    ObjectExistsError,
+    ObjectMissingError,
+    PartedUpload,
+    StreamedUpload,
+    TransientError,
+)
+from core_sdk.storage.bucket.gcs import GcsBucket
+from core_sdk.storage.bucket.gcs._parts import part_bytes
+
+_MIB = 1 << 20
+
+
+@pytest.fixture
+def server() -> Iterator[StrictGcs]:
+    with start_strict_gcs() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(server: StrictGcs, open_bucket: Callable[[str], Bucket], monkeypatch: pytest.MonkeyPatch) -> Bucket:
+    for name, value in server.variables().items():
+        monkeypatch.setenv(name, value)
+    return open_bucket(server.make_bucket())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Of three parts, the last of which is small."""
+    path = tmp_path / "model.bin"
+    path.write_bytes(os.urandom(2 * 16 * _MIB + 1000))
+    return path
+
+
+@pytest.fixture
+def small_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.bin"
+    path.write_bytes(os.urandom(2_000_000))
+    return path
+
+
+def begin_parts(bucket: Bucket, name: str, entry: FileEntry) -> PartedUpload:
+    upload = bucket.begin(name, entry)
+    assert isinstance(upload, PartedUpload)
+    return upload
+
+
+def begin_stream(bucket: Bucket, server: StrictGcs, name: str, entry: FileEntry) -> StreamedUpload:
+    server.switches.knows_parts = False
+    upload = bucket.begin(name, entry)
+    assert isinstance(upload, StreamedUpload)
+    return upload
+
+
+def send_parts(upload: PartedUpload, file: Path) -> None:
+    content = file.read_bytes()
+    starts = range(0, len(content), upload.part_bytes)
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda start: put_part(upload, content, start), starts))
+
+
+def put_part(upload: PartedUpload, content: bytes, start: int) -> None:
+    upload.put_part(start // upload.part_bytes, content[start : start + upload.part_bytes])
+
+
+def content_of(bucket: Bucket, name: str) -> bytes:
+    pieces: list[bytes] = []
+    bucket.read(name, 0, bucket.stat(name).size_bytes, pieces.append)
+    assert all(len(piece) <= _MIB for piece in pieces)
+    return b"".join(pieces)
+
+
+def names_in(bucket: Bucket, under: str = "") -> list[str]:
+    return [stored.name for stored in bucket.list(under)]
+
+
+def told_of(error: BaseException) -> str:
+    """All that a person would see of it."""
+    return "".join(traceback.format_exception(error)) + repr(error)
+
+
+def test_parts_travel_in_any_order_and_become_one_object(bucket: Bucket, file: Path) -> None:
+    """Nothing is visible before they are complete."""
+    upload = begin_parts(bucket, "a/model.bin", checksum(file))
+
+    send_parts(upload, file)
+    before = names_in(bucket)
+    upload.complete()
+    upload.complete()
+    upload.abort()
+
+    assert before == []
+    assert content_of(bucket, "a/model.bin") == file.read_bytes()
+
+
+def test_a_completion_whose_answer_was_lost_is_done_when_repeated(
+    bucket: Bucket, server: StrictGcs, file: Path
+) -> None:
+    """The upload is unknown by then, and the object is there."""
+    upload = begin_parts(bucket, "a/model.bin", checksum(file))
+    send_parts(upload, file)
+    server.switches.lose_answers_to = "POST"
+
+    with pytest.raises(TransientError):
+        upload.complete()
+    upload.complete()
+
+    assert bucket.stat("a/model.bin").crc32c == checksum(file).crc32c
+
+
+def test_parts_that_somebody_removed_are_an_error(bucket: Bucket, file: Path) -> None:
+    """Trying again would not bring them back."""
+    upload = begin_parts(bucket, "a/model.bin", checksum(file))
+    send_parts(upload, file)
+    bucket.abort_uploads("")
+
+    with pytest.raises(StorageRefusedError, match=r"a/model\.bin.*are gone"):
+        upload.complete()
+    with pytest.raises(StorageRefusedError):
+        upload.put_part(0, b"content")
+
+
+def test_a_part_that_was_damaged_is_noticed(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """By the checksum in the answer, which need not be there where something else has answered."""
+    upload = begin_parts(bucket, "a", checksum(small_file))
+    for headers in ({"x-goog-hash": "crc32c=AAAAAA==,md5=1B2M2Y8AsgTpgAmY7PhCfg=="}, {}):
+        server.switches.answers = [Answer(200, {"ETag": '"1"'} | headers)]
+
+        with pytest.raises(TransientError):
+            upload.put_part(0, small_file.read_bytes())
+
+
+def test_parts_of_another_content_leave_no_object(bucket: Bucket, file: Path) -> None:
+    """The whole has to be what was announced, not only each part what was sent."""
+    entry = checksum(file)
+    upload = begin_parts(bucket, "a/model.bin", FileEntry(size_bytes=entry.size_bytes, crc32c="01234567"))
+    send_parts(upload, file)
+
+    with pytest.raises(TransientError, match="other bytes"):
+        upload.complete()
+
+    assert names_in(bucket) == []
+
+
+def test_aborted_parts_are_gone(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """A second time nothing happens."""
+    upload = begin_parts(bucket, "a", checksum(small_file))
+    send_parts(upload, small_file)
+
+    upload.abort()
+    upload.abort()
+
+    assert server.store.uploads == {}
+
+
+def test_uploads_that_were_left_are_removed_page_by_page(bucket: Bucket, server: StrictGcs) -> None:
+    """Only those under the name that was given."""
+    server.switches.page_size = 2
+    entry = FileEntry(size_bytes=1, crc32c="00000000")
+    for name in ("a/1", "a/2", "a/2", "a/2", "a/ü?&", "b/1"):
+        bucket.begin(name, entry)
+
+    assert bucket.abort_uploads("a/") == 5
+    assert bucket.abort_uploads("a/") == 0
+    assert bucket.abort_uploads("") == 1
+
+
+def test_no_file_has_more_than_ten_thousand_parts() -> None:
+    """16 MiB each as long as that is enough, and 5 TiB at most."""
+    sizes = [1, 16 * _MIB, 10_000 * 16 * _MIB, 10_000 * 16 * _MIB + 1, 5 << 40]
+
+    assert [part_bytes(size) // _MIB for size in sizes] == [16, 16, 16, 17, 525]
+    assert all(-(-size // part_bytes(size)) <= 10_000 for size in sizes)
+
+
+def test_only_one_of_two_creates_an_object(bucket: Bucket) -> None:
+    """The other one learns of it."""
+    bucket.put("a", b"first", if_absent=True)
+
+    with pytest.raises(ObjectExistsError):
+        bucket.put("a", b"second", if_absent=True)
+
+    assert content_of(bucket, "a") == b"first"
+
+
+def test_an_object_is_replaced_only_in_the_version_that_was_seen(bucket: Bucket) -> None:
+    """Each write makes a new one."""
+    bucket.put("a", b"first")
+    seen = bucket.stat("a").version
+    bucket.put("a", b"second", if_version=seen)
+
+    with pytest.raises(ObjectExistsError):
+        bucket.put("a", b"third", if_version=seen)
+
+    assert content_of(bucket, "a") == b"second"
+
+
+def test_what_a_store_damages_is_noticed(bucket: Bucket, server: StrictGcs) -> None:
+    """Also by one that checks nothing itself."""
+    server.switches.damage_next = True
+
+    with pytest.raises(TransientError, match="other bytes"):
+        bucket.put("a", b"content", if_absent=True)
+    bucket.put("a", b"content", if_absent=True)
+
+    assert content_of(bucket, "a") == b"content"
+
+
+def test_a_stream_goes_on_after_what_was_kept(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """Google keeps multiples of 256 KiB of what came."""
+    told: list[int] = []
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    server.switches.cut_after_bytes = 1_000_000
+
+    with pytest.raises(TransientError):
+        upload.send(small_file, told.append)
+    upload.send(small_file, told.append)
+    upload.send(small_file, told.append)
+
+    assert content_of(bucket, "a") == small_file.read_bytes()
+    assert sum(told) == small_file.stat().st_size
+    assert len([line for line in server.switches.requests if "upload_id" in line]) == 3
+
+
+def test_a_stream_whose_last_answer_was_lost_is_done_when_repeated(
+    bucket: Bucket, server: StrictGcs, small_file: Path
+) -> None:
+    """The bytes do not travel again."""
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    server.switches.lose_answers_to = "PUT"
+
+    with pytest.raises(TransientError):
+        upload.send(small_file, lambda _: None)
+    upload.send(small_file, lambda _: pytest.fail("bytes were sent again"))
+
+    assert content_of(bucket, "a") == small_file.read_bytes()
+
+
+def test_an_upload_session_that_has_vanished_begins_anew(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """Google forgets it after a week, or for reasons of its own."""
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    server.switches.cut_after_bytes = 1_000_000
+    with pytest.raises(TransientError):
+        upload.send(small_file, lambda _: None)
+    server.store.sessions.clear()
+
+    with pytest.raises(TransientError, match="begin anew"):
+        upload.send(small_file, lambda _: None)
+    upload.send(small_file, lambda _: None)
+
+    assert content_of(bucket, "a") == small_file.read_bytes()
+
+
+def test_a_stream_of_another_content_is_refused(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """The store compares the checksum that was announced."""
+    entry = FileEntry(size_bytes=small_file.stat().st_size, crc32c="01234567")
+    upload = begin_stream(bucket, server, "a", entry)
+
+    with pytest.raises(TransientError):
+        upload.send(small_file, lambda _: None)
+
+    assert names_in(bucket) == []
+
+
+def test_a_file_that_became_shorter_is_noticed_at_once(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """The store would wait for the rest."""
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    os.truncate(small_file, 1_000_000)
+
+    with pytest.raises(TransientError, match="shorter"):
+        upload.send(small_file, lambda _: None)
+
+
+def test_an_emulators_own_address_is_not_followed(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """In a container, or behind a proxy, it names one that nobody reaches."""
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    server.switches.answers = [Answer(200, {"Location": "http://emulator.invalid:4443/upload/session?upload_id=1"})]
+
+    with pytest.raises(TransientError, match="501"):
+        upload.send(small_file, lambda _: None)
+
+    assert "PUT /upload/session?upload_id=1" in server.switches.requests
+
+
+def test_an_aborted_stream_is_cancelled(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
+    """Google answers 499 to it."""
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    server.switches.cut_after_bytes = 1_000_000
+    with pytest.raises(TransientError):
+        upload.send(small_file, lambda _: None)
+
+    upload.abort()
+
+    assert server.store.sessions == {}
+
+
+def test_a_range_is_read(bucket: Bucket) -> None:
+    """Neither more nor less; what is longer than the object is missing."""
+    bucket.put("a", b"0123456789")
+    pieces: list[bytes] = []
+
+    bucket.read("a", 3, 4, pieces.append)
+
+    assert b"".join(pieces) == b"3456"
+    for name, start, size_bytes in [("a", 5, 6), ("a", 10, 1), ("never", 0, 1)]:
+        with pytest.raises(ObjectMissingError):
+            bucket.read(name, start, size_bytes, pieces.append)
+
+
+def test_an_answer_that_is_not_the_range_is_not_taken(bucket: Bucket, server: StrictGcs) -> None:
+    """Whatever its status says."""
+    bucket.put("a", b"0123456789")
+    for headers in ({}, {"Content-Range": "bytes 0-3/10"}, {"Content-Range": "nonsense"}):
+        server.switches.answers = [Answer(206 if headers else 200, headers, b"0123")]
+
+        with pytest.raises(TransientError, match="not the range"):
+            bucket.read("a", 3, 4, lambda _: pytest.fail("bytes were taken"))
+
+
+def test_lists_come_in_pages_and_in_order(bucket: Bucket, server: StrictGcs) -> None:
+    """Folders without their objects."""
+    names = ["a/1", "a/2", "b", "c/d/1", "c/e", "d/1", "ü"]
+    for name in reversed(names):
+        bucket.put(name, name.encode())
+    server.switches.page_size = 2
+
+    assert names_in(bucket) == names
+    assert names_in(bucket, "c/") == ["c/d/1", "c/e"]
+    assert list(bucket.list_folders()) == ["a", "c", "d"]
+    assert [stored.size_bytes for stored in bucket.list("b")] == [1]
+
+
+def test_folders_that_a_console_made_are_no_objects(bucket: Bucket) -> None:
+    """It stores nothing under a name that ends with a slash."""
+    whole = GcsBucket(bucket.url.split("/")[2], "")
+    for name in ("checkpoints/", "checkpoints//a"):
+        whole.put(name, b"")
+    whole.close()
+
+    assert names_in(bucket) == ["/a"]
+    assert list(bucket.list_folders()) == []
+
+
+def test_an_empty_prefix_is_the_whole_bucket(bucket: Bucket) -> None:
+    """Names then begin with nothing before them."""
+    whole = GcsBucket(bucket.url.split("/")[2], "")
+    bucket.put("a", b"content")
+
+    assert names_in(whole) == ["checkpoints/a"]
+    assert list(whole.list_folders()) == ["checkpoints"]
+    whole.close()
+
+
+def test_a_hundred_objects_are_deleted_per_request(bucket: Bucket, server: StrictGcs) -> None:
+    """What is missing among them changes nothing."""
+    names = [f"{index:03}" for index in range(150)]
+    for name in names:
+        bucket.put(name, b"")
+    server.switches.requests.clear()
+
+    bucket.delete(names)
+
+    assert server.switches.requests == ["POST /batch/storage/v1"] * 2
+    bucket.put("there", b"")
+    bucket.delete(["never", "there", "neither"])
+    assert names_in(bucket) == []
+
+
+def test_a_large_copy_takes_several_calls(bucket: Bucket, server: StrictGcs) -> None:
+    """Each goes on where the last one stopped."""
+    bucket.put("a", b"0123456789")
+    server.switches.rewrite_bytes = 3
+    server.switches.requests.clear()
+
+    copied = bucket.copy("a", "b/c", FileEntry(size_bytes=10, crc32c=""))
+
+    assert (copied.name, copied.size_bytes, copied.crc32c) == ("b/c", 10, bucket.stat("a").crc32c)
+    assert content_of(bucket, "b/c") == b"0123456789"
+    assert len([line for line in server.switches.requests if "rewriteTo" in line]) == 4
+    with pytest.raises(ObjectMissingError):
+        bucket.copy("never", "b/c", FileEntry(size_bytes=10, crc32c=""))
+
+
+def _calls(bucket: Bucket) -> dict[str, Callable[[], object]]:
+    entry = FileEntry(size_bytes=1, crc32c="00000000")
+    return {
+        "put": lambda: bucket.put("a", b"content"),
+        "begin": lambda: bucket.begin("a", entry),
+        "read": lambda: bucket.read("a", 0, 1, lambda _: None),
+        "stat": lambda: bucket.stat("a"),
+        "list": lambda: list(bucket.list()),
+        "list_folders": lambda: list(bucket.list_folders()),
+        "delete": lambda: bucket.delete(["a"]),
+        "delete many": lambda: bucket.delete(["a", "b"]),
+        "copy": lambda: bucket.copy("a", "b", entry),
+        "abort_uploads": lambda: bucket.abort_uploads(""),
+    }
+
+
+CALLS = sorted(_calls(None))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_bucket_that_does_not_exist_is_named(server: StrictGcs, bucket: Bucket, call: str) -> None:
+    """By every call, since any may be the first."""
+    server.store.buckets.clear()
+
+    with pytest.raises(BucketNotFoundError, match=re.escape(bucket.url)):
+        _calls(bucket)[call]()
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    ("answer", "reason", "retry_after_s"),
+    [
+        (json_error(503, "backendError", "We encountered an internal error."), "503 backendError", None),
+        (json_error(429, "rateLimitExceeded", "Too many requests", **{"Retry-After": "7"}), "429", 7.0),
+        (json_error(403, "userRateLimitExceeded", "Slow down"), "403 userRateLimitExceeded", None),
+        (Answer(408), "408", None),
+        (page(403), "login page", None),
+        (page(404), "login page", None),
+        (Answer(302, {"Location": "http://127.0.0.1:1/login?token=planted-secret"}), "login page", None),
+    ],
+    ids=["503", "429", "rate as 403", "408", "page as 403", "page as 404", "redirect"],
+)
+def test_what_may_pass_by_itself_is_said_to(
+    server: StrictGcs, bucket: Bucket, call: str, answer: Answer, reason: str, retry_after_s: float | None
+) -> None:
+    """Whichever library has made the request; no login page is taken for an answer, and none is asked for."""
+    server.switches.answers = [answer]
+
+    with pytest.raises(TransientError, match=reason) as raised:
+        _calls(bucket)[call]()
+
+    assert raised.value.retry_after_s == retry_after_s
+    assert "planted-secret" not in told_of(raised.value)
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call != "delete many"])
+def test_a_login_page_is_no_answer(server: StrictGcs, bucket: Bucket, call: str) -> None:
+    """Networks that want a login first say 200. Of many deletes each is then asked for by itself, which finds out."""
+    server.switches.answers = [page()]
+
+    with pytest.raises(TransientError, match="login page"):
+        _calls(bucket)[call]()
+
+
+def test_a_date_says_when_to_come_back(server: StrictGcs, bucket: Bucket) -> None:
+    """Retry-After may be one."""
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
+    server.switches.answers = [Answer(503, {"Retry-After": date})]
+
+    with pytest.raises(TransientError) as raised:
+        bucket.stat("a")
+
+    assert raised.value.retry_after_s == pytest.approx(100, abs=20)
+
+
+@pytest.mark.parametrize(
+    ("call", "permission"),
+    [
+        ("put", "storage.objects.create"),
+        ("begin", "storage.multipartUploads.create"),
+        ("read", "storage.objects.get"),
+        ("stat", "storage.objects.get"),
+        ("list", "storage.objects.list"),
+        ("delete", "storage.objects.delete"),
+        ("abort_uploads", "storage.multipartUploads.list"),
+    ],
+)
+def test_a_missing_permission_is_named(server: StrictGcs, bucket: Bucket, call: str, permission: str) -> None:
+    """By its object, and as Google names it: as in Google's text, else as the call takes it."""
+    server.switches.answers = [json_error(403, "forbidden", "Access denied."), not_permitted("storage.objects.update")]
+
+    with pytest.raises(StoragePermissionError, match=re.escape(bucket.url)) as raised:
+        _calls(bucket)[call]()
+    with pytest.raises(StoragePermissionError, match=r"storage\.objects\.update"):
+        _calls(bucket)[call]()
+
+    assert raised.value.permission == permission
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_store_that_wants_credentials_is_understood(server: StrictGcs, bucket: Bucket, call: str) -> None:
+    """An emulator gets none, and this one is not content."""
+    server.switches.answers = [NO_CREDENTIALS] * 3
+
+    with pytest.raises(CredentialsMissingError, match="gcloud auth application-default login"):
+        _calls(bucket)[call]()
+
+
+def test_a_refusal_of_another_kind_says_what_the_store_said(server: StrictGcs, bucket: Bucket) -> None:
+    """But not what stands in an URL's query."""
+    server.switches.answers = [json_error(400, "invalid", "Bad request /o?upload_id=planted-secret")]
+
+    with pytest.raises(StorageRefusedError, match=r"a/b.*400 invalid \(Bad request /o\)") as raised:
+        bucket.put("a/b", b"content")
+
+    assert "planted-secret" not in told_of(raised.value)
+
+
+def test_no_upload_session_is_told_to_anybody(
+    server: StrictGcs, bucket: Bucket, small_file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its URL is all that it takes to write the object; libraries put it into their errors."""
+    upload = begin_stream(bucket, server, "a", checksum(small_file))
+    server.switches.cut_after_bytes = 1_000_000
+    caplog.set_level("INFO")
+
+    errors = []
+    for answers in ([], [json_error(503, "backendError", "Later")], [json_error(404, "notFound", "Not Found")]):
+        server.switches.answers = list(answers)
+        with pytest.raises(TransientError) as raised:
+            upload.send(small_file, lambda _: None)
+        errors.append(raised.value)
+
+    (upload_id,) = server.store.sessions
+    told = "".join(map(told_of, errors)) + repr(upload) + caplog.text
+    assert upload_id not in told
+    assert "upload_id" not in told

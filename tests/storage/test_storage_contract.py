@@ -1,0 +1,246 @@
+"""What holds for every storage, wherever the bytes lie."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from buckets.memory import MemoryBucket
+from buckets.servers import BucketServer
+
+from core_sdk.errors import (
+    CheckpointConflictError,
+    CheckpointNotFoundError,
+    CheckpointNotStoredError,
+    NotEnoughSpaceError,
+    ReservedNameError,
+    UnsafePathError,
+)
+from core_sdk.storage import DirectoryStorage, Storage, file_conflicts, storage_from_url, unite
+from core_sdk.storage.bucket import BucketStorage, Limits
+
+METADATA = {"steps_completed": 7, "loss": float("inf")}
+SERVERS = ["fake-gcs-server", "gcp-storage-emulator", "strict GCS", "moto", "SeaweedFS", "Azurite"]
+EVERYWHERE = pytest.mark.parametrize("open_storage", ["directory", "memory", *SERVERS], indirect=True)
+# Small enough that a few kilobytes travel in parts and ranges.
+SMALL = Limits(deadline_s=5.0, whole_bytes=3_000, range_bytes=2_000)
+
+
+@pytest.fixture(params=["directory", "memory"])
+def open_storage(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    start_server: Callable[[str], BucketServer],
+) -> Iterator[Callable[[], Storage]]:
+    """Opens the same storage again and again, as other processes would."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with contextlib.ExitStack() as opened:
+        opener = _opener(request.param, tmp_path, monkeypatch, start_server)
+
+        def open_it() -> Storage:
+            storage = opener()
+            opened.callback(storage.close)
+            return storage
+
+        yield open_it
+
+
+def _opener(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start_server: Callable[[str], BucketServer]
+) -> Callable[[], Storage]:
+    if kind == "directory":
+        return lambda: DirectoryStorage(tmp_path / "checkpoints")
+    if kind == "memory":
+        bucket = MemoryBucket()
+        return lambda: BucketStorage(bucket, temp_dir=tmp_path / "temp", limits=SMALL)
+    server = start_server(kind)
+    for name, value in server.variables().items():
+        monkeypatch.setenv(name, value)
+    url = server.make_bucket()
+    return lambda: storage_from_url(url)
+
+
+@pytest.fixture
+def storage(open_storage: Callable[[], Storage]) -> Storage:
+    return open_storage()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A directory as a script would upload it."""
+    source = tmp_path / "source"
+    (source / "optimizer" / "empty").mkdir(parents=True)
+    (source / "model.bin").write_bytes(random.Random(1).randbytes(20_000))
+    (source / "optimizer" / "state ünï %41+#?.bin").write_bytes(random.Random(2).randbytes(300))
+    (source / "nothing").write_bytes(b"")
+    return source
+
+
+def tree(directory: Path) -> dict[str, bytes | None]:
+    """Every file's content and every directory, without ours."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() if path.is_file() else None
+        for path in directory.rglob("*")
+        if path.name not in ("metadata.json", ".manifest.json")
+    }
+
+
+@EVERYWHERE
+def test_what_was_stored_comes_back(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
+    """By upload or by staging, to a process that knows only the storage; empty files and directories too."""
+    open_storage().check_writable()
+    open_storage().upload("uploaded", source, METADATA)
+    with open_storage().stage("staged") as staging:
+        staging.fill(source)
+        staging.commit(METADATA)
+
+    for storage_id in ("uploaded", "staged"):
+        storage = open_storage()
+        storage.verify(storage_id)
+        storage.check(storage_id)
+        storage.download(storage_id, tmp_path / storage_id)
+        with storage.open(storage_id) as path:
+            assert tree(path) == tree(tmp_path / storage_id) == tree(source)
+    assert open_storage().list() == ["staged", "uploaded"]
+
+
+def test_nothing_is_seen_before_the_commit(open_storage: Callable[[], Storage], source: Path) -> None:
+    """And nothing ever, if there is none."""
+    with open_storage().stage("a") as staging:
+        staging.fill(source)
+
+        assert open_storage().list() == []
+    assert open_storage().list() == []
+    with pytest.raises(CheckpointNotFoundError):
+        open_storage().manifest("a")
+
+
+def test_an_id_is_used_once(open_storage: Callable[[], Storage], source: Path) -> None:
+    """The first checkpoint of that id stays as it is."""
+    open_storage().upload("a", source, METADATA)
+    (source / "model.bin").write_bytes(b"other")
+
+    with pytest.raises(CheckpointNotStoredError):
+        open_storage().upload("a", source, METADATA)
+
+    assert open_storage().check("a").resources["model.bin"] == 20_000
+
+
+def test_selectors_choose_what_comes_down(storage: Storage, source: Path, tmp_path: Path) -> None:
+    """Metadata and manifest always do."""
+    storage.upload("a", source, METADATA)
+
+    storage.download("a", tmp_path / "target", lambda name: name.startswith("optimizer/"))
+
+    names = {str(path.relative_to(tmp_path / "target")) for path in (tmp_path / "target").rglob("*") if path.is_file()}
+    assert names == {"optimizer/state ünï %41+#?.bin", "metadata.json", ".manifest.json"}
+
+
+@EVERYWHERE
+def test_a_partial_delete_keeps_a_true_manifest(open_storage: Callable[[], Storage], source: Path) -> None:
+    """What remains verifies; what was deleted is named nowhere."""
+    open_storage().upload("a", source, METADATA)
+
+    remaining = open_storage().delete("a", ["optimizer"])
+
+    assert remaining == open_storage().verify("a").resources
+    assert remaining.keys() == {"metadata.json", "model.bin", "nothing"}
+
+
+@EVERYWHERE
+def test_a_deleted_checkpoint_is_gone(open_storage: Callable[[], Storage], source: Path) -> None:
+    """Others are not touched; a second delete says that there is none."""
+    for storage_id in ("a", "ab"):
+        open_storage().upload(storage_id, source, METADATA)
+
+    assert open_storage().delete("a") == {}
+
+    assert open_storage().list() == ["ab"]
+    open_storage().verify("ab")
+    with pytest.raises(CheckpointNotFoundError):
+        open_storage().delete("a")
+
+
+@EVERYWHERE
+def test_ranks_store_one_checkpoint_together(open_storage: Callable[[], Storage], source: Path) -> None:
+    """Each brings its files; only the chief's commit makes it seen."""
+    with open_storage().stage_shard("a") as chief, open_storage().stage_shard("a") as other:
+        other.check_reachable(chief.address)
+        (chief.path / "rank0").write_bytes(b"0" * 5_000)
+        other.fill(source)
+        shards = [chief.seal(), other.seal()]
+        union = unite(shards)
+        other.contribute(union.names_of(1), chief.address)
+        chief.contribute(union.names_of(0), chief.address)
+        assert open_storage().list() == []
+
+        chief.commit(union, METADATA)
+
+    assert not file_conflicts(shards)
+    assert open_storage().verify("a").ranks == (0, 1)
+    with open_storage().open("a") as path:
+        assert tree(path) == {**tree(source), "rank0": b"0" * 5_000}
+
+
+def test_a_rank_that_gives_up_leaves_nothing(open_storage: Callable[[], Storage], source: Path) -> None:
+    """Whether before or after it has brought its files: the others' go too, and the chief cannot publish any more."""
+    with (
+        pytest.raises(CheckpointConflictError),
+        open_storage().stage_shard("a") as chief,
+        open_storage().stage_shard("a") as other,
+    ):
+        (chief.path / "rank0").write_bytes(b"0")
+        other.fill(source)
+        shards = [chief.seal(), other.seal()]
+        other.contribute(unite(shards).names_of(1), chief.address)
+        raise CheckpointConflictError({"a": (0, 1)}, {})
+
+    assert open_storage().list() == []
+
+
+@pytest.mark.parametrize("name", ["metadata.json", ".manifest.json"])
+def test_our_names_are_reserved(storage: Storage, source: Path, name: str) -> None:
+    """A file that would be hidden by ours is refused before anything is stored."""
+    (source / name).touch()
+
+    with pytest.raises(ReservedNameError):
+        storage.upload("a", source, METADATA)
+    with storage.stage("b") as staging, pytest.raises(ReservedNameError):
+        (staging.path / name).touch()
+        staging.commit(METADATA)
+
+    assert storage.list() == []
+
+
+@pytest.mark.parametrize("storage_id", ["", ".", "..", "../a", "a/b", ".hidden", "a\\b", "a\0"])
+def test_no_id_leaves_the_storage(storage: Storage, source: Path, tmp_path: Path, storage_id: str) -> None:
+    """Every call refuses it."""
+    for call in (
+        lambda: storage.stage(storage_id),
+        lambda: storage.stage_shard(storage_id),
+        lambda: storage.upload(storage_id, source, METADATA),
+        lambda: storage.download(storage_id, tmp_path / "target"),
+        lambda: storage.manifest(storage_id),
+        lambda: storage.verify(storage_id),
+        lambda: storage.check(storage_id),
+        lambda: storage.delete(storage_id),
+        lambda: storage.delete(storage_id, ["*"]),
+    ):
+        with pytest.raises(UnsafePathError):
+            call()
+
+
+def test_a_full_disk_is_told_before_a_download(storage: Storage, source: Path, small_disk: Path) -> None:
+    """And nothing that looks like a checkpoint is left there."""
+    with (source / "large.bin").open("wb") as file:
+        file.truncate(2_000_000)
+    storage.upload("a", source, METADATA)
+
+    with pytest.raises(NotEnoughSpaceError):
+        storage.download("a", small_disk / "target")
+
+    assert not (small_disk / "target" / ".manifest.json").exists()

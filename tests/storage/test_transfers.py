@@ -1,0 +1,438 @@
+"""Files on their way to a bucket and back, through a bucket in memory that fails when it is told to."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import google_crc32c
+import pytest
+from buckets.memory import MemoryBucket, Store
+from hypothesis import given
+from hypothesis import strategies as st
+from processes import wait_for
+
+from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageError, StorageUnreachableError
+from core_sdk.storage import ShardStaging, ShardUnion, unite
+from core_sdk.storage.bucket import BucketStorage, Limits
+from core_sdk.storage.bucket._bucket import TransientError
+from core_sdk.storage.bucket._crc32c import Crc32c
+from core_sdk.storage.bucket._progress import LoggedProgress
+from core_sdk.storage.bucket._retry import Retry
+
+METADATA = {"steps_completed": 7}
+SMALL = Limits(deadline_s=2.0, whole_bytes=3_000, range_bytes=2_000)
+
+
+def storage_of(bucket: MemoryBucket, tmp_path: Path, limits: Limits = SMALL) -> BucketStorage:
+    return BucketStorage(bucket, temp_dir=tmp_path / "temp", limits=limits)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """Some files that travel whole, and one in ten parts."""
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "large.bin").write_bytes(random.Random(1).randbytes(9_500))
+    for index in range(5):
+        (source / f"small{index}").write_bytes(random.Random(index).randbytes(500))
+    return source
+
+
+@given(st.binary(max_size=3_000), st.binary(max_size=3_000), st.binary(max_size=100))
+def test_checksums_of_parts_make_that_of_the_whole(first: bytes, second: bytes, third: bytes) -> None:
+    """As if it had been read in one go."""
+    parts = [Crc32c(google_crc32c.value(part), len(part)) for part in (first, second, third)]
+
+    whole = parts[0].followed_by(parts[1]).followed_by(parts[2])
+
+    assert whole == Crc32c(google_crc32c.value(first + second + third), len(first + second + third))
+
+
+@pytest.mark.parametrize("operation", ["put", "begin", "part", "complete", "list", "stat", "delete"])
+def test_what_passes_by_itself_does_not_fail_a_save(operation: str, source: Path, tmp_path: Path) -> None:
+    """Each object's operation of a kind fails twice, and then works."""
+    failures: dict[str, int] = {}
+
+    def fail_twice(now: str, name: str) -> None:
+        if now == operation and failures.setdefault(name, 0) < 2:
+            failures[name] += 1
+            raise TransientError("a cut connection")
+
+    storage = storage_of(MemoryBucket(before=fail_twice), tmp_path)
+
+    storage.upload("a", source, METADATA)
+
+    assert failures
+    storage.verify("a")
+
+
+def test_a_range_goes_on_where_it_broke_off(source: Path, tmp_path: Path) -> None:
+    """A store that drops every connection after one piece is read to the end, and no byte twice."""
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    asked: list[str] = []
+    read = bucket.read
+
+    def break_off(name: str, start: int, size_bytes: int, sink: Callable[[bytes], None]) -> None:
+        asked.append(name)
+        is_cut = name == "a/large.bin" and size_bytes > 700
+        read(name, start, 700 if is_cut else size_bytes, sink)
+        if is_cut:
+            raise TransientError("a cut connection")
+
+    bucket.read = break_off  # type: ignore[method-assign]
+    storage_of(bucket, tmp_path).download("a", tmp_path / "target")
+
+    assert (tmp_path / "target" / "large.bin").read_bytes() == (source / "large.bin").read_bytes()
+    # 4 ranges of 2,000 bytes in pieces of 700, and one of 1,500.
+    assert asked.count("a/large.bin") == 4 * 3 + 3
+
+
+def test_an_interrupted_download_is_not_begun_anew(source: Path, tmp_path: Path) -> None:
+    """Ranges that had arrived are believed after they were read back, and only the others are fetched."""
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    fetched: list[str] = []
+
+    def fail_after_three(operation: str, name: str) -> None:
+        if (operation, name) == ("read", "a/large.bin"):
+            fetched.append(name)
+            if len(fetched) > 3:
+                raise StorageError("the cable is out")
+
+    bucket.before = fail_after_three
+    one_at_a_time = Limits(deadline_s=2.0, range_bytes=2_000, num_threads=1)
+    with pytest.raises(StorageError):
+        storage_of(bucket, tmp_path, one_at_a_time).download("a", tmp_path / "target")
+    fetched.clear()
+    bucket.before = lambda operation, name: fetched.append(name) if operation == "read" else None
+
+    storage_of(bucket, tmp_path, one_at_a_time).download("a", tmp_path / "target")
+
+    assert fetched.count("a/large.bin") == 2
+    assert (tmp_path / "target" / "large.bin").read_bytes() == (source / "large.bin").read_bytes()
+    assert not [path for path in (tmp_path / "target").iterdir() if path.name.startswith(".core-sdk")]
+
+
+def test_the_remains_of_a_download_are_not_believed_unread(source: Path, tmp_path: Path) -> None:
+    """After a power cut the list of ranges may be ahead of the ranges."""
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    one_at_a_time = Limits(deadline_s=2.0, range_bytes=2_000, num_threads=1)
+    reads = iter(range(100))
+
+    def fail_at_the_fourth(operation: str, name: str) -> None:
+        if (operation, name) == ("read", "a/large.bin") and next(reads) == 3:
+            raise StorageError("the cable is out")
+
+    bucket.before = fail_at_the_fourth
+    with pytest.raises(StorageError):
+        storage_of(bucket, tmp_path, one_at_a_time).download("a", tmp_path / "target")
+    (part,) = (tmp_path / "target").glob(".core-sdk-*.part")
+    with part.open("r+b") as file:
+        file.write(b"\0" * 100)
+
+    storage_of(bucket, tmp_path).download("a", tmp_path / "target")
+
+    assert (tmp_path / "target" / "large.bin").read_bytes() == (source / "large.bin").read_bytes()
+
+
+def damaging(bucket: MemoryBucket, name: str, num_times: int) -> None:
+    """Has the next reads of the object come with a flipped bit."""
+    read, left = bucket.read, iter(range(num_times))
+
+    def damaged(object_name: str, start: int, size_bytes: int, sink: Callable[[bytes], None]) -> None:
+        is_damaged = object_name == name and next(left, None) is not None
+        read(object_name, start, size_bytes, lambda piece: sink(bytes([piece[0] ^ is_damaged]) + piece[1:]))
+
+    bucket.read = damaged  # type: ignore[method-assign, assignment]
+
+
+@pytest.mark.parametrize("name", ["small3", "large.bin"])
+def test_what_was_damaged_on_its_way_is_fetched_again(name: str, source: Path, tmp_path: Path) -> None:
+    """It never gets its name before it is right."""
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    damaging(bucket, f"a/{name}", 1)
+
+    storage_of(bucket, tmp_path).download("a", tmp_path / "target")
+
+    assert (tmp_path / "target" / name).read_bytes() == (source / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["small3", "large.bin"])
+def test_what_lies_damaged_in_the_store_is_named(name: str, source: Path, tmp_path: Path) -> None:
+    """By a download and by a verification; no file of that name appears."""
+    bucket = MemoryBucket()
+    storage = storage_of(bucket, tmp_path)
+    storage.upload("a", source, METADATA)
+    damaging(bucket, f"a/{name}", 1_000)
+
+    with pytest.raises(CheckpointDamagedError, match=name):
+        storage.verify("a")
+    with pytest.raises(CheckpointDamagedError, match=name):
+        storage.download("a", tmp_path / "target")
+
+    assert not (tmp_path / "target" / name).exists()
+    assert not (tmp_path / "target" / ".manifest.json").exists()
+
+
+def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
+    """What was sent, begun and claimed is gone again."""
+
+    def refuse(operation: str, name: str) -> None:
+        if (operation, name) in (("put", "a/small4"), ("complete", "a/large.bin")):
+            raise StorageError("no")
+
+    bucket = MemoryBucket(before=refuse)
+
+    with pytest.raises(StorageError):
+        storage_of(bucket, tmp_path).upload("a", source, METADATA)
+
+    assert not bucket.store.objects
+    assert not bucket.store.uploads
+    assert not list((tmp_path / "temp").rglob("*.lock"))
+
+
+def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path: Path) -> None:
+    """The error says what, for how long, and why."""
+
+    def cut(operation: str, name: str) -> None:
+        raise TransientError("the store answers with a login page")
+
+    storage = storage_of(MemoryBucket(before=cut), tmp_path, Limits(deadline_s=0.3))
+
+    with pytest.raises(StorageUnreachableError, match=r"0\.3 s: the store answers with a login page"):
+        storage.upload("a", source, METADATA)
+
+
+def test_a_store_that_says_when_to_come_back_is_obeyed() -> None:
+    """If that is beyond the deadline, it is not waited for."""
+    calls: list[int] = []
+
+    def busy() -> None:
+        calls.append(1)
+        raise TransientError("429", retry_after_s=60.0)
+
+    with pytest.raises(StorageUnreachableError, match="429"):
+        Retry(deadline_s=1.0).call("gs://b/a", busy)
+
+    assert len(calls) == 1
+
+
+def test_a_lost_answer_to_the_manifest_is_no_failure(source: Path, tmp_path: Path) -> None:
+    """The second try finds it there, and sees that it is its own."""
+    bucket = MemoryBucket()
+    put, lost = bucket.put, iter([True])
+
+    def lose_answer(name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
+        put(name, content, if_absent=if_absent, if_version=if_version)
+        if name.endswith(".manifest.json") and next(lost, False):
+            raise TransientError("a cut connection")
+
+    bucket.put = lose_answer  # type: ignore[method-assign]
+
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+
+    assert storage_of(bucket, tmp_path).list() == ["a"]
+
+
+def test_a_manifest_of_unknown_fate_is_taken_back(source: Path, tmp_path: Path) -> None:
+    """The call has failed: what it may have published must not be seen, nor come later."""
+    bucket = MemoryBucket()
+    put = bucket.put
+
+    def lose_every_answer(name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
+        put(name, content, if_absent=if_absent and not content.startswith(b"{"), if_version=if_version)
+        if name.endswith(".manifest.json") and content:
+            raise TransientError("a cut connection")
+
+    bucket.put = lose_every_answer  # type: ignore[method-assign]
+
+    with pytest.raises(StorageUnreachableError):
+        storage_of(bucket, tmp_path, Limits(deadline_s=0.2)).upload("a", source, METADATA)
+
+    assert storage_of(bucket, tmp_path).list() == []
+    assert [name for name in bucket.store.objects if name.startswith("a/")] == ["a/.manifest.json"]
+
+
+@pytest.mark.parametrize("name", ["large.bin", "small1"])
+def test_a_file_that_changes_while_it_is_stored_is_refused(name: str, source: Path, tmp_path: Path) -> None:
+    """It would be damaged from its first day on."""
+
+    def change(operation: str, object_name: str) -> None:
+        if operation == "put" and object_name.startswith(".claims"):
+            content = bytearray((source / name).read_bytes())
+            content[0] ^= 1
+            (source / name).write_bytes(content)
+
+    bucket = MemoryBucket(before=change)
+
+    with pytest.raises(CheckpointNotStoredError, match=f"'{name}' changed"):
+        storage_of(bucket, tmp_path).upload("a", source, METADATA)
+
+    assert not bucket.store.objects
+
+
+def test_what_an_earlier_checkpoint_holds_is_not_sent_again(source: Path, tmp_path: Path) -> None:
+    """The store copies it; a file of the same size with other content travels, and so does one that is not held."""
+    (source / "frozen").write_bytes(os.urandom(8_000))
+    (source / "trained").write_bytes(os.urandom(8_000))
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    (source / "trained").write_bytes(os.urandom(8_000))
+    (source / "renamed").write_bytes((source / "frozen").read_bytes())
+    done: list[tuple[str, str]] = []
+    bucket.before = lambda operation, name: done.append((operation, name))
+    resumed = storage_of(bucket, tmp_path)
+    resumed.remember(["never-stored", "a"])
+
+    resumed.upload("b", source, METADATA)
+
+    assert {name for operation, name in done if operation == "copy"} == {"b/frozen", "b/renamed", "b/large.bin"}
+    assert {name for operation, name in done if operation == "begin"} == {"b/trained"}
+    resumed.delete("a")
+    resumed.verify("b")
+
+
+def test_a_copy_whose_source_is_gone_travels_after_all(source: Path, tmp_path: Path) -> None:
+    """Somebody else has deleted the earlier checkpoint."""
+    bucket = MemoryBucket()
+    storage = storage_of(bucket, tmp_path)
+    storage.upload("a", source, METADATA)
+    storage_of(bucket, tmp_path).delete("a")
+
+    storage.upload("b", source, METADATA)
+
+    storage.verify("b")
+
+
+def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
+    """By another thread, in the middle: it ends with an error and leaves nothing."""
+    sending, release = threading.Event(), threading.Event()
+
+    def hold(operation: str, name: str) -> None:
+        if operation == "part":
+            sending.set()
+            release.wait(10)
+
+    bucket = MemoryBucket(before=hold)
+    with storage_of(bucket, tmp_path).stage("a") as staging:
+        staging.fill(source)
+
+        def cancel() -> None:
+            sending.wait(10)
+            staging.cancel()
+            release.set()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+
+        with pytest.raises(CheckpointNotStoredError, match="cancelled"):
+            staging.commit(METADATA)
+
+        canceller.join()
+    assert not bucket.store.objects
+
+
+def test_many_small_files_need_few_open_files(tmp_path: Path) -> None:
+    """However many threads: one open file each."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for index in range(1_200):
+        (source / f"{index}").write_bytes(b"x" * (index % 7))
+    storage = storage_of(MemoryBucket(), tmp_path)
+    storage.upload("a", source, METADATA)
+    most = 0
+
+    def count(operation: str, name: str) -> None:
+        nonlocal most
+        most = max(most, len(list(Path("/proc/self/fd").iterdir())))
+
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    storage._bucket.before = count  # type: ignore[attr-defined]
+
+    storage.download("a", tmp_path / "target")
+
+    assert most - before <= 3 * SMALL.num_threads
+    assert len(list((tmp_path / "target").iterdir())) == 1_202
+
+
+def test_a_slow_transfer_says_how_far_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    """In the log, every now and then."""
+    with caplog.at_level(logging.INFO, logger="core_sdk.storage"):
+        progress = LoggedProgress("storing checkpoint a", 4_000_000, interval_s=0.0)
+        progress.add(1_000_000)
+        progress.add(2_000_000)
+
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "storing checkpoint a: 1 of 4 MB (25 %)",
+        "storing checkpoint a: 3 of 4 MB (75 %)",
+    ]
+
+
+def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: Path, tmp_path: Path) -> None:
+    """Elsewhere a claim counts as dead after an hour of the store's clock without renewal."""
+    clock = [1_000_000.0]
+    store = Store(now=lambda: clock[0])
+    writer = storage_of(MemoryBucket(store), tmp_path)
+    elsewhere = BucketStorage(MemoryBucket(store), temp_dir=tmp_path / "elsewhere", limits=SMALL)
+    with pytest.raises(CheckpointNotStoredError, match="vanished"), writer.stage_shard("a") as staging:
+        staging.fill(source)
+        staging.contribute(list(staging.seal().files), staging.address)
+        _move_to_another_machine(store)
+
+        assert elsewhere.sweep() == []
+        clock[0] += 3_601
+        swept = elsewhere.sweep()
+
+        assert len(swept) == 1
+        assert swept[0].endswith("/a")
+        staging.commit(_union_of(staging), METADATA)
+    assert elsewhere.list() == []
+    clock[0] += 3_601
+    elsewhere.sweep()
+    assert set(store.objects) <= {".claims/clock"}
+
+
+def _move_to_another_machine(store: Store) -> None:
+    """All claims are now those of processes whose locks cannot be asked."""
+    for name, (content, found) in list(store.objects.items()):
+        if name.startswith(".claims/"):
+            store.objects[name] = re.sub(rb'"machine":"....', b'"machine":"else', content), found
+
+
+def _union_of(staging: ShardStaging) -> ShardUnion:
+    return unite([staging.seal()])
+
+
+def test_a_sweep_loses_against_a_manifest(source: Path, tmp_path: Path) -> None:
+    """A save that was only slow, and has published in the last moment, is whole and stays."""
+    clock = [1_000_000.0]
+    store = Store(now=lambda: clock[0])
+    elsewhere = BucketStorage(MemoryBucket(store), temp_dir=tmp_path / "elsewhere", limits=SMALL)
+    with storage_of(MemoryBucket(store), tmp_path).stage_shard("a") as staging:
+        staging.fill(source)
+        staging.contribute(list(staging.seal().files), staging.address)
+        staging.commit(_union_of(staging), METADATA)
+        _move_to_another_machine(store)
+        clock[0] += 3_601
+
+        assert elsewhere.sweep() == []
+
+    elsewhere.verify("a")
+
+
+def test_progress_of_a_transfer_is_awaited_by_nobody(tmp_path: Path, source: Path) -> None:
+    """Threads end with the transfer."""
+    storage = storage_of(MemoryBucket(), tmp_path)
+
+    storage.upload("a", source, METADATA)
+
+    wait_for(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith("core-sdk-")])
