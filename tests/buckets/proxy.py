@@ -19,6 +19,8 @@ from urllib.parse import unquote
 
 from buckets.wire import ConnectionEndedError, Head, Wire
 
+# A request that is stalled on purpose is not waited for longer.
+_SETTLE_S = 2.0
 PORTAL_PATH = "/captive-portal"
 PORTAL_PAGE = b"<!DOCTYPE html><html><body><h1>Welcome to Cafe WiFi</h1><form>Room number</form></body></html>"
 
@@ -169,7 +171,8 @@ class Proxy:
         self.throttle = None if bytes_per_s is None else Throttle(bytes_per_s)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.address: tuple[str, int] = ("127.0.0.1", self._listener.getsockname()[1])
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()
+        self._num_open = 0
         self._log: list[LogEntry] = []
         self._num_requests = 0
         self._faults: list[tuple[int | Matcher, Fault]] = []
@@ -185,8 +188,9 @@ class Proxy:
 
     @property
     def log(self) -> list[LogEntry]:
-        """Those that are over, since the last `reset`."""
+        """Those that are over, since the last `reset`; one whose answer has just been read is waited for."""
         with self._lock:
+            self._lock.wait_for(lambda: self._num_open == 0, timeout=_SETTLE_S)
             return list(self._log)
 
     def fault(self, at: int | Matcher, fault: Fault) -> None:
@@ -197,6 +201,7 @@ class Proxy:
     def reset(self) -> None:
         """Forgets faults, and what has passed."""
         with self._lock:
+            self._lock.wait_for(lambda: self._num_open == 0, timeout=_SETTLE_S)
             self._faults.clear()
             self._log.clear()
             self._num_requests = 0
@@ -218,6 +223,7 @@ class Proxy:
         """Counts the request."""
         with self._lock:
             self._num_requests += 1
+            self._num_open += 1
             for at, fault in reversed(self._faults):
                 if at(request) if callable(at) else at == self._num_requests:
                     return fault
@@ -227,6 +233,8 @@ class Proxy:
         request = exchange.request
         with self._lock:
             self._log.append(LogEntry(request.method, request.path, exchange.bytes_up, exchange.bytes_down))
+            self._num_open -= 1
+            self._lock.notify_all()
 
     def forget(self, connection: _Connection) -> None:
         with self._lock:

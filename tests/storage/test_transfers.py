@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import pty
 import random
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +21,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import wait_for
 
-from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageError, StorageUnreachableError
+from core_sdk.errors import (
+    CheckpointDamagedError,
+    CheckpointNotStoredError,
+    StorageError,
+    StorageNotWritableError,
+    StorageUnreachableError,
+)
 from core_sdk.storage import ShardStaging, ShardUnion, unite
 from core_sdk.storage.bucket import BucketStorage, Limits
 from core_sdk.storage.bucket._bucket import TransientError
@@ -375,6 +385,38 @@ def test_a_slow_transfer_says_how_far_it_is(caplog: pytest.LogCaptureFixture) ->
         "storing checkpoint a: 1 of 4 MB (25 %)",
         "storing checkpoint a: 3 of 4 MB (75 %)",
     ]
+
+
+def test_a_person_at_a_terminal_sees_a_bar(tmp_path: Path) -> None:
+    """And afterwards the line is free again."""
+    script = """
+from core_sdk.storage.bucket._bar import Bar
+bar = Bar("storing checkpoint a", 4_000_000, quiet_s=0.0)
+bar.add(3_000_000)
+bar.close()
+"""
+    reading, terminal = pty.openpty()
+    with os.fdopen(reading, "rb") as screen:
+        process = subprocess.Popen([sys.executable, "-c", script], stderr=terminal)
+        os.close(terminal)
+
+        shown = b""
+        # A terminal whose other side is closed ends with an error, not with an empty read.
+        with contextlib.suppress(OSError):
+            while content := screen.read1():
+                shown += content
+    assert process.wait() == 0
+    assert b"storing checkpoint a" in shown
+    assert b"3.0/4.0 MB" in shown
+    assert b"\x1b[2K" in shown
+
+
+def test_a_place_for_temporary_files_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+    """By its name, before any training."""
+    (tmp_path / "temp").write_text("no directory")
+
+    with pytest.raises(StorageNotWritableError, match="temp"):
+        storage_of(MemoryBucket(), tmp_path)
 
 
 def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: Path, tmp_path: Path) -> None:

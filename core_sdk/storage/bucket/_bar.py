@@ -16,9 +16,10 @@ _QUIET_S = 2.0
 
 
 class Bar(Progress):
-    """Drawn on stderr, and removed at the end."""
+    """Drawn on stderr once `quiet_s` have passed, and removed at the end."""
 
-    def __init__(self, what: str, total_bytes: int) -> None:
+    def __init__(self, what: str, total_bytes: int, quiet_s: float = _QUIET_S) -> None:
+        self._quiet_s = quiet_s
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._is_shown = False
@@ -30,7 +31,7 @@ class Bar(Progress):
 
     def add(self, num_bytes: int) -> None:
         self._progress.advance(self._task, num_bytes)
-        if not self._is_shown and time.monotonic() - self._began > _QUIET_S:
+        if not self._is_shown and time.monotonic() - self._began > self._quiet_s:
             self._show()
 
     def close(self) -> None:

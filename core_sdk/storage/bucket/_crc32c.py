@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # CRC-32C's polynomial (RFC 3720, appendix B.4), its bits reversed: bit 31 stands for x^0.
@@ -24,6 +25,11 @@ class Crc32c:
 
     def __str__(self) -> str:
         return f"{self.value:08x}"
+
+
+def joined(parts: Iterable[Crc32c]) -> Crc32c:
+    """That of all contents, one after the other."""
+    return functools.reduce(Crc32c.followed_by, parts, Crc32c(0, 0))
 
 
 def _product(a: int, b: int) -> int:

@@ -12,7 +12,7 @@ import google_crc32c
 
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError
-from core_sdk.storage.bucket._crc32c import Crc32c
+from core_sdk.storage.bucket._crc32c import Crc32c, joined
 from core_sdk.storage.bucket._crew import Crew
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._part_file import Nowhere, PartFile, Target
@@ -139,9 +139,7 @@ class _Arriving:
             return len(self._checksums) == self._num_ranges
 
     def found(self) -> FileEntry:
-        whole = Crc32c(0, 0)
-        for index in range(self._num_ranges):
-            whole = whole.followed_by(self._checksums[index])
+        whole = joined(self._checksums[index] for index in range(self._num_ranges))
         return FileEntry(size_bytes=whole.num_bytes, crc32c=str(whole))
 
 

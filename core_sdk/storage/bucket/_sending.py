@@ -16,7 +16,7 @@ from core_sdk.errors import StorageError
 from core_sdk.records import FileEntry
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, PartedUpload, StreamedUpload, TransientError
-from core_sdk.storage.bucket._crc32c import Crc32c
+from core_sdk.storage.bucket._crc32c import Crc32c, joined
 from core_sdk.storage.bucket._crew import Crew
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._progress import Progress
@@ -183,8 +183,6 @@ class _Parts:
             return len(self._checksums) == self.num_parts
 
     def check(self) -> None:
-        whole = Crc32c(0, 0)
-        for index in range(self.num_parts):
-            whole = whole.followed_by(self._checksums[index])
+        whole = joined(self._checksums[index] for index in range(self.num_parts))
         if (whole.num_bytes, str(whole)) != (self.file.entry.size_bytes, self.file.entry.crc32c):
             raise FileChangedError(self.file.path)

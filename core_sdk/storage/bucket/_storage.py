@@ -16,6 +16,7 @@ from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
+    StorageNotWritableError,
     UnsafePathError,
 )
 from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
@@ -44,6 +45,7 @@ class BucketStorage(Storage):
     """Files are staged in a local directory, and sent from there when the checkpoint is committed.
 
     `temp_dir` is where; by default the system's temporary directory, which TMPDIR moves. It takes one whole checkpoint.
+    Raises `StorageNotWritableError` if nothing can be made there.
     """
 
     def __init__(self, bucket: Bucket, *, temp_dir: Path | None = None, limits: Limits | None = None) -> None:
@@ -55,8 +57,12 @@ class BucketStorage(Storage):
         self._area = StagingArea(_private_directory(temp_dir or Path(tempfile.gettempdir()), bucket.url))
 
     def check_writable(self) -> None:
-        # The true thing: who may read a bucket may not be allowed to write to it.
-        with self._area.claim() as place:
+        try:
+            place = self._area.claim()
+        except OSError as error:
+            raise StorageNotWritableError(str(self._area.path), str(error)) from error
+        with place:
+            # The true thing: who may read a bucket may not be allowed to write to it.
             Claim(self._bucket, self._limits, "check", place.lock_path).release()
 
     def stage(self, storage_id: str) -> BucketStaging:
@@ -85,7 +91,8 @@ class BucketStorage(Storage):
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
-        with self._place(storage_id) as place:
+        check_storage_id(storage_id)
+        with self._area.claim() as place:
             self.download(storage_id, place.path / storage_id, selector)
             yield place.path / storage_id
 
@@ -265,11 +272,18 @@ def _is_storage_id(folder: str) -> bool:
 
 def _private_directory(parent: Path, url: str) -> Path:
     """For this user and this bucket: what others' dead processes left in it is told by locks that lie there."""
+    try:
+        return _private_root(parent) / hashlib.sha256(url.encode()).hexdigest()[:16]
+    except OSError as error:
+        raise StorageNotWritableError(str(parent), str(error)) from error
+
+
+def _private_root(parent: Path) -> Path:
     root = parent / f"core-sdk-{os.getuid()}"
     with contextlib.suppress(FileExistsError):
         root.mkdir(mode=0o700, parents=True)
     status = root.lstat()
     if root.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
         # Somebody else's, at a place where anybody may make directories.
-        root = Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
-    return root / hashlib.sha256(url.encode()).hexdigest()[:16]
+        return Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
+    return root

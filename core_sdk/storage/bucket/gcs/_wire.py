@@ -69,6 +69,10 @@ class GcsWire:
         self.client._bucket_metadata_cache = None
         # The library follows redirects, and we want to hear of them: they lead to login pages.
         self._session.max_redirects = 0
+        # What the environment says of proxies and certificates, once: asked at each request it is a third of its cost.
+        settings = self._session.merge_environment_settings(self._endpoint, {}, None, None, None)
+        self._session.proxies, self._session.verify = settings["proxies"], settings["verify"]
+        self._session.trust_env = False
         # A session with a client certificate has an adapter that holds it.
         if not getattr(self._session, "is_mtls", False):
             for scheme in ("http://", "https://"):
