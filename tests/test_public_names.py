@@ -58,7 +58,7 @@ def test_core_exports(name: str) -> None:
         ("CheckpointContext", "get_metadata", ["storage_id"]),
         ("CheckpointContext", "store_path", ["metadata", "shard", "wait"]),
         ("CheckpointContext", "restore_path", ["storage_id", "download_mode", "selector"]),
-        ("CheckpointContext", "delete", ["storage_id"]),
+        ("CheckpointContext", "delete", ["storage_id", "globs"]),
         ("PreemptContext", "should_preempt", ["auto_ack"]),
         ("PreemptContext", "acknowledge_preemption_signal", []),
         ("SearcherContext", "operations", ["searcher_mode", "auto_ack"]),

@@ -72,7 +72,10 @@ def download(
     ] = None,
     to: Annotated[Path | None, typer.Option(help="The same as DIR.")] = None,
 ) -> None:
-    """Copy a checkpoint's files to a directory, each verified; what is there already, whole, is not copied again."""
+    """Copy a checkpoint's files to a directory, each verified; what is there already, whole, is not copied again.
+
+    So after an interruption the same command goes on, within large files too.
+    """
     from core_sdk.client import Tracker
 
     if directory is not None and to is not None:

@@ -90,7 +90,8 @@ class Checkpoint:
         """Copies the files into `path`, by default `checkpoints/<uuid>`, and gives that path.
 
         Every file is verified. Files that are there already, whole, are not copied again. Its metadata.json is the one
-        that was stored. Raises `CheckpointNotFoundError`, `CheckpointDamagedError` or `NotEnoughSpaceError`.
+        that was stored. After an interruption it goes on. Raises `CheckpointNotFoundError`, `CheckpointDamagedError`,
+        `NotEnoughSpaceError`, or a `StorageError`.
         """
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
         with self._opened_storage() as storage:
@@ -98,7 +99,10 @@ class Checkpoint:
         return str(directory)
 
     def verify(self) -> None:
-        """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file."""
+        """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file.
+
+        A `StorageError` says nothing of it.
+        """
         with self._opened_storage() as storage:
             storage.verify(self.uuid)
 
@@ -141,17 +145,14 @@ class Checkpoint:
         What remains is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
         Raises as `delete`.
         """
-        if isinstance(globs, str):
-            raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
-        folder = self._tracker.home.trial(self.trial_id)
-        delete_files(folder, self.storage, self.uuid, list(globs), is_forced=force)
+        delete_files(self._tracker.home.trial(self.trial_id), self.storage, self.uuid, globs, is_forced=force)
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the files, where they are still there, and marks the checkpoint as deleted.
 
         Raises `CheckpointProtectedError` for one that is pinned, that a trial began with, or that a running attempt
-        uses; `force` passes over the first two.
+        uses; `force` passes over the first two. Raises a `StorageError` where the storage cannot be asked.
         """
         delete_checkpoint(self._tracker.home.trial(self.trial_id), self.storage, self.uuid, is_forced=force)
         self.reload()

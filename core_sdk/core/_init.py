@@ -57,9 +57,12 @@ def init(
     `hparams`, `data` and `max_length` describe the trial, `labels` and `description` the experiment. When the trial is
     resumed, its first description stands.
 
-    `checkpoint_storage` is a directory, a `file://` URL, or the mapping of an experiment configuration; the default is
-    in the home. `max_length` is a length or `{"epochs": 20}`. `deadline` makes `should_preempt()` true: seconds from
-    now, a `timedelta` from now, or a `datetime`.
+    `checkpoint_storage` is a directory, a URL (`gs://bucket/prefix`, `s3://…`, `azure://container/prefix`, `file://…`),
+    or the mapping of an experiment configuration; the default is in the home. It is opened, written to and swept here.
+    The mapping also says which checkpoints to keep; without one all are kept.
+
+    `max_length` is a length or `{"epochs": 20}`. `deadline` makes `should_preempt()` true: seconds from now, a
+    `timedelta` from now, or a `datetime`.
 
     On several ranks `init()` is collective: each passes its `DistributedContext`. The chief claims the attempt, its
     arguments describe the trial, and what it reports counts for all ranks. Its home is that of all; a rank whose node
@@ -67,8 +70,9 @@ def init(
     (`ArgumentConflictError`).
 
     Raises `SeveralRanksError` where several ranks were started and no `distributed` is given, `HomeNotWritableError`,
-    `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; `ValueError` or `TypeError` for
-    arguments that cannot be kept. What one rank raises fails `init()` on all.
+    `HomeTooNewError`, `AttemptClaimedError`, `RunInfoError`, `TrialNotFoundError`; a `StorageError` saying what is
+    wrong with the bucket, the credentials or the permissions, or `MissingDependencyError`; `ValueError` or `TypeError`
+    for arguments that cannot be kept. What one rank raises fails `init()` on all.
     """
 
     def check() -> _Given:

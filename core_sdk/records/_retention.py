@@ -17,8 +17,11 @@ class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def checked(cls, config: Mapping[str, Any]) -> Self:
-        """What `config`, with any other keys beside, says. Raises `ValueError` or `TypeError` naming the bad key."""
-        given = {key: config[key] for key in RETENTION_KEYS if key in config}
+        """What `config`, with any other keys beside, says; None stands for the default, as in a configuration.
+
+        Raises `ValueError` or `TypeError` naming the bad key.
+        """
+        given = {key: config[key] for key in RETENTION_KEYS if config.get(key) is not None}
         for key, value in given.items():
             _check_number(key, value)
         return cls(**given)

@@ -44,13 +44,25 @@ def delete_files(
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage:
-        before = storage.manifest(storage_id)
-        remaining = storage.delete(storage_id, globs)
-    if not remaining:
-        folder.append_change(CheckpointDeleted(time=time.time(), storage_id=storage_id))
-    elif before.removed or remaining != before.resources:
-        folder.append_change(CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining))
+        remaining, change = remove_files(storage, storage_id, globs)
+    if change is not None:
+        folder.append_change(change)
     return remaining
+
+
+def remove_files(
+    storage: Storage, storage_id: str, globs: Sequence[str]
+) -> tuple[dict[str, int], CheckpointDeleted | CheckpointPruned | None]:
+    """Deletes unasked what `globs` match; gives what remains, and what a journal has to say of it, if anything."""
+    if isinstance(globs, str):
+        raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
+    before = storage.manifest(storage_id)
+    remaining = storage.delete(storage_id, globs)
+    if not remaining:
+        return remaining, CheckpointDeleted(time=time.time(), storage_id=storage_id)
+    if not before.removed and remaining == before.resources:
+        return remaining, None
+    return remaining, CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining)
 
 
 def remove_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, reason: str = "") -> None:

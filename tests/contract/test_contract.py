@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import math
 import os
 import pickle
@@ -11,34 +13,74 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import pytest
+from buckets import faults
+from buckets.opening import bucket_at
+from buckets.proxy import DropConnection, Exchange, Proxy, start_proxy
+from buckets.proxy import Request as WireRequest
+from buckets.servers import BucketServer
+from cli.recorded import damage, new_attempt, new_trial
+from cli.recorded import store as store_recorded
 from processes import Script, wait_for
 
 from core_sdk import core
 from core_sdk.errors import (
     AttemptClaimedError,
     CheckpointDamagedError,
+    GraceExceededError,
     HomeNotWritableError,
     InvalidMetricError,
     ReportsDroppedError,
+    ReservedNameError,
+    StorageError,
+    StorageUnreachableError,
     UnsafePathError,
 )
 from core_sdk.journal import JournalWriter, read_journal, read_records
-from core_sdk.records import CheckpointStored, Ended, Report, metrics_from_json
+from core_sdk.records import (
+    CheckpointCondemned,
+    CheckpointPinned,
+    CheckpointStored,
+    CheckpointUsed,
+    Ended,
+    Report,
+    metrics_from_json,
+)
+from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
+from core_sdk.tracking.collection import Request, collect
+from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
 
 REPOSITORY = Path(__file__).parents[2]
 StartScript = Callable[..., Script]
 RunScript = Callable[..., tuple[int, str, str]]
+StartServer = Callable[[str], BucketServer]
+
+DENIED = b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+
+
+@dataclass(frozen=True)
+class OpenedBucket:
+    """`url` is for `checkpoint_storage`; every request passes the proxy."""
+
+    url: str
+    proxy: Proxy
+
+    def checkpoints(self) -> list[str]:
+        with contextlib.closing(storage_from_url(self.url)) as storage:
+            return storage.list()
 
 
 def reports(home: Home, trial_id: int = 1, attempt: int = 1) -> list[Report]:
@@ -70,7 +112,7 @@ def test_every_numbered_sentence_has_a_test() -> None:
     numbers = {int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE)}
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
 
-    assert numbers == tested == set(range(1, 29))
+    assert numbers == tested == set(range(1, 39))
 
 
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
@@ -633,3 +675,260 @@ class _Mark:
 
     def __reduce__(self) -> tuple[Callable[[str], None], tuple[str]]:
         return os.mkdir, (str(self.path),)
+
+
+@pytest.fixture
+def bucket(start_server: StartServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenedBucket]:
+    """A server of Google's kind, with the fault proxy before it, where this process and its scripts find it."""
+    server = start_server("strict GCS")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    with start_proxy(server.address) as proxy:
+        for name, value in server.variables(proxy.address).items():
+            monkeypatch.setenv(name, value)
+        yield OpenedBucket(server.make_bucket(), proxy)
+
+
+def is_manifest(request: WireRequest) -> bool:
+    """Nothing else is sent only if none is there."""
+    return request.method == "POST" and "ifGenerationMatch=0" in request.query
+
+
+def is_part(request: WireRequest) -> bool:
+    return request.method == "PUT" and "partNumber" in request.query
+
+
+def test_29_a_bucket_has_a_checkpoint_from_its_manifest_on(home: Home, bucket: OpenedBucket) -> None:
+    """A look at the bucket in the moment before finds nothing."""
+    seen: list[list[str]] = []
+
+    def look(exchange: Exchange) -> None:
+        seen.append(bucket.checkpoints())
+        exchange.pass_on()
+
+    bucket.proxy.fault(is_manifest, look)
+    with core.init(checkpoint_storage=bucket.url) as context:
+        storage_id = store(context, 1)
+
+    assert seen == [[]]
+    assert bucket.checkpoints() == [storage_id]
+
+
+def test_29_a_bit_that_flipped_in_a_bucket_is_noticed(home: Home, bucket: OpenedBucket) -> None:
+    """And its file named."""
+    with core.init(checkpoint_storage=bucket.url) as context:
+        storage_id = store(context, 1)
+        bucket_at(bucket.url).put(f"{storage_id}/weights", b"w" * 9_999 + b"v")
+
+        with pytest.raises(CheckpointDamagedError) as raised, context.checkpoint.restore_path(storage_id):
+            pass
+
+    assert raised.value.file == "weights"
+
+
+def test_30_what_a_dead_process_left_in_a_bucket_is_swept(
+    home: Home, bucket: OpenedBucket, start_script: StartScript
+) -> None:
+    """It had sent a small file, and a part of a large one."""
+    killed = threading.Event()
+
+    def kill(exchange: Exchange) -> None:
+        script.process.kill()
+        script.process.wait()
+        killed.set()
+        raise DropConnection
+
+    bucket.proxy.fault(lambda request: request.method == "POST" and "uploadId" in request.query, kill)
+    script = start_script(
+        """
+        import sys
+        from core_sdk import core
+        with core.init(checkpoint_storage=sys.argv[1]) as context:
+            with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
+                (path / "small").write_bytes(b"w" * 10_000)
+                (path / "large").write_bytes(bytes(9 << 20))
+        """,
+        bucket.url,
+    )
+    assert killed.wait(30)
+    parts = [entry.path for entry in bucket.proxy.log if entry.method == "PUT"]
+
+    with core.init(checkpoint_storage=bucket.url):
+        pass
+
+    assert len(parts) == 1
+    assert bucket.checkpoints() == []
+    left = bucket_at(bucket.url)
+    assert [item.name for item in left.list() if item.size_bytes and not item.name.startswith(".claims/")] == []
+    assert left.abort_uploads("") == 0
+
+
+def test_31_no_credential_is_told(
+    home: Home, start_server: StartServer, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """By no error, no log however detailed, and no file of the home."""
+    server = start_server("moto")
+    caplog.set_level(logging.DEBUG)
+    with start_proxy(server.address) as proxy:
+        place = server.make_bucket(proxy.address).split("/")[2]
+        endpoint = f"http://127.0.0.1:{proxy.address[1]}"
+        config = {"type": "s3", "bucket": place, "endpoint_url": endpoint, "temp_dir": str(tmp_path)}
+        config |= {"access_key": "planted-access-key", "secret_key": "planted-secret-key"}
+        with core.init(checkpoint_storage=config) as context:
+            store(context, 1)
+            proxy.fault(
+                lambda request: True, faults.answer("403 Forbidden", {"Content-Type": "application/xml"}, DENIED)
+            )
+            with pytest.raises(StorageError) as raised:
+                store(context, 2)
+            proxy.reset()
+
+    texts = [str(raised.value), caplog.text, *(p.read_text("latin-1") for p in home.root.rglob("*") if p.is_file())]
+    assert [text for text in texts if "planted-secret-key" in text] == []
+    assert "s3:GetObject" in str(raised.value)
+
+
+def test_32_reports_flow_while_a_checkpoint_is_on_its_way(home: Home, bucket: OpenedBucket) -> None:
+    """Which nobody sees before it is stored."""
+    reached, released = threading.Event(), threading.Event()
+    bucket.proxy.fault(is_manifest, faults.stall(reached, released))
+    with core.init(checkpoint_storage=bucket.url) as context:
+        with context.checkpoint.store_path({"steps_completed": 1}, wait=False) as (path, storage_id):
+            (path / "weights").write_bytes(b"w" * 10_000)
+        assert reached.wait(30)
+
+        context.train.report_training_metrics(1, {"loss": 0.5})
+        meanwhile = list(read_records(home.trial(1).journal_path(1)))
+        listed = bucket.checkpoints()
+        released.set()
+        context.checkpoint.wait()
+
+    assert any(isinstance(record, Report) for record in meanwhile)
+    assert not any(isinstance(record, CheckpointStored) for record in meanwhile)
+    assert listed == []
+    assert bucket.checkpoints() == [storage_id]
+
+
+@pytest.mark.parametrize("asked", ["wait", "the next save", "leaving"])
+def test_33_a_failure_in_the_background_is_raised_once(home: Home, asked: str) -> None:
+    """By whoever comes first."""
+    context = core.init()
+    calls: dict[str, Callable[[], object]] = {
+        "wait": context.checkpoint.wait,
+        "the next save": lambda: store(context, 2),
+        "leaving": context.close,
+    }
+    with context.checkpoint.store_path({"steps_completed": 1}, wait=False) as (path, _):
+        (path / "metadata.json").write_text("{}")
+
+    with pytest.raises(ReservedNameError):
+        calls[asked]()
+
+    context.checkpoint.wait()
+    context.close()
+    assert list(home.checkpoints.glob("*-*")) == []
+
+
+def test_34_a_save_beyond_the_grace_is_given_up(
+    home: Home, bucket: OpenedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And nothing of it comes to be seen."""
+    monkeypatch.setenv("CORE_SDK_GRACE_S", "0.5")
+    bucket.proxy.fault(is_part, faults.status(503))
+
+    with pytest.raises(GraceExceededError), core.init(checkpoint_storage=bucket.url, deadline=0.01) as context:
+        wait_for(context.preempt.should_preempt)
+        with context.checkpoint.store_path({"steps_completed": 1}, wait=False) as (path, _):
+            (path / "weights").write_bytes(bytes(9 << 20))
+
+    bucket.proxy.reset()
+    assert bucket.checkpoints() == []
+
+
+@pytest.fixture
+def two_checkpoints(home: Home) -> Home:
+    """Of one trial that has ended: "older" and "newer"."""
+    training = new_attempt(new_trial(home))
+    for steps, storage_id in enumerate(("older", "newer"), start=1):
+        store_recorded(training, storage_id, steps)
+    training.end()
+    return home
+
+
+KEEP_NONE = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
+
+
+def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> None:
+    """Nor what another home has stored in the same place."""
+    storage = DirectoryStorage(two_checkpoints.checkpoints)
+    with storage.stage("foreign") as staging:
+        staging.commit({"steps_completed": 1})
+
+    unasked = collect(two_checkpoints, Request())
+    asked = collect(two_checkpoints, Request(policy=KEEP_NONE))
+
+    assert unasked.deleted == ()
+    assert [verdict.storage_id for verdict in asked.deleted] == ["older"]
+    assert storage.list() == ["foreign", "newer"]
+
+
+@pytest.mark.parametrize("reason", ["the only good one", "pinned", "a beginning", "in use", "unreachable"])
+def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) -> None:
+    """Sentence 35's test deletes "older" where there is no such reason."""
+    home, folder = two_checkpoints, two_checkpoints.trial(1)
+    match reason:
+        case "the only good one":
+            damage(home, "newer")
+        case "pinned":
+            folder.append_change(CheckpointPinned(time=0.0, storage_id="older"))
+        case "a beginning":
+            new_trial(home, continued_from="older")
+        case "in use":
+            new_attempt(new_trial(home)).append(CheckpointUsed(time=0.0, storage_id="older"))
+        case "unreachable":
+            home.checkpoints.rename(home.root / "unmounted")
+
+    collect(home, Request(policy=KEEP_NONE))
+
+    kept = home.root / "unmounted" if reason == "unreachable" else home.checkpoints
+    assert (kept / "older" / "weights.bin").exists()
+    listed = [recorded.record.storage_id for recorded in read_history(folder).checkpoints]
+    assert "older" in listed
+
+
+def test_37_a_deletion_that_was_begun_is_finished(two_checkpoints: Home) -> None:
+    """Its collector died after it had said so, and before it had done it."""
+    folder = two_checkpoints.trial(1)
+    folder.append_change(CheckpointCondemned(time=0.0, storage_id="newer"))
+    with Index.open(two_checkpoints) as index:
+        index.refresh()
+        states = {row.storage_id: row.state for row in index.checkpoints()}
+    continuation = newest_good_checkpoint(folder).checkpoint
+
+    collect(two_checkpoints, Request(policy=KEEP_NONE))
+
+    assert states == {"older": "COMPLETED", "newer": "DELETED"}
+    assert continuation is not None
+    assert continuation.storage_id == "older"
+    assert DirectoryStorage(two_checkpoints.checkpoints).list() == ["older"]
+
+
+def test_38_a_bucket_that_is_away_fails_saves_and_resumes_only(
+    home: Home, bucket: OpenedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Training and reports go on; with the bucket back, so does the rest."""
+    monkeypatch.setenv("CORE_SDK_STORAGE_DEADLINE_S", "0.2")
+    with core.init(checkpoint_storage=bucket.url) as context:
+        kept = store(context, 1)
+        bucket.proxy.fault(lambda request: True, faults.status(503))
+
+        with pytest.raises(StorageUnreachableError):
+            store(context, 2)
+        with pytest.raises(StorageUnreachableError):
+            newest_good_checkpoint(home.trial(1))
+        context.train.report_training_metrics(2, {"loss": 0.5})
+        bucket.proxy.reset()
+        last = store(context, 3)
+
+    assert len(reports(home)) == 1
+    assert bucket.checkpoints() == sorted([kept, last])

@@ -23,7 +23,7 @@ from core_sdk.errors import (
     UnsafePathError,
 )
 from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import CheckpointDeleted, CheckpointStored, from_json
+from core_sdk.records import CheckpointDeleted, CheckpointPruned, CheckpointStored, Record, from_json
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
 
@@ -59,8 +59,11 @@ def source(tmp_path: Path) -> Path:
 
 
 def recorded(home: Home) -> list[CheckpointStored | CheckpointDeleted]:
-    records = read_records(home.runs / "1" / "1.journal")
-    return [record for record in records if isinstance(record, (CheckpointStored, CheckpointDeleted))]
+    return [record for record in journal(home) if isinstance(record, (CheckpointStored, CheckpointDeleted))]
+
+
+def journal(home: Home) -> list[Record]:
+    return list(read_records(home.runs / "1" / "1.journal"))
 
 
 def stored_ids(home: Home) -> list[str]:
@@ -252,6 +255,34 @@ def test_delete_is_recorded(checkpoint: core.CheckpointContext, home: Home, sour
     with pytest.raises(CheckpointNotFoundError):
         checkpoint.delete(storage_id)
     assert len(recorded(home)) == 3
+
+
+def test_a_part_can_be_deleted(checkpoint: core.CheckpointContext, home: Home, source: Path, tmp_path: Path) -> None:
+    """The rest is read and verified as before, and the journal says what it is."""
+    storage_id = checkpoint.upload(source, {"steps_completed": 3})
+
+    checkpoint.delete(storage_id, globs=["nothing/*"])
+    checkpoint.delete(storage_id, globs=["optimizer"])
+
+    checkpoint.download(storage_id, tmp_path / "copy")
+    assert (tmp_path / "copy" / "model.bin").read_bytes() == b"12345678"
+    assert not (tmp_path / "copy" / "optimizer").exists()
+    (pruned,) = [record for record in journal(home) if isinstance(record, CheckpointPruned)]
+    assert pruned.resources.keys() == {"model.bin", "metadata.json"}
+
+
+def test_a_checkpoint_of_which_every_file_was_deleted_is_gone(
+    checkpoint: core.CheckpointContext, home: Home, source: Path
+) -> None:
+    """Nobody would know what to do with the metadata alone."""
+    storage_id = checkpoint.upload(source, {"steps_completed": 3})
+
+    checkpoint.delete(storage_id, globs=["*"])
+
+    assert stored_ids(home) == []
+    assert isinstance(recorded(home)[-1], CheckpointDeleted)
+    with pytest.raises(TypeError, match="globs"):
+        checkpoint.delete(storage_id, globs="*")
 
 
 CALLS: list[Callable[[core.CheckpointContext, str], object]] = [

@@ -9,6 +9,8 @@ import os
 import random
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from distributed.ranks import place
 from core_sdk.core import CheckpointContext, DistributedContext
 from core_sdk.errors import ChannelError
 from core_sdk.journal import JournalWriter
-from core_sdk.storage import DirectoryStorage
+from core_sdk.storage import DirectoryStorage, Storage
 
 TOLD = 3
 """The exit status of a rank that has learned of another's death."""
@@ -32,12 +34,21 @@ class RankProcess:
     """One rank; `storage_ids` gets each id once the rank's call has returned, and at the end what it was told."""
 
     def __init__(
-        self, folder: Path, rank: int, size: int, num_checkpoints: int | None = None, dies_at: int | None = None
+        self,
+        folder: Path,
+        rank: int,
+        size: int,
+        num_checkpoints: int | None = None,
+        dies_at: int | None = None,
+        open_storage: Callable[[], Storage] | None = None,
     ) -> None:
+        """Without `open_storage` it stores in the directory `checkpoints` of the folder."""
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload(["core_sdk.core", "core_sdk.storage"])
         self.storage_ids, sender = processes.Pipe(duplex=False)
-        self._process = processes.Process(target=_run, args=(folder, rank, size, num_checkpoints, dies_at, sender))
+        open_storage = open_storage or partial(DirectoryStorage, folder / "checkpoints")
+        arguments = (folder, rank, size, num_checkpoints, dies_at, open_storage, sender)
+        self._process = processes.Process(target=_run, args=arguments)
         self._process.start()
         sender.close()
 
@@ -60,7 +71,13 @@ class RankProcess:
 
 
 def _run(
-    folder: Path, rank: int, size: int, num_checkpoints: int | None, dies_at: int | None, sender: Connection[Any, Any]
+    folder: Path,
+    rank: int,
+    size: int,
+    num_checkpoints: int | None,
+    dies_at: int | None,
+    open_storage: Callable[[], Storage],
+    sender: Connection[Any, Any],
 ) -> None:
     try:
         with (
@@ -69,7 +86,7 @@ def _run(
         ):
             if dies_at is not None:
                 _die_at(dies_at)
-            checkpoint = CheckpointContext(DirectoryStorage(folder / "checkpoints"), us, journal)
+            checkpoint = CheckpointContext(open_storage(), us, journal)
             _write_checkpoints(checkpoint, rank, num_checkpoints, sender)
     except ChannelError as error:
         sender.send(str(error))

@@ -29,7 +29,6 @@ from core_sdk.errors import (
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, PartedUpload, TransientError
 from core_sdk.storage.bucket.azure import AzureBucket
-from core_sdk.storage.bucket.azure._upload import part_bytes
 
 MIB = 1 << 20
 ENTRY = FileEntry(size_bytes=5, crc32c="00000000")
@@ -372,12 +371,6 @@ def test_an_abort_after_the_upload_is_complete_does_nothing(bucket: AzureBucket)
     upload.abort()
 
     assert _read(bucket, "save/a", 0, 5) == [b"12345"]
-
-
-def test_parts_grow_where_there_would_be_too_many() -> None:
-    """Azure takes 50,000 blocks."""
-    assert part_bytes(1) == part_bytes(50_000 * 16 * MIB) == 16 * MIB
-    assert part_bytes(50_000 * 16 * MIB + 1) == 17 * MIB
 
 
 def test_a_range_comes_in_small_pieces(bucket: AzureBucket) -> None:

@@ -38,7 +38,6 @@ from core_sdk.storage.bucket._bucket import (
     TransientError,
 )
 from core_sdk.storage.bucket.gcs import GcsBucket
-from core_sdk.storage.bucket.gcs._parts import part_bytes
 
 _MIB = 1 << 20
 
@@ -195,14 +194,6 @@ def test_uploads_that_were_left_are_removed_page_by_page(bucket: Bucket, server:
     assert bucket.abort_uploads("a/") == 5
     assert bucket.abort_uploads("a/") == 0
     assert bucket.abort_uploads("") == 1
-
-
-def test_no_file_has_more_than_ten_thousand_parts() -> None:
-    """16 MiB each as long as that is enough, and 5 TiB at most."""
-    sizes = [1, 16 * _MIB, 10_000 * 16 * _MIB, 10_000 * 16 * _MIB + 1, 5 << 40]
-
-    assert [part_bytes(size) // _MIB for size in sizes] == [16, 16, 16, 17, 525]
-    assert all(-(-size // part_bytes(size)) <= 10_000 for size in sizes)
 
 
 def test_only_one_of_two_creates_an_object(bucket: Bucket) -> None:

@@ -21,7 +21,7 @@ from core_sdk.errors import (
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
 from core_sdk.storage.bucket.s3 import S3Bucket
-from core_sdk.storage.bucket.s3._upload import S3PartedUpload, etag_of_parts, part_bytes
+from core_sdk.storage.bucket.s3._upload import S3PartedUpload, etag_of_parts
 
 MIB = 1 << 20
 ACCESS_KEY = "PLANTEDACCESSKEY"
@@ -477,14 +477,6 @@ def test_the_url_names_bucket_prefix_and_endpoint_and_no_credentials() -> None:
     assert bucket.url == "s3://bucket/a/b?endpoint_url=http%3A%2F%2Fhost%3A9000"
     assert S3Bucket("bucket", "").url == "s3://bucket"
     assert bucket.where("id/file") == "s3://bucket/a/b/id/file"
-
-
-@pytest.mark.parametrize(
-    ("size_bytes", "expected_mib"), [(1, 16), (160_000 * MIB, 16), (160_000 * MIB + 1, 17), (5_000_000 * MIB, 500)]
-)
-def test_no_object_needs_more_than_ten_thousand_parts(size_bytes: int, expected_mib: int) -> None:
-    """Which is S3's limit."""
-    assert part_bytes(size_bytes, 16 * MIB) == expected_mib * MIB
 
 
 def test_the_etag_of_parts_is_known_where_theirs_are_md5s() -> None:

@@ -30,7 +30,7 @@ from core_sdk.errors import (
 )
 from core_sdk.storage import ShardStaging, ShardUnion, unite
 from core_sdk.storage.bucket import BucketStorage, Limits
-from core_sdk.storage.bucket._bucket import TransientError
+from core_sdk.storage.bucket._bucket import TransientError, part_bytes
 from core_sdk.storage.bucket._crc32c import Crc32c
 from core_sdk.storage.bucket._progress import LoggedProgress
 from core_sdk.storage.bucket._retry import Retry
@@ -385,6 +385,23 @@ def test_a_slow_transfer_says_how_far_it_is(caplog: pytest.LogCaptureFixture) ->
         "storing checkpoint a: 1 of 4 MB (25 %)",
         "storing checkpoint a: 3 of 4 MB (75 %)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "most_parts", "expected_mib"),
+    [
+        (1, 10_000, 16),
+        (160_000 << 20, 10_000, 16),
+        ((160_000 << 20) + 1, 10_000, 17),
+        (5 << 40, 10_000, 525),
+        (800_000 << 20, 50_000, 16),
+        ((800_000 << 20) + 1, 50_000, 17),
+    ],
+)
+def test_parts_grow_where_there_would_be_too_many(size_bytes: int, most_parts: int, expected_mib: int) -> None:
+    """Google's storage and S3 take 10,000, Azure 50,000."""
+    assert part_bytes(size_bytes, most_parts) == expected_mib << 20
+    assert -(-size_bytes // part_bytes(size_bytes, most_parts)) <= most_parts
 
 
 def test_a_person_at_a_terminal_sees_a_bar(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import enum
 import os
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from core_sdk.records import (
     from_json,
 )
 from core_sdk.storage import Selector, Staging, Storage, check_storage_id
+from core_sdk.tracking.deletion import remove_files
 
 
 class DownloadMode(enum.Enum):
@@ -49,7 +50,8 @@ class CheckpointContext:
 
     What stores raises `ReservedNameError` for a file metadata.json or .manifest.json, `UnsafePathError` for a link that
     leads outside and for devices and pipes, `NotEnoughSpaceError` or `CheckpointNotStoredError`; the checkpoint then
-    does not exist. What reads raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file.
+    does not exist. What reads raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file. Every call
+    may raise a `StorageError`: a bucket cannot be reached or refuses us, which says nothing of the checkpoint.
 
     With `shard=True` all ranks call in step, and get the same storage id. The checkpoint is the union of what they
     write, each into a directory that no other rank sees; equal files of one name are stored once. Metadata is merged
@@ -58,7 +60,7 @@ class CheckpointContext:
     `RankDiedError` on the others, and nothing is stored. No rank returns before the checkpoint is stored and recorded.
 
     A selector is called with names relative to the checkpoint, a directory's ending with "/", and accepts or rejects
-    each; metadata.json always comes along. All calls block until the files are safe on disk, or read.
+    each; metadata.json always comes along. All calls block until the files are safe, on disk or in the bucket, or read.
 
     With `wait=False` a save returns once its files are written, and a thread does the rest. `wait()`, the next save,
     whatever else is done with that very checkpoint, and leaving the Context block until it is stored; the first of them
@@ -231,22 +233,31 @@ class CheckpointContext:
     ) -> AbstractContextManager[Path]:
         """A context manager of a directory with the checkpoint's files, verified on entering; only read there.
 
-        On a file system it is the checkpoint itself: a selector says which files to verify, and all are there. Where
-        the ranks of a node share it, one verifies for all; they enter and leave the block in step.
+        On a file system it is the checkpoint itself: a selector says which files to verify, and all are there. From a
+        bucket it is a temporary copy, of the selected files, that goes at the end: `NotEnoughSpaceError`. Where the
+        ranks of a node share it, one fetches and verifies for all; they enter and leave the block in step.
         """
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
             return self._storage.open(check_storage_id(storage_id), selector)
         return SharedRestore(self._storage, self._distributed.node_channel, self._saves, storage_id, selector)
 
-    def delete(self, storage_id: str) -> None:
-        """Deletes the checkpoint from the storage. It vanishes at once; then its space is freed.
+    def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> None:
+        """Deletes the checkpoint from the storage, pinned or not. It vanishes at once; then its space is freed.
+
+        With `globs` ("optimizer", "*.pt", "**/*.tmp") only the files and directories that they match go. What remains
+        is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
 
         One rank calls, best the chief, which alone can record it: what another rank deletes stays in lists, and a
         resume passes over it.
         """
         self._journal.check_open()
-        self._saves.wait_for(storage_id)
+        self._saves.wait_for(check_storage_id(storage_id))
+        if globs is not None:
+            _, change = remove_files(self._storage, storage_id, globs)
+            if change is not None:
+                self._journal.append(change)
+            return
         # First, so that what a kill leaves of it is neither listed nor resumed from, and collected.
         self._journal.append(CheckpointCondemned(time=time.time(), storage_id=storage_id))
         self._storage.delete(storage_id)

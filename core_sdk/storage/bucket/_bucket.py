@@ -68,6 +68,11 @@ class PartedUpload(ABC):
         """Removes the parts. Does nothing after `complete`."""
 
 
+def part_bytes(size_bytes: int, most_parts: int, least: int = 16 << 20) -> int:
+    """How large to make the parts of an object: `least`, or whole MiB more where `most_parts` would not do."""
+    return max(least, -(-size_bytes // (most_parts << 20)) << 20)
+
+
 class StreamedUpload(ABC):
     """A large object that travels in one stream, which goes on where it broke off. It appears whole or not at all."""
 

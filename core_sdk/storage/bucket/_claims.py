@@ -173,7 +173,7 @@ class Claims:
 
 def _is_elsewhere(record: ClaimRecord) -> bool:
     """On another machine, or where its files are not seen: in another container, say."""
-    return record.machine != this_machine() or not Path(record.lock).exists()
+    return record.machine != this_machine() or not Path(record.lock).is_file()
 
 
 def _is_alive_here(record: ClaimRecord) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
-from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
+from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject, TransientError
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry
 
@@ -14,6 +14,16 @@ T = TypeVar("T")
 
 TOMBSTONE = b""
 """In the place of a manifest: no checkpoint of this id will come to exist any more."""
+
+# A manifest of a million files has half as much.
+_MAX_BYTES = 512 << 20
+
+
+class OversizedError(Exception):
+    """An object that cannot be what it should."""
+
+    def __init__(self, size_bytes: int) -> None:
+        super().__init__(f"has {size_bytes:,} bytes, more than any of ours")
 
 
 class Objects:
@@ -28,7 +38,7 @@ class Objects:
         self._call(name, partial(self._bucket.put, name, content, if_absent=if_absent, if_version=if_version))
 
     def read(self, name: str) -> bytes:
-        """The whole of a small object. Raises `ObjectMissingError`."""
+        """The whole of a small object. Raises `ObjectMissingError`, `OversizedError`."""
         return self.read_version(name)[0]
 
     def read_version(self, name: str) -> tuple[bytes, str]:
@@ -69,10 +79,20 @@ class Objects:
 
     def _read(self, name: str) -> tuple[bytes, str]:
         found = self._bucket.stat(name)
+        if found.size_bytes > _MAX_BYTES:
+            raise OversizedError(found.size_bytes)
         content = bytearray()
         if found.size_bytes:
-            self._bucket.read(name, 0, found.size_bytes, content.extend)
+            self._read_into(found, content)
         return bytes(content), found.version
+
+    def _read_into(self, found: StoredObject, content: bytearray) -> None:
+        try:
+            self._bucket.read(found.name, 0, found.size_bytes, content.extend)
+        except ObjectMissingError:
+            # Gone, which this says again; or replaced by a shorter one since it was asked for.
+            self._bucket.stat(found.name)
+            raise TransientError("the object was replaced while it was read") from None
 
     def _call(self, name: str, work: Callable[[], T]) -> T:
         return self._retry.call(self._bucket.where(name), work)

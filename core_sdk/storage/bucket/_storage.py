@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import tempfile
 import threading
@@ -16,6 +17,7 @@ from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
+    StorageError,
     StorageNotWritableError,
     UnsafePathError,
 )
@@ -33,12 +35,14 @@ from core_sdk.storage.bucket._claims import CLAIMS, Claim
 from core_sdk.storage.bucket._contents import HeldContents
 from core_sdk.storage.bucket._crew import Crew
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._objects import TOMBSTONE, Objects
+from core_sdk.storage.bucket._objects import TOMBSTONE, Objects, OversizedError
 from core_sdk.storage.bucket._progress import progress_of
 from core_sdk.storage.bucket._receiving import MissingContentError, Receiver, Receiving, WrongContentError
 from core_sdk.storage.bucket._save import BucketSave
 from core_sdk.storage.bucket._staging import BucketShardStaging, BucketStaging, seal_tree
-from core_sdk.storage.bucket._sweep import swept
+from core_sdk.storage.bucket._sweep import Sweep
+
+logger = logging.getLogger("core_sdk.storage")
 
 
 class BucketStorage(Storage):
@@ -128,29 +132,24 @@ class BucketStorage(Storage):
         self._contents.remember(storage_ids)
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
-        check_storage_id(storage_id)
+        self._check_exists(storage_id)
         self._contents.forget(storage_id)
-        if globs is None:
-            self._check_exists(storage_id)
-            remaining, version = None, ""
-        else:
-            remaining, version = self._without(storage_id, globs)
         with self._area.claim() as place, Claim(self._bucket, self._limits, storage_id, place.lock_path):
-            while remaining is not None and globs is not None:
-                try:
-                    self._objects.put(self._manifest_name(storage_id), encode_manifest(remaining), if_version=version)
-                except ObjectExistsError:
-                    # By somebody else; or by us, and the answer was lost: then the same comes out again.
-                    remaining, version = self._without(storage_id, globs)
-                    continue
-                self._objects.remove_all(f"{storage_id}/{name}" for name in _files(remaining.removed))
-                return remaining.resources
-            self._remove(storage_id)
-            return {}
+            remaining = None if globs is None else self._shrink(storage_id, globs)
+            if remaining is None:
+                self._remove(storage_id)
+                return {}
+            return remaining.resources
 
     def sweep(self) -> list[str]:
         # In this order: the files in the area tell whose claims are abandoned.
-        return [*swept(self._bucket, self._limits), *map(str, self._area.sweep())]
+        try:
+            swept = Sweep(self._bucket, self._limits).run()
+        except StorageError as error:
+            # Without the permission to list or to remove it is left to somebody who has it.
+            logger.warning("what dead processes may have left in %s stays: %s", self._bucket.where(""), error)
+            return []
+        return [*swept, *map(str, self._area.sweep())]
 
     def list(self) -> list[str]:
         found: dict[str, None] = {}
@@ -211,13 +210,26 @@ class BucketStorage(Storage):
         folder = f"{storage_id}/"
         self._objects.remove_all(item.name for item in self._objects.all_under(folder))
 
-    def _without(self, storage_id: str, globs: Sequence[str]) -> tuple[Manifest | None, str]:
-        """What stays, and the version of the manifest that does not know it yet."""
-        content, version = self._read_manifest(storage_id)
-        return without(checked_manifest(content, storage_id), globs), version
+    def _shrink(self, storage_id: str, globs: Sequence[str]) -> Manifest | None:
+        """First the manifest, then the files; gives what remains, or None where that is nothing."""
+        while True:
+            content, version = self._read_manifest(storage_id)
+            remaining = without(checked_manifest(content, storage_id), globs)
+            if remaining is None:
+                return None
+            try:
+                self._objects.put(self._manifest_name(storage_id), encode_manifest(remaining), if_version=version)
+            except ObjectExistsError:
+                continue  # somebody else's is there; or ours, and the answer was lost: then the same comes out again
+            self._objects.remove_all(f"{storage_id}/{name}" for name in _files(remaining.removed))
+            return remaining
 
     def _check_exists(self, storage_id: str) -> None:
-        self._manifest_content(storage_id)
+        """However damaged its manifest may be."""
+        found: dict[str, None] = {}
+        self._note_if_stored(storage_id, found)
+        if not found:
+            raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
 
     def _manifest_content(self, storage_id: str) -> bytes:
         return self._read_manifest(storage_id)[0]
@@ -227,6 +239,8 @@ class BucketStorage(Storage):
             content, version = self._objects.read_version(self._manifest_name(storage_id))
         except ObjectMissingError as error:
             raise CheckpointNotFoundError(storage_id, self._bucket.where("")) from error
+        except OversizedError as error:
+            raise CheckpointDamagedError(storage_id, MANIFEST_NAME, str(error)) from error
         if content == TOMBSTONE:
             raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
         return content, version

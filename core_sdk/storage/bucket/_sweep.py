@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 
-from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError, StorageError
+from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
 from core_sdk.storage._names import MANIFEST_NAME
 from core_sdk.storage._verify import checked_manifest
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, StoredObject
@@ -73,12 +73,3 @@ class Sweep:
         if self._claims.now() - barred_since > self._limits.lease_s:
             self._objects.remove_all([manifest_name])
             self._claims.remove(claim.name)
-
-
-def swept(bucket: Bucket, limits: Limits) -> list[str]:
-    """As `Sweep.run`; without the permission to list or to remove it is left to somebody who has it."""
-    try:
-        return Sweep(bucket, limits).run()
-    except StorageError as error:
-        logger.warning("what dead processes may have left in %s stays: %s", bucket.where(""), error)
-        return []

@@ -76,19 +76,11 @@ class Account:
     def connect(self, where: str, timeout_s: float) -> BlobServiceClient:
         """Makes no request yet. `where` is for messages."""
         _hide_signatures_in_logs()
-        transport = RequestsTransport(
-            connection_timeout=min(20.0, timeout_s),
-            read_timeout=timeout_s,
-            connection_data_block_size=_PIECE_BYTES,
-        )
-        transport.open()
-        for scheme in ("http://", "https://"):
-            transport.session.mount(scheme, HTTPAdapter(pool_maxsize=_MOST_CONNECTIONS, max_retries=0))
         return _service(
             self,
             where,
             {
-                "transport": transport,
+                "transport": _transport(timeout_s),
                 "raw_response_hook": refuse_foreign,
                 "retry_total": 0,
                 "retry_connect": 0,
@@ -102,6 +94,18 @@ class Account:
                 "max_single_put_size": _UNBOUNDED,
             },
         )
+
+
+def _transport(timeout_s: float) -> RequestsTransport:
+    transport = RequestsTransport(
+        connection_timeout=min(20.0, timeout_s),
+        read_timeout=timeout_s,
+        connection_data_block_size=_PIECE_BYTES,
+    )
+    transport.open()
+    for scheme in ("http://", "https://"):
+        transport.session.mount(scheme, HTTPAdapter(pool_maxsize=_MOST_CONNECTIONS, max_retries=0))
+    return transport
 
 
 def _service(account: Account, where: str, options: dict[str, Any]) -> BlobServiceClient:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import uuid
 
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, PartedUpload, TransientError
+from core_sdk.storage.bucket._bucket import (
+    ObjectExistsError,
+    ObjectMissingError,
+    PartedUpload,
+    TransientError,
+    part_bytes,
+)
 from core_sdk.storage.bucket.azure._errors import DELETE, WRITE, failures_told
 
 # After ours, which says what to install where it is missing.
 from azure.core import MatchConditions  # isort: skip
 from azure.storage.blob import BlobBlock, BlobClient  # isort: skip
 
-_MIB = 1 << 20
-_PART_BYTES = 16 * _MIB
 _MOST_BLOCKS = 50_000
 
 
@@ -21,7 +25,7 @@ class AzurePartedUpload(PartedUpload):
     """Blocks are staged in any order and then committed: the blob is replaced at that moment, whole."""
 
     def __init__(self, blob: BlobClient, where: str, entry: FileEntry) -> None:
-        self.part_bytes = part_bytes(entry.size_bytes)
+        self.part_bytes = part_bytes(entry.size_bytes, _MOST_BLOCKS)
         self._blob = blob
         self._where = where
         self._entry = entry
@@ -68,8 +72,3 @@ def drop_blocks(blob: BlobClient, where: str) -> bool:
     except (ObjectExistsError, ObjectMissingError):
         return False
     return True
-
-
-def part_bytes(size_bytes: int) -> int:
-    """16 MiB, and whole MiB more where Azure's 50,000 blocks would not do."""
-    return max(_PART_BYTES, -(-size_bytes // (_MOST_BLOCKS * _MIB)) * _MIB)

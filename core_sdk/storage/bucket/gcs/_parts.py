@@ -14,22 +14,15 @@ import requests
 
 from core_sdk.errors import StorageRefusedError
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError
+from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError, part_bytes
 from core_sdk.storage.bucket.gcs import _objects as objects
 from core_sdk.storage.bucket.gcs._answers import NOT_THE_STORE, Purpose, failure, refusal
 from core_sdk.storage.bucket.gcs._wire import GcsWire, Pieces, base64_of
 
-_MIB = 1 << 20
-_PART_BYTES = 16 * _MIB
 _MOST_PARTS = 10_000
 # What servers answer that know nothing of such uploads: the real one never does.
 _UNKNOWN = frozenset({400, 405, 501})
 _GONE = 404
-
-
-def part_bytes(size_bytes: int) -> int:
-    """16 MiB, or as many more as keep the parts within the 10,000 that the store allows."""
-    return max(_PART_BYTES, -(-size_bytes // (_MOST_PARTS * _MIB)) * _MIB)
 
 
 def begin_parts(wire: GcsWire, name: str, entry: FileEntry) -> GcsParts | None:
@@ -58,7 +51,7 @@ class GcsParts(PartedUpload):
     """Safe in threads."""
 
     def __init__(self, wire: GcsWire, name: str, entry: FileEntry, upload_id: str) -> None:
-        self.part_bytes = part_bytes(entry.size_bytes)
+        self.part_bytes = part_bytes(entry.size_bytes, _MOST_PARTS)
         self._wire = wire
         self._name = name
         self._entry = entry

@@ -7,12 +7,11 @@ import threading
 from typing import Any
 
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError
+from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError, part_bytes
 from core_sdk.storage.bucket.s3._abilities import crc32c_of, in_base64
 from core_sdk.storage.bucket.s3._errors import not_from_s3
 from core_sdk.storage.bucket.s3._requests import Requests
 
-_MIB = 1 << 20
 _MOST_PARTS = 10_000
 
 
@@ -23,7 +22,7 @@ class S3PartedUpload(PartedUpload):
     """
 
     def __init__(self, requests: Requests, name: str, entry: FileEntry, least_part_bytes: int) -> None:
-        self.part_bytes = part_bytes(entry.size_bytes, least_part_bytes)
+        self.part_bytes = part_bytes(entry.size_bytes, _MOST_PARTS, least_part_bytes)
         self._requests = requests
         self._name = name
         self._entry = entry
@@ -107,12 +106,6 @@ class S3PartedUpload(PartedUpload):
 
     def _ask(self, operation: str, **parameters: Any) -> dict[str, Any]:
         return self._requests.of_object(operation, self._name, UploadId=self._id, **parameters)
-
-
-def part_bytes(size_bytes: int, least: int) -> int:
-    """The size of the parts of an object: S3 takes 10,000 of them at most."""
-    needed = -(-size_bytes // _MOST_PARTS)
-    return max(least, -(-needed // _MIB) * _MIB)
 
 
 def etag_of_parts(parts: list[dict[str, Any]]) -> str:
