@@ -20,7 +20,7 @@ from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
 from core_sdk.storage._place import Place
 from core_sdk.storage._shard import Shard, ShardUnion, unite
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
-from core_sdk.storage._tree import Tree, scan, source_tree, walk
+from core_sdk.storage._tree import Tree, source_tree, staged_tree, walk
 
 
 class DirectoryStaging(Staging):
@@ -148,12 +148,7 @@ class StagedDirectory:
 
     def seal(self, flusher: Flusher) -> Shard:
         """What the script wrote, with its checksums; `flusher` makes it durable."""
-        tree = scan(self.path).without_reserved()
-        tree.check_reserved()
-        tree.replace_links(self.path)
-        for name in RESERVED_NAMES:
-            # What came with a copy of another checkpoint may be a hard link to that one's.
-            (self.path / name).unlink(missing_ok=True)
+        tree = staged_tree(self.path)
         names = sorted(tree.files)
         self._sealed = {name: self._stamp(name) for name in names}
         self._sealed_directories = tree.directories

@@ -73,6 +73,20 @@ def source_tree(source: Path, selector: Selector | None) -> Tree:
     return tree.select(selector)
 
 
+def staged_tree(root: Path) -> Tree:
+    """What a script has written into the directory `root`, made ready to be stored: links replaced, ours removed.
+
+    Raises `ReservedNameError`, `UnsafePathError`.
+    """
+    tree = scan(root).without_reserved()
+    tree.check_reserved()
+    tree.replace_links(root)
+    for name in RESERVED_NAMES:
+        # What came with a copy of another checkpoint may be a hard link to that one's.
+        (root / name).unlink(missing_ok=True)
+    return tree
+
+
 def scan(root: Path) -> Tree:
     """All files and directories under `root`, sorted.
 

@@ -56,7 +56,7 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
     if manifest.storage_id != storage_id:
         problem = f"is that of another checkpoint, {manifest.storage_id}"
         raise CheckpointDamagedError(storage_id, MANIFEST_NAME, problem)
-    for name in manifest.resources:
+    for name in (*manifest.resources, *manifest.removed):
         try:
             check_file_name(name)
         except UnsafePathError as error:

@@ -31,7 +31,7 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage:
-        _check_reachable(storage, storage_id)
+        check_reachable(storage, storage_id)
         remove_checkpoint(folder, storage, storage_id)
 
 
@@ -125,7 +125,7 @@ def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) ->
         raise CheckpointProtectedError(storage_id, reasons, can_be_forced=not is_in_use)
 
 
-def _check_reachable(storage: Storage, storage_id: str) -> None:
+def check_reachable(storage: Storage, storage_id: str) -> None:
     """Before anything is recorded."""
     try:
         storage.manifest(storage_id)

@@ -29,7 +29,7 @@ from core_sdk.records import (
     from_json,
 )
 from core_sdk.storage import Selector, Staging, Storage, check_storage_id
-from core_sdk.tracking.deletion import remove_files
+from core_sdk.tracking.deletion import check_reachable, remove_files
 
 
 class DownloadMode(enum.Enum):
@@ -258,6 +258,7 @@ class CheckpointContext:
             if change is not None:
                 self._journal.append(change)
             return
+        check_reachable(self._storage, storage_id)
         # First, so that what a kill leaves of it is neither listed nor resumed from, and collected.
         self._journal.append(CheckpointCondemned(time=time.time(), storage_id=storage_id))
         self._storage.delete(storage_id)

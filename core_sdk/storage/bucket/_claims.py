@@ -117,7 +117,10 @@ class Claim:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        self.abandon() if exc_val is not None else self.release()
+        if exc_val is None:
+            self.release()
+        else:
+            self.abandon()
 
 
 class Claims:
@@ -173,7 +176,15 @@ class Claims:
 
 def _is_elsewhere(record: ClaimRecord) -> bool:
     """On another machine, or where its files are not seen: in another container, say."""
-    return record.machine != this_machine() or not Path(record.lock).is_file()
+    return record.machine != this_machine() or not _is_readable_file(record.lock)
+
+
+def _is_readable_file(path: str) -> bool:
+    """Not one that is another user's, nor a pipe, which would be waited for."""
+    try:
+        return Path(path).is_file() and os.access(path, os.R_OK)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_alive_here(record: ClaimRecord) -> bool:

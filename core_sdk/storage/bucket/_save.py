@@ -90,6 +90,9 @@ class BucketSave:
 
     def settle(self) -> None:
         """All is well: what was sent stays."""
+        if not self._is_published:
+            # By the chief: the next save of this rank need not send it again.
+            self._contents.remember([self._storage_id])
         if self._claim is not None:
             try:
                 self._claim.release()

@@ -13,11 +13,10 @@ from typing import Any
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.records import Manifest, to_json
 from core_sdk.storage._checksum import checksum, in_threads
-from core_sdk.storage._names import RESERVED_NAMES
 from core_sdk.storage._place import Place
 from core_sdk.storage._shard import Shard, ShardUnion, unite
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
-from core_sdk.storage._tree import Tree, scan, source_tree
+from core_sdk.storage._tree import Tree, source_tree, staged_tree
 from core_sdk.storage.bucket._save import BucketSave
 
 
@@ -118,12 +117,8 @@ class LocalFiles:
 
     def seal(self) -> Shard:
         """What the script wrote, with its checksums."""
-        tree = scan(self._place.path).without_reserved()
-        tree.check_reserved()
-        with self._full_disk_told(tree.size_bytes):
-            tree.replace_links(self._place.path)
-        for name in RESERVED_NAMES:
-            (self._place.path / name).unlink(missing_ok=True)
+        with self._full_disk_told(0):
+            tree = staged_tree(self._place.path)
         return seal_tree(tree, {name: self._place.path / name for name in tree.files})
 
     def discard(self) -> None:

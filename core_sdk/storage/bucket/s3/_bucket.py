@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -29,6 +30,8 @@ _MIB = 1 << 20
 _COPIED_PART_BYTES = 256 * _MIB
 _MOST_PER_DELETE = 1000
 _NUM_COPY_THREADS = 8
+# One name with these would have the server refuse a whole list, or read another name.
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\r\x0e-\x1f\ufffe\uffff]")
 
 
 class S3Bucket(Bucket):
@@ -107,8 +110,12 @@ class S3Bucket(Bucket):
                 yield found["Prefix"].removeprefix(root).removesuffix("/")
 
     def delete(self, names: Sequence[str]) -> None:
-        for first in range(0, len(names), _MOST_PER_DELETE):
-            self._delete(names[first : first + _MOST_PER_DELETE])
+        listable = [name for name in names if not _NOT_IN_XML.search(name)]
+        for first in range(0, len(listable), _MOST_PER_DELETE):
+            self._delete(listable[first : first + _MOST_PER_DELETE])
+        for name in set(names) - set(listable):
+            with contextlib.suppress(ObjectMissingError):
+                self._requests.of_object("DeleteObject", name)
 
     def _delete(self, names: Sequence[str]) -> None:
         keys = [{"Key": self._requests.root + name} for name in names]

@@ -6,9 +6,10 @@ import logging
 import re
 
 _LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers")
-# The token of a temporary login is a header of each request; where one is asked for, the answer holds it and the key.
+# The token of a temporary login is a header of each request; where one is asked for, the answer holds it and the key. A
+# signature lets whoever has it repeat the request for a quarter of an hour.
 _SECRET = re.compile(
-    r"(x-amz-(?:s3session|security)-token['\"]?:\s*b?['\"]?|<(?:SecretAccessKey|SessionToken)>)[^'\"\s<]+",
+    r"(x-amz-(?:s3session|security)-token['\"]?:\s*b?['\"]?|<(?:SecretAccessKey|SessionToken)>|signature[=:]\s*)[^'\"\s<]+",
     re.IGNORECASE,
 )
 
