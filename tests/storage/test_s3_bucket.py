@@ -332,6 +332,21 @@ def test_an_object_that_cannot_be_deleted_is_named(moto: BucketServer, proxy: Pr
         bucket.delete(["id/a", "id/b"])
 
 
+@pytest.mark.parametrize("control", ["\x01", "\r", "\n", "\uffff"])
+def test_a_name_that_xml_cannot_hold_is_deleted_like_others(
+    seaweedfs: BucketServer, open_s3: OpenS3, control: str
+) -> None:
+    """Nor does it keep others in the same list from being deleted."""
+    bucket = open_s3(seaweedfs)
+    names = [f"id/a{control}b", "id/c"]
+    for name in names:
+        bucket.put(name, b"content")
+
+    bucket.delete([*names, f"id/never{control}there"])
+
+    assert list(bucket.list("id/")) == []
+
+
 def test_a_list_of_objects_to_delete_is_protected_in_the_way_all_servers_take(
     moto: BucketServer, proxy: Proxy, open_s3: OpenS3
 ) -> None:

@@ -12,9 +12,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import google_crc32c
+import msgspec
 import pytest
 from buckets.memory import MemoryBucket, Store
 from hypothesis import given
@@ -28,6 +30,7 @@ from core_sdk.errors import (
     StorageNotWritableError,
     StorageUnreachableError,
 )
+from core_sdk.records import encode_manifest
 from core_sdk.storage import ShardStaging, ShardUnion, unite
 from core_sdk.storage.bucket import BucketStorage, Limits
 from core_sdk.storage.bucket._bucket import TransientError, part_bytes
@@ -311,6 +314,52 @@ def test_what_an_earlier_checkpoint_holds_is_not_sent_again(source: Path, tmp_pa
     resumed.verify("b")
 
 
+def test_a_rank_that_publishes_nothing_sends_nothing_twice(source: Path, tmp_path: Path) -> None:
+    """Only the chief has the manifest in its hands."""
+    bucket = MemoryBucket()
+    chief, other = storage_of(bucket, tmp_path), storage_of(bucket, tmp_path)
+    with chief.stage_shard("a") as chiefs, other.stage_shard("a") as others:
+        others.fill(source)
+        shards = [chiefs.seal(), others.seal()]
+        others.contribute(list(shards[1].files), chiefs.address)
+        chiefs.contribute([], chiefs.address)
+        chiefs.commit(unite(shards), METADATA)
+    done: list[tuple[str, str]] = []
+    bucket.before = lambda operation, name: done.append((operation, name))
+
+    with other.stage_shard("b") as others:
+        others.fill(source)
+        others.contribute(list(others.seal().files), others.address)
+
+    assert ("copy", "b/large.bin") in done
+    assert not [name for operation, name in done if operation == "begin"]
+
+
+def test_all_threads_wait_for_what_is_known_of_earlier_checkpoints(source: Path, tmp_path: Path) -> None:
+    """Or those that do not read it themselves would send what is held."""
+    for index in range(4):
+        (source / f"frozen{index}").write_bytes(os.urandom(8_000))
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    done: list[tuple[str, str]] = []
+    has_begun = threading.Event()
+
+    def note(operation: str, name: str) -> None:
+        done.append((operation, name))
+        if operation == "begin":
+            has_begun.set()
+        if (operation, name) == ("stat", "a/.manifest.json"):
+            has_begun.wait(0.5)
+
+    bucket.before = note
+    resumed = storage_of(bucket, tmp_path)
+    resumed.remember(["a"])
+
+    resumed.upload("b", source, METADATA)
+
+    assert not [name for operation, name in done if operation == "begin"]
+
+
 def test_a_copy_whose_source_is_gone_travels_after_all(source: Path, tmp_path: Path) -> None:
     """Somebody else has deleted the earlier checkpoint."""
     bucket = MemoryBucket()
@@ -460,6 +509,27 @@ def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: P
     assert set(store.objects) <= {".claims/clock"}
 
 
+@pytest.mark.parametrize("kind", ["too long", "pipe"])
+def test_a_claim_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path, tmp_path: Path) -> None:
+    """It may be another user's, or nonsense: then it counts as one of another machine."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    lock = {"too long": f"/{'a' * 5_000}", "pipe": str(pipe)}[kind]
+    bucket = MemoryBucket()
+    with storage_of(bucket, tmp_path).stage_shard("a") as staging:
+        staging.fill(source)
+        staging.contribute(list(staging.seal().files), staging.address)
+        for name, (content, found) in list(bucket.store.objects.items()):
+            if name.startswith(".claims/"):
+                claim = re.sub(rb'"lock":"[^"]*"', f'"lock":"{lock}"'.encode(), content)
+                bucket.store.objects[name] = claim, replace(found, size_bytes=len(claim))
+
+        assert storage_of(bucket, tmp_path).sweep() == []
+
+        staging.commit(_union_of(staging), METADATA)
+    storage_of(bucket, tmp_path).verify("a")
+
+
 def _move_to_another_machine(store: Store) -> None:
     """All claims are now those of processes whose locks cannot be asked."""
     for name, (content, found) in list(store.objects.items()):
@@ -469,6 +539,17 @@ def _move_to_another_machine(store: Store) -> None:
 
 def _union_of(staging: ShardStaging) -> ShardUnion:
     return unite([staging.seal()])
+
+
+def test_a_manifest_has_nothing_removed_that_lies_elsewhere(source: Path, tmp_path: Path) -> None:
+    """What it calls removed is removed by whoever deletes more of it."""
+    bucket = MemoryBucket()
+    storage = storage_of(bucket, tmp_path)
+    manifest = storage.upload("a", source, METADATA)
+    bucket.put("a/.manifest.json", encode_manifest(msgspec.structs.replace(manifest, removed=["../b/small1"])))
+
+    with pytest.raises(CheckpointDamagedError, match="not safe"):
+        storage.delete("a", ["small1"])
 
 
 def test_a_sweep_loses_against_a_manifest(source: Path, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class HeldContents:
         self._pending: list[str] = []
         self._objects: dict[_Content, tuple[str, str]] = {}
         self._lock = threading.Lock()
+        self._reading = threading.Lock()
 
     def remember(self, storage_ids: Sequence[str]) -> None:
         """Their manifests are read when it is first asked for contents."""
@@ -53,13 +54,15 @@ class HeldContents:
         return None if place is None else "/".join(place)
 
     def _read_pending(self) -> None:
-        with self._lock:
-            pending, self._pending = self._pending, []
-        for storage_id in pending:
-            try:
-                self.learn(self._read_manifest(storage_id))
-            except CheckpointError:
-                continue  # what cannot be read saves nothing
+        # Who asks meanwhile waits: the answer may be among what is being read.
+        with self._reading:
+            with self._lock:
+                pending, self._pending = self._pending, []
+            for storage_id in pending:
+                try:
+                    self.learn(self._read_manifest(storage_id))
+                except CheckpointError:
+                    continue  # what cannot be read saves nothing
 
 
 def _content(entry: FileEntry) -> _Content:

@@ -90,10 +90,10 @@ class BucketSave:
 
     def settle(self) -> None:
         """All is well: what was sent stays."""
-        if not self._is_published:
-            # By the chief: the next save of this rank need not send it again.
-            self._contents.remember([self._storage_id])
         if self._claim is not None:
+            if not self._is_published:
+                # The chief has: what it holds need not be sent again by this rank either.
+                self._contents.remember([self._storage_id])
             try:
                 self._claim.release()
             except StorageError as error:
