@@ -12,6 +12,8 @@ MANIFEST_NAME = ".manifest.json"
 RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
 
 _MAX_ID_BYTES = 255
+# Beyond it no file system could keep the file.
+_MAX_NAME_CHARS = 4_000
 
 
 def check_storage_id(storage_id: object) -> str:
@@ -27,6 +29,8 @@ def check_storage_id(storage_id: object) -> str:
 
 def check_file_name(name: str) -> str:
     """`name` itself, if it is a relative path that stays inside and JSON can keep; else raises `UnsafePathError`."""
+    if len(name) > _MAX_NAME_CHARS:
+        raise UnsafePathError("the file name", f"{name[:100]}…", f"is longer than {_MAX_NAME_CHARS:,} characters")
     for component in name.removesuffix("/").split("/"):
         if problem := _problem_of_component(component):
             raise UnsafePathError("the file name", name, problem)

@@ -63,6 +63,16 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
             raise CheckpointDamagedError(
                 storage_id, MANIFEST_NAME, f"names a file that is not safe: {error}"
             ) from error
+    for name in manifest.files:
+        if name.endswith("/") or any(parent in manifest.files for parent in _parents(name)):
+            raise CheckpointDamagedError(storage_id, MANIFEST_NAME, f"calls {name!r} a file where a directory is")
+
+
+def _parents(name: str) -> Iterator[str]:
+    end = name.find("/")
+    while end >= 0:
+        yield name[:end]
+        end = name.find("/", end + 1)
 
 
 def verify(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> None:

@@ -365,7 +365,10 @@ def test_a_name_that_is_not_utf8_is_refused(storage: DirectoryStorage, source: P
     assert storage.list() == []
 
 
-@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/../../escaped", "", "a//b", "a\0b"])
+@pytest.mark.parametrize(
+    "name",
+    ["../escaped", "/tmp/escaped", "a/../../escaped", "", "a//b", "a\0b", "a/", "model.bin/b", "d/" * 3_000 + "f"],
+)
 def test_a_crafted_manifest_cannot_write_outside(
     storage: DirectoryStorage, source: Path, tmp_path: Path, name: str
 ) -> None:
