@@ -7,6 +7,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# A file's tests stay together, for what they share; more processes than that disturb those that look at the clock.
+IN_PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
 
@@ -17,10 +19,10 @@ demo: $(INSTALLED)  ## train, pause, resume: the main job, and how to look at it
 	@$(BIN)/python examples/demo.py
 
 test: $(INSTALLED) $(AZURITE_INSTALLED)  ## the tests, but for those marked slow
-	$(BIN)/pytest
+	$(BIN)/pytest $(IN_PARALLEL)
 
 test-all: $(INSTALLED) $(AZURITE_INSTALLED)  ## the slow tests too
-	$(BIN)/pytest -m "slow or not slow"
+	$(BIN)/pytest $(IN_PARALLEL) -m "slow or not slow"
 
 check: format-check lint types floors  ## all that continuous integration runs
 	@$(MAKE) test
