@@ -1,7 +1,7 @@
 """Checkpoints to and from an emulator of Google's storage, against Google's own library in the same run.
 
     python benchmarks/clouds.py large  [--size-mb 1000] [--rounds 3]     4 files, against transfer_manager
-    python benchmarks/clouds.py small  [--files 10000] [--latency-ms 10] 10 KB each, against one after another
+    python benchmarks/clouds.py small  [--files 10000] [--latency-ms 30] 10 KB each, against one after another
     python benchmarks/clouds.py memory [--size-mb 2000]                  peak memory above idle, one file
     python benchmarks/clouds.py checksums [--size-mb 1000]               their share of the time of an upload
     python benchmarks/clouds.py steps  [--size-mb 500]                   step time while one is sent with wait=False
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--size-mb", type=int)
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--latency-ms", type=float, default=10.0)
+    parser.add_argument("--latency-ms", type=float, default=30.0)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()

@@ -15,6 +15,8 @@ class Limits:
     """Small files cost their latency, which threads share; a store serves one stream slower than several."""
     num_contents: int = 6
     """Contents in memory at one time, each of at most 8 MiB, or one part of 16 MiB: some 100 MiB in all."""
+    small_bytes: int = _MIB
+    """Contents up to this size are not counted there: each thread may have one."""
     whole_bytes: int = 8 * _MIB
     """Larger files travel in parts, or in a stream that goes on where it broke off."""
     range_bytes: int = 32 * _MIB

@@ -99,7 +99,7 @@ class Sender:
         return copied.size_bytes == file.entry.size_bytes and copied.crc32c in (None, file.entry.crc32c)
 
     def _send_whole(self, file: Sending) -> None:
-        with self._slots:
+        with self._slots if file.entry.size_bytes > self._limits.small_bytes else contextlib.nullcontext():
             content = file.path.read_bytes()
             if (len(content), f"{google_crc32c.value(content):08x}") != (file.entry.size_bytes, file.entry.crc32c):
                 raise FileChangedError(file.path)
