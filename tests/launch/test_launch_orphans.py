@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,12 +38,11 @@ _ALL_READY = ("[rank=0] ready", "[rank=1] ready")
 
 
 @pytest.fixture(autouse=True)
-def private_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """So that the launch's own directory can be looked for."""
-    directory = tmp_path / "tmp"
-    directory.mkdir()
-    monkeypatch.setenv("TMPDIR", str(directory))
-    return directory
+def private_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """So that the launch's own directory can be looked for; short, since data loaders have their sockets in it."""
+    with tempfile.TemporaryDirectory(prefix="launch-", dir="/tmp") as directory:
+        monkeypatch.setenv("TMPDIR", directory)
+        yield Path(directory)
 
 
 def _launch_family(start_launch: StartLaunch, directory: Path) -> Launch:
