@@ -42,6 +42,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
         if core_context.preempt.should_preempt():
             return
 
+    _, accuracy = digits.evaluate(model, test_digits)  # on every rank: each holds a part of the model
     if distributed.rank == 0:
         print(f"accuracy {accuracy:.3f} on the test images (expected: {digits.EXPECTED_ACCURACY} or more)")
 

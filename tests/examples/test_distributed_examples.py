@@ -76,7 +76,7 @@ def test_a_training_on_two_ranks_stops_in_the_middle_and_goes_on_to_its_accuracy
 
 def test_shards_are_read_by_another_number_of_ranks() -> None:
     """What two ranks stored, one goes on from, and three from what that one stored."""
-    stopped = stop_in_epoch(launch("5_sharded.py", 2, "--epochs", 6), 2, signal.SIGTERM)
+    stopped = stop_in_epoch(launch("5_sharded.py", 2, "--epochs", 8), 2, signal.SIGTERM)
     stored_by_two = {tuple(files(uuid)) for uuid in checkpoints()}
 
     on_one = stop_in_epoch(resume_on(1), 5, signal.SIGTERM)  # the second: SIGTERM is caught from the first call on
@@ -86,7 +86,7 @@ def test_shards_are_read_by_another_number_of_ranks() -> None:
     assert stored_by_two == {(".metadata", "__0_0.distcp", "__1_0.distcp", "metadata.json")}
     assert "__2_0.distcp" in files(checkpoints()[0])
     steps = [report["steps_completed"] for report in answer("trial", "metrics", 1, "--group", "validation")]
-    assert steps == list(range(STEPS_PER_EPOCH, 6 * STEPS_PER_EPOCH + 1, STEPS_PER_EPOCH))
+    assert steps == list(range(STEPS_PER_EPOCH, 8 * STEPS_PER_EPOCH + 1, STEPS_PER_EPOCH))
 
 
 def checkpoints() -> list[str]:
