@@ -30,6 +30,7 @@ from core_sdk.environment import LaunchSettings
 from launch._command import CommandError, UsageError
 from launch._directory import LaunchDirectory
 from launch._ending import ending_of
+from launch._framework import Framework, Start
 from launch._noticeboard import Noticeboard
 from launch._outcome import Failed, FailedElsewhere, Outcome, Succeeded
 from launch._output import RankOutput
@@ -78,6 +79,7 @@ class SupervisedAgent(LocalElasticAgent):
         self,
         spec: WorkerSpec,
         config: LaunchConfig,
+        framework: Framework,
         logs: RankLogs,
         supervisor: Supervisor,
         output: RankOutput,
@@ -88,6 +90,7 @@ class SupervisedAgent(LocalElasticAgent):
             start_method=config.start_method,
             log_line_prefix_template=config.log_line_prefix_template or _LINE_PREFIX,
         )
+        self._framework = framework
         self._supervisor = supervisor
         self._logs = logs
         self._output = output
@@ -106,6 +109,7 @@ class SupervisedAgent(LocalElasticAgent):
         # A node counts the restarts that its own ranks made necessary. All ranks must be told the same.
         own = self._max_restarts - self._remaining_restarts
         self._logs.num_restarts = self._board.highest(worker_group.group_rank or 0, own)
+        self._framework.meet(_start_of(worker_group))
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._supervisor.starting()
@@ -166,6 +170,7 @@ class SupervisedAgent(LocalElasticAgent):
 
 def run(
     arguments: Sequence[str],
+    framework: Framework,
     output: RankOutput,
     errors: RankErrors,
     directory: LaunchDirectory,
@@ -185,9 +190,10 @@ def run(
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
     if getattr(options, "shutdown_timeout", None) is not None:
         supervisor.grace_s = options.shutdown_timeout
-    logs = RankLogs(output, errors, directory, config.logs_specs if files_wanted else None, supervisor.grace_s)
+    files = config.logs_specs if files_wanted else None
+    logs = RankLogs(output, errors, directory, framework, files, supervisor.grace_s)
     try:
-        _run(config, program, program_arguments, logs, supervisor, output)
+        _run(config, program, program_arguments, framework, logs, supervisor, output)
     except (RendezvousError, DistError) as error:
         raise NodesApartError(config.rdzv_endpoint, str(error)) from error
     except OSError as error:
@@ -200,14 +206,16 @@ def _run(
     config: LaunchConfig,
     program: str,
     arguments: Sequence[str],
+    framework: Framework,
     logs: RankLogs,
     supervisor: Supervisor,
     output: RankOutput,
 ) -> None:
     spec = _worker_spec(config, program, arguments)
     try:
-        SupervisedAgent(spec, config, logs, supervisor, output).run()
+        SupervisedAgent(spec, config, framework, logs, supervisor, output).run()
     finally:
+        framework.close()
         # So that the other nodes do not wait for this one to come back.
         spec.rdzv_handler.shutdown()
 
@@ -288,6 +296,17 @@ def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
     if port == -1:
         raise UsageError(f"the rendezvous endpoint {config.rdzv_endpoint!r} has no port: give HOST:PORT")
     return address, port
+
+
+def _start_of(worker_group: WorkerGroup) -> Start:
+    store: Any = worker_group.store
+    return Start(
+        node_rank=worker_group.group_rank or 0,
+        num_nodes=worker_group.group_world_size or 1,
+        local_size=len(worker_group.workers),
+        chief_address=worker_group.master_addr or "localhost",
+        store=store,
+    )
 
 
 def _close_write_ends(ranks: PContext | None) -> None:

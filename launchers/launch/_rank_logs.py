@@ -9,6 +9,7 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 
 from core_sdk.environment import GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from launch._directory import LaunchDirectory
+from launch._framework import Framework
 from launch._output import RankOutput
 from launch._rank_errors import RankErrors
 
@@ -21,6 +22,7 @@ class RankLogs(LogsSpecs):
         output: RankOutput,
         errors: RankErrors,
         directory: LaunchDirectory,
+        framework: Framework,
         files: LogsSpecs | None,
         grace_s: float,
     ) -> None:
@@ -28,6 +30,7 @@ class RankLogs(LogsSpecs):
         self._output = output
         self._errors = errors
         self._directory = directory
+        self._framework = framework
         self._files = files
         self._grace_s = grace_s
         self.num_restarts = 0
@@ -45,6 +48,7 @@ class RankLogs(LogsSpecs):
         common = self._common_variables(is_one_node=envs[0]["GROUP_WORLD_SIZE"] == "1")
         for variables in envs.values():
             variables.update(common)
+            variables.update(self._framework.variables(variables))
         return destinations
 
     def _direct(self, rank: int, local_rank: int, destinations: LogsDest) -> None:

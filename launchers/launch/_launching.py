@@ -1,0 +1,132 @@
+"""From a launcher's command line to its exit status, whatever the framework.
+
+A launcher is torchrun with another ending: the exit status is that of the rank that failed first, which the last words
+name. One process per node starts and watches the ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import NoReturn
+
+from core_sdk.environment import LaunchSettings
+from core_sdk.errors import CoreSDKError
+from launch._command import Command, CommandError, HelpWanted, check_script, help_text, parse
+from launch._directory import LaunchDirectory
+from launch._ending import Ending, ending_before_start, ending_of
+from launch._framework import Framework
+from launch._nodes import find_nodes, torchrun_argv
+from launch._output import RankOutput
+from launch._rank_errors import RankErrors
+from launch._signals import CaughtSignals
+from launch._supervisor import Supervisor
+from launch._words import say
+
+_USAGE = 2
+_FAILURE = 1
+
+
+def run(framework: Framework) -> NoReturn:
+    """A launcher's main program."""
+    code = launch(framework, sys.argv[1:])
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            stream.flush()
+    # Python's own end would wait for, or crash on, a thread that is still inside torch: waiting for nodes, say.
+    os._exit(code)
+
+
+def launch(framework: Framework, arguments: Sequence[str]) -> int:
+    """The exit status. For the main thread of a process that ends with it."""
+    try:
+        command = parse(arguments)
+        check_script(command.script)
+        settings = LaunchSettings.read()
+    except HelpWanted:
+        print(help_text(framework.module, framework.overridden), flush=True)
+        return 0
+    except CommandError as error:
+        return _refuse(str(error), error.exit_code)
+    except ValueError as error:
+        return _refuse(str(error), _USAGE)
+    try:
+        directory = LaunchDirectory()
+    except OSError as error:
+        return _refuse(f"the launch has no place for its private directory: {error}", _FAILURE)
+    with directory:
+        ending = _launch(framework, command, settings, directory)
+    say(ending.words)
+    return ending.code
+
+
+def _refuse(text: str, code: int) -> int:
+    say([text])
+    return code
+
+
+def _launch(framework: Framework, command: Command, settings: LaunchSettings, directory: LaunchDirectory) -> Ending:
+    signals = CaughtSignals()
+    with RankOutput(directory.path) as output:
+        errors = RankErrors(output)
+        supervisor = Supervisor(directory, errors, settings.grace_s)
+        # Not in this thread, which must be free to hear signals while torch imports, gathers nodes, or waits for them.
+        agent = ThreadPoolExecutor(1, "launch-agent").submit(
+            _run, framework, command, output, errors, directory, supervisor
+        )
+        agent.add_done_callback(lambda _: signals.ring())
+        _wait_for_end(agent, signals, supervisor)
+        supervisor.kill()
+    if supervisor.may_have_left_ranks():
+        directory.abandon()
+    return _ending(supervisor, agent.exception() if agent.done() else None)
+
+
+def _run(
+    framework: Framework,
+    command: Command,
+    output: RankOutput,
+    errors: RankErrors,
+    directory: LaunchDirectory,
+    supervisor: Supervisor,
+) -> None:
+    command = replace(command, overrides=framework.torchrun_options(command.overrides))
+    from launch import _agent  # torch: more than a second, and nothing above needs it
+
+    arguments = torchrun_argv(command, find_nodes(command))
+    _agent.run(arguments, framework, output, errors, directory, supervisor)
+
+
+def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
+    """Of the agent, or until there is nothing more that it could do."""
+    while not agent.done():
+        number = signals.wait(supervisor.time_left_s())
+        if number is None and not supervisor.kill_late():
+            return
+        if number and supervisor.hand_on(number):
+            return
+
+
+def _ending(supervisor: Supervisor, error: BaseException | None) -> Ending:
+    if supervisor.decided is not None:
+        return ending_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
+    if supervisor.stop_signal is not None:
+        return ending_before_start(supervisor.stop_signal)
+    match error:
+        case None:
+            return Ending(0, ("the training was over before this node could take part",))
+        case CommandError():
+            return Ending(error.exit_code, (str(error),))
+        case SystemExit(code=int(code)):
+            return Ending(code)
+        case CoreSDKError():
+            return Ending(_FAILURE, (str(error),))
+        case _:
+            lines = "".join(traceback.format_exception(error)).splitlines()
+            return Ending(_FAILURE, ("the launcher itself failed:", *lines))
