@@ -2,7 +2,7 @@
 # Each works on a fresh clone: whatever is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format-check lint types floors examples format bench clean
+.PHONY: help packages demo test test-all check format-check lint types floors examples format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,17 +11,28 @@ INSTALLED := $(VENV)/.installed
 IN_PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
+FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
+# What the tests of several hosts are made of, and no Python package brings. Where it is missing they are skipped, by name.
+PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge cmake g++
+
+packages:  ## Debian's packages for the tests of several nodes (as root)
+	@missing=$$(for each in $(PACKAGES); do dpkg -s $$each >/dev/null 2>&1 || echo $$each; done); \
+	if [ -n "$$missing" ]; then \
+	  apt-get update -qq; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
+	fi
+
 demo: $(INSTALLED)  ## train, pause, resume: the main job, and how to look at its results
 	@$(BIN)/python examples/demo.py
 
-test: $(INSTALLED) $(AZURITE_INSTALLED)  ## the tests, but for those marked slow
+test: $(INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)  ## the tests, but for those marked slow
 	$(BIN)/pytest $(IN_PARALLEL)
 
-test-all: $(INSTALLED) $(AZURITE_INSTALLED)  ## the slow tests too
+test-all: $(INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)  ## the slow tests too
 	$(BIN)/pytest $(IN_PARALLEL) -m "slow or not slow"
 
 check: format-check lint types floors  ## all that continuous integration runs
@@ -70,3 +81,10 @@ $(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INSTALLED)
 	@echo "installing Azurite into $(AZURITE); that takes half a minute"
 	@if $(BIN)/python tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
 	  echo "make: Azurite is not installed, so checkpoints in Azure are NOT TESTED: see $(AZURITE)/install.log" >&2; fi
+
+# DeepSpeed and Horovod, each in an environment on top of ours. What is compiled for them is kept in the user's cache; the
+# first time Horovod takes three minutes. Without one there is no stamp: its tests are skipped and say so.
+$(FRAMEWORKS_INSTALLED): $(VENV)/%/.installed: tests/frameworks/install.py constraints.txt | $(INSTALLED)
+	@echo "installing $* into $(VENV)/$*; that takes a minute or three, unless what it compiles is cached"
+	@if PYTHONPATH=tests $(BIN)/python -m frameworks.install $* $(VENV)/$*; then touch $@; else \
+	  echo "make: $* is not installed, so training with it is NOT TESTED: see $(VENV)/$*/install.log" >&2; fi

@@ -1,4 +1,6 @@
-"""What the launcher costs and how soon it ends: its start-up against bare torchrun, and the time from a rank's death.
+"""What the launchers cost and how soon they end: start-up against the bare programs, and the time from a rank's death.
+
+DeepSpeed and Horovod are measured where `make test` has installed them.
 
 python benchmarks/launcher.py [--num-runs 7]
 """
@@ -13,11 +15,19 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 NUM_RANKS = 2
+TARGET_S = 0.5
 OURS = [sys.executable, "-m", "launch.torch_distributed", f"--nproc-per-node={NUM_RANKS}", "--"]
 BARE = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={NUM_RANKS}"]
+
+STARTS = """
+import os, sys, time
+with open(os.path.join(sys.argv[1], str(os.getpid())), "w") as file:
+    file.write(str(time.time()))
+"""
 
 DIES = """
 import os, sys, time
@@ -29,26 +39,77 @@ time.sleep(600)
 """
 
 
+@dataclass(frozen=True)
+class Pair:
+    """The same ranks by a bare program and by our launcher; both are followed by a script and its arguments."""
+
+    names: tuple[str, str]
+    bare: Sequence[str | Path]
+    ours: Sequence[str | Path]
+    directory: Path
+    """Of the environment."""
+
+    @property
+    def is_installed(self) -> bool:
+        return (self.directory / ".installed").exists()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-runs", type=int, default=7)
     num_runs = parser.parse_args().num_runs
     with tempfile.TemporaryDirectory() as scratch:
-        compare_start_up(Path(scratch), num_runs)
+        for pair in pairs():
+            if pair.is_installed:
+                compare_start_up(Path(scratch), pair, num_runs)
+            else:
+                print(f"NOT MEASURED: {pair.names[1]}; {pair.directory} is not installed")
         compare_ends(Path(scratch), num_runs)
 
 
-def compare_start_up(scratch: Path, num_runs: int) -> None:
-    script = scratch / "nothing.py"
-    script.write_text("pass\n")
-    bares, ours = [], []
+def pairs() -> list[Pair]:
+    environment = Path(sys.prefix)
+    deepspeed, horovod = environment / "deepspeed", environment / "horovod"
+    return [
+        Pair(("torchrun", "launch.torch_distributed"), BARE, [*OURS, sys.executable], environment),
+        Pair(
+            ("deepspeed", "launch.deepspeed"),
+            [deepspeed / "bin" / "deepspeed", f"--num_gpus={NUM_RANKS}", "--no_local_rank"],
+            [deepspeed / "bin" / "python", "-m", "launch.deepspeed", f"--num_gpus={NUM_RANKS}", "--", "python"],
+            deepspeed,
+        ),
+        Pair(
+            ("horovodrun", "launch.horovod"),
+            [horovod / "bin" / "horovodrun", "-np", str(NUM_RANKS), "-H", f"localhost:{NUM_RANKS}", "python"],
+            [horovod / "bin" / "python", "-m", "launch.horovod", "-np", str(NUM_RANKS), "--", "python"],
+            horovod,
+        ),
+    ]
+
+
+def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> None:
+    script = scratch / "starts.py"
+    script.write_text(STARTS)
+    times: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for _ in range(num_runs):
-        bares.append(duration_s([*BARE, str(script)]))
-        ours.append(duration_s([*OURS, sys.executable, str(script)]))
-    print(f"a script that does nothing, on {NUM_RANKS} ranks, from command to exit")
-    print(f"  torchrun                 {statistics.median(bares):6.2f} s")
-    print(f"  launch.torch_distributed {statistics.median(ours):6.2f} s")
-    print(f"  difference               {statistics.median(ours) - statistics.median(bares):+6.2f} s   (target <= 0.5)")
+        for measured, command in zip(times, (pair.bare, pair.ours), strict=True):
+            measured.append(start_and_end_s([*command, script], pair.directory))
+    bare, ours = ([statistics.median(column) for column in zip(*measured, strict=True)] for measured in times)
+    print(f"{NUM_RANKS} ranks: from the command to the first line of the last rank's script, and to the exit")
+    for name, (start_s, end_s) in zip(pair.names, (bare, ours), strict=True):
+        print(f"  {name:<24} {start_s:6.2f} s {end_s:6.2f} s")
+    print(f"  {'difference':<24} {ours[0] - bare[0]:+6.2f} s {ours[1] - bare[1]:+6.2f} s   (target <= {TARGET_S})")
+
+
+def start_and_end_s(command: Sequence[str | Path], environment: Path) -> tuple[float, float]:
+    with tempfile.TemporaryDirectory() as starts:
+        begin = time.time()
+        run([*map(str, command), starts], PATH=f"{environment / 'bin'}{os.pathsep}{os.environ['PATH']}")
+        end = time.time()
+        started = [float(path.read_text()) for path in Path(starts).iterdir()]
+    if len(started) != NUM_RANKS:
+        raise RuntimeError(f"{' '.join(map(str, command))} started {len(started)} ranks")
+    return max(started) - begin, end - begin
 
 
 def compare_ends(scratch: Path, num_runs: int) -> None:
@@ -63,20 +124,14 @@ def compare_ends(scratch: Path, num_runs: int) -> None:
     print(f"  launch.torch_distributed {statistics.median(ours):6.2f} s")
 
 
-def duration_s(command: Sequence[str]) -> float:
-    begin = time.monotonic()
-    run(command)
-    return time.monotonic() - begin
-
-
 def end_s(command: Sequence[str], died_at: Path) -> float:
     run(command)
     return time.time() - float(died_at.read_text())
 
 
-def run(command: Sequence[str]) -> None:
-    # What torchrun says about threads and failures is not what is measured.
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+def run(command: Sequence[str], **variables: str) -> None:
+    # What torchrun says about threads and failures, and DeepSpeed about processors, is not what is measured.
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"} | variables
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment, check=False)
 
 

@@ -7,11 +7,22 @@
 | `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
 | `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
+| `CORE_SDK_PASS_VARIABLES` | what a launcher brings to other hosts beside its own list: `NAME,OTHER,PREFIX_*` |
+| `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
+| `CORE_SDK_ENDING`   | to a launcher: the pid of the parent that is meant, and the file for its last words |
 | `CORE_SDK_GRACE_S`  | how long a launcher, which tells its ranks, waits for their end after SIGTERM; default: 3600 |
 | `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
+| `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: none does |
+| `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
+| `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
+
+Where those clouds' metadata servers are, say their own variables `GCE_METADATA_HOST` and
+`AWS_EC2_METADATA_SERVICE_ENDPOINT`. Slurm sets `SLURM_JOB_ID`: with it SIGUSR1 is a stop as SIGTERM is.
 
 Azure's own variables say where checkpoints lie if a storage names no account, and who we are:
 `AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT` with `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`.
+
+Slurm's `SLURM_…` and the `JOB_COMPLETION_INDEX` of Kubernetes' indexed Jobs tell a launcher its place among the nodes.
 
 torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
 `GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
@@ -21,6 +32,7 @@ torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `L
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,15 +41,27 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.errors import HomeNotWritableError, RunInfoError
-from core_sdk.records import ClusterInfo, from_json
+from core_sdk.placement import (
+    JOB_ID_VARIABLE,
+    Job,
+    Placement,
+    kubernetes_placement,
+    scheduled_job,
+    slurm_placement,
+)
+from core_sdk.records import PLACED, ClusterInfo, from_json
 
 HOME_VARIABLE = "CORE_SDK_HOME"
 RUN_INFO_VARIABLE = "CORE_SDK_RUN_INFO"
 LAUNCH_DIR_VARIABLE = "CORE_SDK_LAUNCH_DIR"
 RENDEZVOUS_VARIABLE = "CORE_SDK_RENDEZVOUS"
 CHANNEL_KEY_VARIABLE = "CORE_SDK_CHANNEL_KEY"
+PASS_VARIABLES_VARIABLE = "CORE_SDK_PASS_VARIABLES"
+MEETING_PORT_VARIABLE = "CORE_SDK_MEETING_PORT"
+ENDING_VARIABLE = "CORE_SDK_ENDING"
 GRACE_VARIABLE = "CORE_SDK_GRACE_S"
 STORAGE_DEADLINE_VARIABLE = "CORE_SDK_STORAGE_DEADLINE_S"
+STOP_NOTICES_VARIABLE = "CORE_SDK_STOP_NOTICES"
 
 _DEFAULT_GRACE_S = 3600.0
 _DEFAULT_STORAGE_DEADLINE_S = 300.0
@@ -65,8 +89,40 @@ _RECORDED_NAMES = frozenset(
         HOME_VARIABLE,
     }
 )
-_RECORDED_PREFIXES = ("GLOO_", "NCCL_", "PYTORCH_", "TORCH_")
+_RECORDED_PREFIXES = ("DEEPSPEED_", "DS_", "GLOO_", "NCCL_", "PYTORCH_", "TORCH_")
 _NEVER_RECORDED = ("TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL")
+
+# What a training needs on another host beside what is recorded. Secrets go only to where the user names them.
+_PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE}
+_PASSED_PREFIXES = (
+    "CORE_SDK_",
+    "CUDA_",
+    "DEEPSPEED_",
+    "DS_",
+    "GLOO_",
+    "HF_",
+    "HOROVOD_",
+    "LC_",
+    "MKL_",
+    "NCCL_",
+    "OMP_",
+    "PET_",
+    "PYTORCH_",
+    "TORCH_",
+)
+# They speak of this host, or of the launch which the launcher may itself be a part of.
+_NEVER_PASSED = frozenset(
+    {
+        RUN_INFO_VARIABLE,
+        LAUNCH_DIR_VARIABLE,
+        RENDEZVOUS_VARIABLE,
+        MEETING_PORT_VARIABLE,
+        ENDING_VARIABLE,
+        "PET_NODE_RANK",
+    }
+)
+# What a login gives a process beside what is passed.
+_LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 
 @dataclass(frozen=True)
@@ -98,6 +154,8 @@ class LaunchSettings:
     """torchrun's LOGLEVEL."""
     has_num_threads: bool
     """Whether the user chose OMP_NUM_THREADS."""
+    is_usr1_stop: bool = False
+    """SIGUSR1 asks for an end as SIGTERM does."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> LaunchSettings:
@@ -107,6 +165,29 @@ class LaunchSettings:
             grace_s=_grace_s(variables.get(GRACE_VARIABLE) or str(_DEFAULT_GRACE_S)),
             log_level=variables.get("LOGLEVEL"),
             has_num_threads="OMP_NUM_THREADS" in variables,
+            is_usr1_stop=is_usr1_stop(variables),
+        )
+
+
+@dataclass(frozen=True)
+class StopNoticeSettings:
+    """Which clouds are asked for notices of a machine's end, and where."""
+
+    clouds: tuple[str, ...]
+    """As somebody has written them."""
+    gce_host: str
+    """With a port, if it is not 80."""
+    ec2_endpoint: str
+    """A URL."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> StopNoticeSettings:
+        variables = os.environ if variables is None else variables
+        clouds = variables.get(STOP_NOTICES_VARIABLE, "").split(",")
+        return cls(
+            clouds=tuple(cloud.strip() for cloud in clouds if cloud.strip()),
+            gce_host=variables.get("GCE_METADATA_HOST") or "metadata.google.internal",
+            ec2_endpoint=variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254",
         )
 
 
@@ -209,6 +290,41 @@ def storage_deadline_s() -> float:
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 
 
+def is_usr1_stop(variables: Mapping[str, str] | None = None) -> bool:
+    """Whether SIGUSR1 asks for an end: Slurm's users have it sent before the time is over (`--signal=USR1@120`)."""
+    variables = os.environ if variables is None else variables
+    return bool(variables.get("SLURM_JOB_ID"))
+
+
+def job_placement(variables: Mapping[str, str] | None = None) -> Placement | None:
+    """Where a scheduler has placed this process among those of its job; None where none has.
+
+    Raises `PlacementError` where it has not started one launcher on each node.
+    """
+    variables = os.environ if variables is None else variables
+    if (placement := slurm_placement(variables)) is not None or "JOB_COMPLETION_INDEX" not in variables:
+        return placement
+    return kubernetes_placement(variables, socket.gethostname(), socket.getfqdn())
+
+
+def job() -> Job | None:
+    """The scheduler's job that this process is a training of."""
+    return scheduled_job(os.environ, command_of_this_process() or [])
+
+
+def leave_job() -> None:
+    """From now on what this process begins, and what processes do that it starts, is none of the job's training."""
+    if job() is not None:
+        os.environ[JOB_ID_VARIABLE] = ""
+
+
+def visible_gpus(variables: Mapping[str, str] | None = None) -> list[str] | None:
+    """Those that this process may use, by CUDA's names; None for all."""
+    variables = os.environ if variables is None else variables
+    named = variables.get("CUDA_VISIBLE_DEVICES")
+    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+
+
 def launch_directory() -> Path | None:
     """The private directory of the launch that started this process; None without one of our launchers."""
     directory = os.environ.get(LAUNCH_DIR_VARIABLE)
@@ -240,6 +356,12 @@ def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, 
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
 
 
+def horovod_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the user has set for Horovod's library and for NCCL's network."""
+    variables = os.environ if variables is None else variables
+    return {name: value for name, value in variables.items() if name.startswith(("HOROVOD_", "NCCL_SOCKET_"))}
+
+
 def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
     if name not in variables:
         reason = f"{starter} did not start this process"
@@ -253,10 +375,16 @@ def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
 
 
 def get_cluster_info() -> ClusterInfo | None:
-    """What started this script says about it; None on a plain `python train.py`.
+    """What started this script says about it; None where nothing has begun its trial: on a plain `python train.py`.
 
     Raises `RunInfoError` if CORE_SDK_RUN_INFO names a file that cannot be read.
     """
+    info = run_info()
+    return None if info is None or info.task_type == PLACED else info
+
+
+def run_info() -> ClusterInfo | None:
+    """Also what is known of the nodes only: launchers know it, and `init()`. Raises likewise."""
     path = Environment.read().run_info
     if path is None:
         return None
@@ -279,6 +407,46 @@ def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, 
     """The variables that are kept with a trial, by allow-list, for starting its script again."""
     variables = os.environ if variables is None else variables
     return {name: value for name, value in sorted(variables.items()) if _is_recorded(name) and _is_text(value)}
+
+
+def passed_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a launcher brings to the other hosts of its training: an allow-list, and what the user names beside it."""
+    variables = os.environ if variables is None else variables
+    wishes = [wish.strip() for wish in variables.get(PASS_VARIABLES_VARIABLE, "").split(",")]
+    return {name: value for name, value in sorted(variables.items()) if _is_passed(name, wishes)}
+
+
+def _is_passed(name: str, wishes: Sequence[str]) -> bool:
+    if name in _NEVER_PASSED:
+        return False
+    is_wished = any(name.startswith(wish[:-1]) if wish.endswith("*") else name == wish for wish in wishes)
+    has_prefix = name.startswith(_PASSED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
+    return is_wished or name in _PASSED_NAMES or has_prefix
+
+
+def login_variables() -> dict[str, str]:
+    """What a process has from its login, so that one that we start here has no more than one on another host."""
+    return {name: os.environ[name] for name in _LOGIN_NAMES if name in os.environ}
+
+
+def meeting_port(variables: Mapping[str, str] | None = None) -> int | None:
+    """Where the nodes meet, if another launcher has placed this one there. Raises `ValueError` for no port."""
+    variables = os.environ if variables is None else variables
+    text = variables.get(MEETING_PORT_VARIABLE)
+    if not text:
+        return None
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        raise ValueError(f"{MEETING_PORT_VARIABLE} is {text!r}; it must be a port, 1 to 65535")
+    return int(text)
+
+
+def ending_path() -> Path | None:
+    """Where this launcher is to leave its last words; None to say them itself.
+
+    A launcher that one of its ranks starts is not meant, though it inherits the variable.
+    """
+    pid, _, path = os.environ.get(ENDING_VARIABLE, "").partition(":")
+    return Path(path) if path and pid == str(os.getppid()) else None
 
 
 def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]:

@@ -10,10 +10,18 @@
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
     │   ├── TrialRunningError
+    │   ├── PredecessorRunningError
     │   ├── TrialNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
     │   └── RunInfoError
+    ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
+    │   ├── NodesLeftIdleError
+    │   ├── SeveralLaunchersError
+    │   ├── HeterogeneousJobError
+    │   ├── PodCountMissingError
+    │   ├── SubdomainMissingError
+    │   └── SchedulerVariableError
     ├── JournalError                  the record file of one attempt
     │   ├── JournalClosedError
     │   ├── JournalForkedError
@@ -41,6 +49,7 @@
     │   │   ├── ChiefNotFoundError
     │   │   ├── ContradictoryRanksError (ValueError)
     │   │   ├── NoChannelKeyError (ValueError)
+    │   │   ├── HorovodNotInitializedError (ValueError)
     │   │   └── SeveralRanksError (ValueError)
     │   ├── RankFailedError           another rank raised an error
     │   ├── RankDiedError
@@ -158,6 +167,16 @@ class TrialRunningError(AttemptError):
         )
 
 
+class PredecessorRunningError(AttemptError):
+    def __init__(self, job: str, trial_id: int, attempt: int, waited_s: float) -> None:
+        self.trial_id = trial_id
+        self.attempt = attempt
+        super().__init__(
+            f"the job {job} goes on with trial {trial_id}, whose attempt {attempt} has not ended after {waited_s:g} s "
+            "of waiting. End that one, or give each training a CORE_SDK_JOB_ID of its own."
+        )
+
+
 class TrialNotRunningError(AttemptError):
     def __init__(self, trial_id: int, action: str) -> None:
         self.trial_id = trial_id
@@ -188,6 +207,67 @@ class RunInfoError(AttemptError):
         super().__init__(
             f"CORE_SDK_RUN_INFO names {path}, which cannot be used: {reason}. "
             "Unset it to run the script on its own, or start the script with `core-sdk run`."
+        )
+
+
+class PlacementError(CoreSDKError, ValueError):
+    """What a scheduler has started is not one launcher on each node of a training."""
+
+
+class NodesLeftIdleError(PlacementError):
+    def __init__(self, num_nodes: int) -> None:
+        self.num_nodes = num_nodes
+        super().__init__(
+            f"this job has {num_nodes} nodes, and the launcher was started on one of them only. Put srun before it, "
+            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 if the other "
+            "nodes have something else to do."
+        )
+
+
+class SeveralLaunchersError(PlacementError):
+    def __init__(self, num_tasks: int) -> None:
+        self.num_tasks = num_tasks
+        super().__init__(
+            f"srun has started {num_tasks} launchers on a node, each of which would start a rank for every GPU. Start "
+            "one: `srun --ntasks-per-node=1 …`; how many ranks it starts, --nproc-per-node says."
+        )
+
+
+class HeterogeneousJobError(PlacementError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Slurm counts the nodes of this step in another order than it lists them, as it does in heterogeneous "
+            "steps (`srun … : …`), so which is the first one is not known. Start the step without `:`, or give the "
+            "launcher --nnodes, --node-rank=$SLURM_NODEID and --master-addr."
+        )
+
+
+class PodCountMissingError(PlacementError):
+    def __init__(self, variable: str) -> None:
+        self.variable = variable
+        super().__init__(
+            "this pod belongs to an indexed Job, and nothing says how many pods train together. Set "
+            f"{variable} in the container's env to the Job's `completions`, or to 1 if each pod trains alone."
+        )
+
+
+class SubdomainMissingError(PlacementError):
+    def __init__(self, hostname: str) -> None:
+        self.hostname = hostname
+        super().__init__(
+            f"the first pod's address cannot be told from this one's host name, {hostname}. Make a headless Service "
+            "(`clusterIP: None`) that selects the Job's pods, and name it as `subdomain` in the pod template; or set "
+            "MASTER_ADDR in the container's env."
+        )
+
+
+class SchedulerVariableError(PlacementError):
+    def __init__(self, variable: str, value: str | None, expected: str) -> None:
+        self.variable = variable
+        found = "is not set" if value is None else f"is {value!r}"
+        super().__init__(
+            f"the scheduler's {variable} {found}, where one expects: {expected}. Start the launcher by the scheduler "
+            "itself, or give it --nnodes, --node-rank and --master-addr."
         )
 
 
@@ -416,6 +496,13 @@ class NoChannelKeyError(JoinError, ValueError):
             f"the ranks on {num_nodes} nodes have no key to prove who they are. Start them with "
             "`python -m launch.torch_distributed` or torchrun and use DistributedContext.from_torch_distributed(), or "
             "give every rank the same secret in CORE_SDK_CHANNEL_KEY, and rendezvous='tcp://HOST:PORT'."
+        )
+
+
+class HorovodNotInitializedError(JoinError, ValueError):
+    def __init__(self) -> None:
+        super().__init__(
+            "Horovod has not been initialized: call hvd.init() first, once per process; hvd.shutdown() ends it."
         )
 
 

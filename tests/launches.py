@@ -91,9 +91,18 @@ class WarmLaunchers:
         self._socket_path = socket_path
 
     def start(
-        self, directory: Path, source: str, arguments: Sequence[str], num_ranks: int, overrides: Sequence[str]
+        self,
+        directory: Path,
+        source: str,
+        arguments: Sequence[str],
+        num_ranks: int,
+        overrides: Sequence[str],
+        **variables: str,
     ) -> Launch:
-        """`overrides` may end in `--` and another program instead of the script that is given by its source."""
+        """`overrides` may end in `--` and another program instead of the script that is given by its source.
+
+        `variables` are beside those of this process.
+        """
         directory.mkdir(exist_ok=True)
         (directory / "train.py").write_text(textwrap.dedent(source))
         program = () if "--" in overrides else ("--", "train.py")
@@ -101,7 +110,7 @@ class WarmLaunchers:
         request = {
             "arguments": [f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments],
             "directory": str(directory),
-            "variables": {name: value for name, value in os.environ.items() if name != "CORE_SDK_RUN_INFO"},
+            "variables": {name: value for name, value in os.environ.items() if name != "CORE_SDK_RUN_INFO"} | variables,
             "stdout": files[0],
             "stderr": files[1],
         }

@@ -13,8 +13,8 @@ from core_sdk.tracking import TrialFolder
 
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17
-# Of a script that had recorded its pause when the next SIGTERM reached it, or a launcher.
-_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)
+# Of a script that had recorded its pause when the next such signal reached it, or a launcher.
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGUSR1)
 # With these a launcher that was asked to stop, too late, may still say that there is more to do.
 _OVER: tuple[Outcome, ...] = ("completed", "invalid_hp")
 

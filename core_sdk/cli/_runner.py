@@ -21,7 +21,7 @@ from core_sdk.cli import _output_keeper
 from core_sdk.cli._command import CommandNotExecutableError
 from core_sdk.cli._follow import Follower, following
 from core_sdk.cli._messages import say
-from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, child_variables
+from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, child_variables, is_usr1_stop
 from core_sdk.records import CommandRecord, ExitRecord
 from core_sdk.tracking import TrialFolder
 
@@ -135,6 +135,8 @@ class _SignalRelay:
 def _relayed_signals() -> Iterator[_SignalRelay]:
     relay = _SignalRelay()
     handlers = {signal.SIGTERM: relay.forward, signal.SIGHUP: relay.forward, signal.SIGINT: relay.ignore}
+    if is_usr1_stop():
+        handlers[signal.SIGUSR1] = relay.forward
     previous = {}
     for number, handler in handlers.items():
         # What is ignored already (`nohup`, a job in the background) stays so, for the script as well. Handlers, in

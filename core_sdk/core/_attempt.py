@@ -16,10 +16,18 @@ from typing import Any
 import msgspec
 
 from core_sdk._version import __version__
+from core_sdk.core._jobs import leave_word_of_job
 from core_sdk.core._restart import info_of_next_attempt, leave_word
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.distributed import DistributedContext
-from core_sdk.environment import command_of_this_process, main_script, recorded_variables, use_run_info
+from core_sdk.environment import (
+    command_of_this_process,
+    job,
+    leave_job,
+    main_script,
+    recorded_variables,
+    use_run_info,
+)
 from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
 from core_sdk.journal import AliveLock, Journal, JournalWriter, RankJournal, read_records
 from core_sdk.records import (
@@ -128,6 +136,8 @@ def claim_together(
         home = Home(home_path)
         attempt = claim_attempt(home, info_of_next_attempt(home, info), definition, distributed.size)
         attempts.append(attempt)
+        if _is_new_trial(info):
+            leave_word_of_job(attempt.folder, job())
         if _is_restart(info, attempt.number):
             attempt.folder.write_run_info(attempt.number, _as_recorded(attempt))
         return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
@@ -138,6 +148,7 @@ def claim_together(
         for attempt in attempts:
             _give_back(attempt, error, is_new_trial=_is_new_trial(info))
         raise
+    leave_job()
     attempt = attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
     if distributed.is_local_chief:
         leave_word(attempt.folder)
@@ -202,7 +213,8 @@ def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, 
     """
     try:
         if info is None or _is_new_trial(info):
-            return _claim_first_attempt(home, info or ClusterInfo(), definition, num_ranks)
+            here = msgspec.structs.replace(info or ClusterInfo(), task_type="TRIAL")
+            return _claim_first_attempt(home, here, definition, num_ranks)
         return _claim_given_attempt(home, info, definition)
     except OSError as error:
         raise HomeNotWritableError(home.root, error.strerror or str(error)) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
 from core_sdk.core._experimental import ExperimentalCoreContext
+from core_sdk.core._notices import Cloud, chosen_clouds
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
@@ -20,10 +22,12 @@ from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import (
     Environment,
-    get_cluster_info,
+    StopNoticeSettings,
+    is_usr1_stop,
     known_grace_s,
     launch_directory,
     num_ranks_started,
+    run_info,
 )
 from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 from core_sdk.records import ClusterInfo
@@ -50,6 +54,7 @@ def init(
     data: Mapping[str, Any] | None = None,
     max_length: int | Mapping[str, int] | None = None,
     deadline: float | datetime.timedelta | datetime.datetime | None = None,
+    stop_notices: str | Sequence[str] | None = None,
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
@@ -62,7 +67,8 @@ def init(
     The mapping also says which checkpoints to keep; without one all are kept.
 
     `max_length` is a length or `{"epochs": 20}`. `deadline` makes `should_preempt()` true: seconds from now, a
-    `timedelta` from now, or a `datetime`.
+    `timedelta` from now, or a `datetime`. `stop_notices` names clouds ("gce", "ec2") whose metadata servers are asked
+    for word of a machine's end, which is a stop; the default is CORE_SDK_STOP_NOTICES, else none.
 
     On several ranks `init()` is collective: each passes its `DistributedContext`. The chief claims the attempt, its
     arguments describe the trial, and what it reports counts for all ranks. Its home is that of all; a rank whose node
@@ -81,9 +87,10 @@ def init(
                 name=name, hparams=hparams, labels=labels, description=description, data=data, max_length=max_length
             ),
             stop_at=monotonic_deadline(deadline),
+            clouds=chosen_clouds(stop_notices, StopNoticeSettings.read()),
             preempt_mode=PreemptMode(preempt_mode),
             tensorboard_mode=TensorboardMode(tensorboard_mode),
-            info=get_cluster_info(),
+            info=run_info(),
             grace_s=known_grace_s(),
         )
 
@@ -112,6 +119,8 @@ def init(
         preempt_mode=given.preempt_mode,
         deadline=given.stop_at,
         launch_directory=launch_directory(),
+        stop_signals=(signal.SIGTERM, signal.SIGUSR1) if is_usr1_stop() else (signal.SIGTERM,),
+        clouds=given.clouds,
     )
     return Context(
         attempt=attempt,
@@ -141,6 +150,7 @@ class _Given:
 
     definition: Definition
     stop_at: float | None
+    clouds: tuple[Cloud, ...]
     preempt_mode: PreemptMode
     tensorboard_mode: TensorboardMode
     info: ClusterInfo | None
@@ -148,7 +158,7 @@ class _Given:
 
 
 def _only_rank() -> DistributedContext:
-    info = get_cluster_info()
+    info = run_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
     if (num_ranks := max(num_ranks_started(), num_slots)) > 1:
         raise SeveralRanksError(num_ranks)

@@ -6,22 +6,26 @@ import datetime
 import enum
 import logging
 import math
-import os
 import signal
 import threading
 import time
-import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, Literal
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
 
+from core_sdk.core._blocked_signal import BlockedSignal, is_blocked
+from core_sdk.core._notices import Cloud
+from core_sdk.core._signal_hook import SignalHook
 from core_sdk.core._stop_agreement import StopAgreement
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
 from core_sdk.journal import Journal
 from core_sdk.records import StopAcknowledged
 from core_sdk.tracking import TrialFolder
+
+if TYPE_CHECKING:
+    from core_sdk.core._notices._listening import NoticeListeners
 
 logger = logging.getLogger("core_sdk.preempt")
 
@@ -37,7 +41,8 @@ class PreemptMode(enum.Enum):
 
 
 class PreemptContext:
-    """The stop flag, raised by `core-sdk trial pause`, by SIGTERM or by a deadline on any rank; it is never lowered.
+    """The stop flag, raised by `core-sdk trial pause`, or on any rank by a signal, a deadline, or a notice of the
+    machine's end; it is never lowered.
 
     SIGTERM is caught from the first `should_preempt()` on: a script that never asks dies of it, as it should.
     """
@@ -52,8 +57,13 @@ class PreemptContext:
         preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
         deadline: float | None = None,
         launch_directory: Path | None = None,
+        stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
+        clouds: Sequence[Cloud] = (),
     ) -> None:
-        """`deadline` is a time of `time.monotonic()`; the launcher looks for word of a stop in `launch_directory`."""
+        """`deadline` is a time of `time.monotonic()`; the launcher looks for word of a stop in `launch_directory`.
+
+        The first of a node's ranks asks `clouds` for notices of its machine's end.
+        """
         self._folder = folder
         self._attempt = attempt
         self._journal = journal
@@ -66,7 +76,10 @@ class PreemptContext:
         self._is_acknowledged = False
         self._stop_known_at: float | None = None
         self._is_started = False
-        self._sigterm: _SigtermHook | None = None
+        self._stop_signals = stop_signals
+        self._hooks: list[SignalHook | BlockedSignal] = []
+        self._clouds = clouds
+        self._listeners: NoticeListeners | None = None
         self._is_folder_unreadable = False
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
@@ -96,22 +109,25 @@ class PreemptContext:
             self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
             self._watcher.start()
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
-            # This rank never asks: whether SIGTERM is a stop, the chief decides by asking.
-            self._sigterm = _SigtermHook(self._agreement.want, lambda: self._agreement.is_caught_by_chief)
+            # This rank never asks: whether a signal is a stop, the chief decides by asking.
+            self._catch_signals(lambda: self._agreement.is_caught_by_chief)
+        if self._clouds and self._distributed.is_local_chief:
+            self._listen()
         return self
 
     def close(self) -> None:
-        """Gives SIGTERM back; does nothing the second time."""
+        """Gives the signals back; does nothing the second time."""
         if self._closing.is_set():
             return
         self._closing.set()
         if self._watcher is not None:
             self._watcher.join(timeout=5)
+        if self._listeners is not None:
+            self._listeners.close()
         self._agreement.leave()
         self._agreement.finish()
-        if self._sigterm is not None:
-            self._sigterm.remove()
-            self._sigterm = None
+        while self._hooks:
+            self._hooks.pop().remove()
 
     def __enter__(self) -> PreemptContext:
         return self.start()
@@ -149,8 +165,8 @@ class PreemptContext:
             raise RuntimeError("should_preempt() was called before the Context was entered")
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
             raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
-        if self._sigterm is None:
-            self._catch_sigterm()
+        if not self._hooks:
+            self._catch_stops()
         self._is_quiet = True
         if self._agreement.is_calm:
             return False
@@ -161,10 +177,20 @@ class PreemptContext:
             self.acknowledge_preemption_signal()
         return True
 
-    def _catch_sigterm(self) -> None:
-        self._sigterm = _SigtermHook(self._agreement.want, lambda: True)
+    def _catch_stops(self) -> None:
+        self._catch_signals(lambda: True)
         if self._mode is PreemptMode.ChiefOnly:
             self._agreement.announce_catching()
+
+    def _catch_signals(self, is_wanted: Callable[[], bool]) -> None:
+        for number in self._stop_signals:
+            hook = BlockedSignal if is_blocked(number) else SignalHook
+            self._hooks.append(hook(number, self._agreement.want, is_wanted))
+
+    def _listen(self) -> None:
+        from core_sdk.core._notices._listening import NoticeListeners  # HTTP, which few trainings need
+
+        self._listeners = NoticeListeners(self._clouds, self._agreement.want)
 
     def _look_up(self) -> None:
         if self._stop_known_at is None:
@@ -194,56 +220,6 @@ class PreemptContext:
             return None
         self._is_folder_unreadable = False
         return None if request is None else request.source
-
-
-class _SigtermHook:
-    """Calls `on_stop` on SIGTERM while `is_wanted`, and then whatever was there before.
-
-    Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of SIGTERM as it would without us.
-    """
-
-    def __init__(self, on_stop: Callable[[str], None], is_wanted: Callable[[], bool]) -> None:
-        self._on_stop = on_stop
-        self._is_wanted = is_wanted
-        self._previous: Any = None
-        self._is_hooked = False
-        if threading.current_thread() is not threading.main_thread():
-            logger.warning("SIGTERM is not caught: the first should_preempt() was not called by the main thread")
-            return
-        if signal.getsignal(signal.SIGTERM) is None:
-            logger.warning("SIGTERM is not caught: something other than Python handles it")
-            return
-        self._previous = signal.signal(signal.SIGTERM, self._handle)
-        self._is_hooked = True
-        _remove_in_child(self)
-
-    def remove(self) -> None:
-        """Restores the previous handler, unless somebody has put theirs over ours meanwhile."""
-        is_main = threading.current_thread() is threading.main_thread()
-        if self._is_hooked and is_main and signal.getsignal(signal.SIGTERM) == self._handle:
-            signal.signal(signal.SIGTERM, self._previous)
-        self._is_hooked = False
-
-    def _handle(self, number: int, frame: FrameType | None) -> None:
-        is_caught = self._is_hooked and self._is_wanted()
-        if is_caught:
-            self._on_stop("SIGTERM")
-        if callable(self._previous):
-            self._previous(number, frame)
-        elif not is_caught and signal.getsignal(number) == self._handle:
-            # Not wanted; or removed while another handler lay over ours, and that one has given back what it had found.
-            signal.signal(number, self._previous)
-            signal.raise_signal(number)
-
-
-def _remove_in_child(hook: _SigtermHook) -> None:
-    reference = weakref.ref(hook)
-
-    def after_in_child() -> None:
-        if (inherited := reference()) is not None:
-            inherited.remove()
-
-    os.register_at_fork(after_in_child=after_in_child)
 
 
 def tell_launcher(launch_directory: Path | None, word: Literal["stopped", "completed"]) -> None:

@@ -1,5 +1,7 @@
 """A launcher that starts the ranks anew, after a failure or when nodes come or go: they go on with the same trial.
 
+So they do where a scheduler starts their job anew.
+
 Each start is an attempt of its own. Which trial the launch has begun, its ranks say in its private directory. torchrun
 has none: there only the count of its restarts tells, and the run info must say the trial.
 """
@@ -12,7 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.environment import launch_directory, num_restarts
+from core_sdk.core._jobs import trial_of_job
+from core_sdk.environment import job, launch_directory, main_script, num_restarts
 from core_sdk.errors import NothingToResumeError
 from core_sdk.files import write_atomically
 from core_sdk.journal import is_alive
@@ -91,9 +94,12 @@ def _begun_trial(home: Home, info: ClusterInfo | None) -> int | None:
     if begun is not None and begun.parent_pid == os.getppid():
         is_ours = begun.pid != os.getpid() and begun.home == str(home.root)
         return begun.trial_id if is_ours else None
+    has_trial = info is not None and info.task_type == "TRIAL"
+    if not has_trial and (trial_id := trial_of_job(home, job(), main_script())) is not None:
+        return trial_id
     if num_restarts() == 0:
         return None
-    if info is None or info.task_type != "TRIAL":
+    if info is None or not has_trial:
         logger.warning(
             "torchrun has started the ranks anew, and nothing tells which trial they were: a new one begins. To go on "
             "with the same one, start them with `core-sdk run -- torchrun …`, or `python -m launch.torch_distributed`"

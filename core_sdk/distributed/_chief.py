@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import Buffer, Part, join
+from core_sdk.distributed._encoding import Content, Part, join
 from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError, Operation
+from core_sdk.distributed._memory_file import MemoryFile
 from core_sdk.distributed._messages import (
     Died,
     Interrupted,
@@ -35,7 +36,10 @@ from core_sdk.errors import ChannelError, MessageTooLargeError
 logger = logging.getLogger("core_sdk.distributed")
 
 _OWN_SURVEY_S = 2.0
-_DELIVERY_TIMEOUT_S = 5.0
+# As long as a host may be silent: a cable that is mended within it harms nothing.
+_DELIVERY_TIMEOUT_S = 30.0
+# Below, many small pieces cost more than one copy for all members.
+_JOINED_BYTES = 1 << 15
 _DELIVERY_INTERVAL_MS = 10.0
 
 
@@ -48,6 +52,9 @@ class _Member:
         self.data = peer.data
         self.control = peer.control
         self.num_heard = 0
+        """The number of its last call that we know of."""
+        self.lent_at = -1
+        """The number of the last call that sent it a file."""
 
 
 class ChiefChannel(StarChannel):
@@ -98,7 +105,7 @@ class ChiefChannel(StarChannel):
         for rank in ranks:
             self._control.post(rank, message)
 
-    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
         # A value is not kept: it may be large.
         self._own_part = part if part.is_failure else Part(False, b"")
         if call.operation is Operation.BROADCAST:
@@ -153,7 +160,7 @@ class ChiefChannel(StarChannel):
                 self._check(member, frame, expected or call)
                 member.num_heard += 1
                 if expected is call:
-                    return Part(frame.kind == Kind.FAILURE, frame.payload)
+                    return Part(frame.kind == Kind.FAILURE, frame.content)
         except LinkEndedError:
             self._lose(member.rank, call)
         return None
@@ -166,39 +173,56 @@ class ChiefChannel(StarChannel):
 
     def _mismatch(self, member: _Member, frame: Frame, expected: Call) -> Trouble:
         # Who is where it is because of an error must tell of that.
-        theirs = Part(frame.kind == Kind.FAILURE, frame.payload)
+        theirs = Part(frame.kind == Kind.FAILURE, frame.content)
         if (failed := next((part for part in (self._own_part, theirs) if part.is_failure), None)) is not None:
             failure = failed.failure()
             return Interrupted(failure.rank, failure.error_text, failure.traceback_text)
         return mismatch(0, expected, member.rank, Call(Operation(frame.operation), frame.sequence, frame.site))
 
-    def _deliver(self, call: Call, part: Part, pieces: Sequence[Buffer] = ()) -> None:
+    def _deliver(self, call: Call, part: Part, pieces: Sequence[Content] = ()) -> None:
+        contents = [part.content, *pieces]
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
-        frame = Frame(kind, call.operation, call.number, call.site, part.content)
+        frame = Frame(kind, call.operation, call.number, call.site, b"")
         deadline = time.monotonic() + self.timeout_s
         lost = []
+        any_file = any(isinstance(content, MemoryFile) for content in contents)
+        if not any_file and sum(map(len, contents)) <= _JOINED_BYTES:
+            contents = [b"".join(contents)]  # type: ignore[arg-type]
         with self._delivering:
             for member in self._members.values():
                 try:
-                    member.data.send(frame, lambda member=member: self._wait_to_send(member, call, deadline), pieces)  # type: ignore[misc]
+                    if any_file and member.data.has_files():
+                        self._await_room(member, call, deadline)
+                    member.data.send(frame, lambda member=member: self._wait_to_send(member, call, deadline), contents)  # type: ignore[misc]
                 except LinkEndedError:
                     lost.append(member.rank)
         for rank in lost:
             self._lose(rank, call)
 
+    def _await_room(self, member: _Member, call: Call, deadline: float) -> None:
+        """A file on its way takes memory, and no room in the connection: we wait until the last one was read."""
+        while member.num_heard <= member.lent_at:
+            self._wait_for(member, select.POLLIN, call, deadline)
+            self._hear_announced(member, call)
+        member.lent_at = call.number
+
     def _wait_to_send(self, member: _Member, call: Call, deadline: float) -> None:
         """The member may itself wait until we have read what it announced."""
+        if self._wait_for(member, select.POLLIN | select.POLLOUT, call, deadline) & ~select.POLLOUT:
+            self._hear_announcement(member, call)
+
+    def _wait_for(self, member: _Member, wanted: int, call: Call, deadline: float) -> int:
+        """The events of its connection, perhaps none."""
         poller = select.poll()
         poller.register(self._board, select.POLLIN)
-        poller.register(member.data, select.POLLIN | select.POLLOUT)
+        poller.register(member.data, wanted)
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
             self._time_out(call, [member.rank])
         if self._board.fileno() in events:
             self._board.forget_wakes()
             self._board.check(call.number, str(call))
-        if events.get(member.data.fileno(), 0) & ~select.POLLOUT:
-            self._hear_announcement(member, call)
+        return events.get(member.data.fileno(), 0)
 
     def _hear_announcements(self) -> None:
         """So that what members say never piles up, and a wrong call is found at once."""
@@ -214,13 +238,16 @@ class ChiefChannel(StarChannel):
 
     def _hear_announcement(self, member: _Member, last: Call) -> None:
         try:
-            while member.num_heard < last.number and (frame := member.data.receive_nowait()) is not None:
-                self._check(member, frame, self._broadcasts.get(member.num_heard + 1, last))
-                member.num_heard += 1
+            self._hear_announced(member, last)
         except LinkEndedError:
             # It has what it came for, or its death is told by the other connection.
             with contextlib.suppress(KeyError):
                 self._poller.unregister(member.data)
+
+    def _hear_announced(self, member: _Member, last: Call) -> None:
+        while member.num_heard < last.number and (frame := member.data.receive_nowait()) is not None:
+            self._check(member, frame, self._broadcasts.get(member.num_heard + 1, last))
+            member.num_heard += 1
 
     def _time_out(self, call: Call, missing: list[int]) -> None:
         self._break(TimedOut(str(call), self.timeout_s, missing, self._findings_on(missing, call)))

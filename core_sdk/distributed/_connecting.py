@@ -6,6 +6,7 @@ import contextlib
 import errno
 import select
 import socket
+import struct
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -85,7 +86,8 @@ def _targets(address: Address, place: Place) -> Iterator[tuple[str, Callable[[],
 def _open_unix(path: str) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(_CONNECT_TIMEOUT_S)
+        # Blocking, with the kernel's own time-out: with Python's it would be refused wherever others stand in line.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(_CONNECT_TIMEOUT_S), 0))
         connection.connect(path)
     except BaseException:
         connection.close()
@@ -121,6 +123,8 @@ def _introduce(connection: socket.socket, key: bytes, hello: Hello, deadline: fl
     deadline = min(deadline, time.monotonic() + _INTRODUCTION_TIMEOUT_S)
     try:
         connector = Connector(key)
+        with contextlib.suppress(ConnectionError):  # reading says what there is to say
+            connection.sendall(connector.knock())
         connection.sendall(connector.proof(_read(connection, GREETING_BYTES, deadline, "it does not greet")))
         connector.check(_read(connection, REPLY_BYTES, deadline, "it does not accept the key of this rank"))
         link = Link(connection, None if connection.family == socket.AF_UNIX else connector.seal())
@@ -140,6 +144,8 @@ def _read(connection: socket.socket, num_bytes: int, deadline: float, end: str) 
             chunk = connection.recv(num_bytes - len(content))
         except TimeoutError:
             raise WrongPeerError("it connects, and does not answer") from None
+        except ConnectionError:  # it has closed without reading what we said
+            raise WrongPeerError(end) from None
         if not chunk:
             raise WrongPeerError(end)
         content += chunk

@@ -8,7 +8,7 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
 from core_sdk.distributed._places import host_identity, problems_of_numbers, this_place
@@ -17,6 +17,7 @@ from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import ContradictoryRanksError
 
 if TYPE_CHECKING:
+    from core_sdk.distributed._horovod import Horovod
     from core_sdk.distributed._rendezvous import Rendezvous
 
 T = TypeVar("T")
@@ -24,17 +25,6 @@ T = TypeVar("T")
 _DEFAULT_NUMBER = 12360
 _TIMEOUT_S = 1800.0
 _JOIN_TIMEOUT_S = 600.0
-
-
-class Horovod(Protocol):
-    """As much as we need of the module `horovod.torch`, after its `init()`."""
-
-    def rank(self) -> int: ...
-    def size(self) -> int: ...
-    def local_rank(self) -> int: ...
-    def local_size(self) -> int: ...
-    def cross_rank(self) -> int: ...
-    def cross_size(self) -> int: ...
 
 
 class DistributedContext:
@@ -113,13 +103,14 @@ class DistributedContext:
         timeout_s: float = _TIMEOUT_S,
         join_timeout_s: float = _JOIN_TIMEOUT_S,
     ) -> Self:
-        """The ranks as Horovod knows them, after `hvd.init()`; they meet through its `broadcast_object`."""
-        from core_sdk.distributed._horovod import HorovodRendezvous  # of no use without Horovod
+        """The ranks as Horovod knows them, through which they meet: `hvd` is `horovod.torch`, after its `init()`.
 
-        place = RankPlace(
-            hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size(), hvd.cross_rank(), hvd.cross_size()
-        )
+        Raises `HorovodNotInitializedError`.
+        """
+        from core_sdk.distributed._horovod import HorovodRendezvous, horovod_place  # of no use without Horovod
+
         terms = Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
+        place = horovod_place(hvd)
         return cls._made(place, terms, lambda: HorovodRendezvous(hvd))
 
     @classmethod

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pickle
 import struct
 import traceback
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-Buffer = bytes | bytearray | memoryview
+from core_sdk.distributed._memory_file import Buffer, MemoryFile, MemoryFiles
+
+Content = Buffer | MemoryFile
+T = TypeVar("T", bound=Content)
 
 _MAX_TEXT_CHARS = 16_384
 _COUNT = struct.Struct("!I")
@@ -34,19 +37,24 @@ class Part(NamedTuple):
     """What one rank brings to a collective."""
 
     is_failure: bool
-    content: Buffer
+    content: Content
 
     @classmethod
-    def of_value(cls, value: object) -> Part:
-        """Raises whatever the value's own pickling raises."""
-        return cls(False, encode(value))
+    def of_value(cls, value: object, files: MemoryFiles | None = None) -> Part:
+        """A large one is written into one of `files`. Raises whatever the value's own pickling raises."""
+        return cls(False, encode(value) if files is None else encode_into(files, value))
 
     @classmethod
     def of_error(cls, rank: int, error: BaseException) -> Part:
         return cls(True, msgspec.msgpack.encode(Failure.of(rank, error)))
 
     def failure(self) -> Failure:
-        return msgspec.msgpack.decode(self.content, type=Failure)
+        return msgspec.msgpack.decode(_in_memory(self.content), type=Failure)
+
+    def release(self) -> None:
+        """Once it was sent."""
+        if isinstance(self.content, MemoryFile):
+            self.content.close()
 
 
 def encode(value: object) -> bytes:
@@ -58,27 +66,49 @@ def encode(value: object) -> bytes:
         return bytes(cloudpickle.dumps(value))
 
 
-def decode(content: Buffer) -> Any:
-    return pickle.loads(content)  # noqa: S301 - the sender has proved the key
+def encode_into(files: MemoryFiles, value: object) -> Content:
+    try:
+        return files.write(lambda target: pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL))
+    except (pickle.PicklingError, AttributeError, TypeError, OSError):
+        # Not for every pickler; or there is no memory for files, and perhaps there is for bytes.
+        return encode(value)
 
 
-def join(contents: Sequence[Buffer]) -> list[Buffer]:
+def decode(content: Content) -> Any:
+    """A file is closed."""
+    if not isinstance(content, MemoryFile):
+        return pickle.loads(content)  # noqa: S301 - the sender has proved the key
+    try:
+        return pickle.load(content.reader())  # noqa: S301 - likewise
+    finally:
+        content.close()
+
+
+def join(contents: Sequence[T]) -> list[bytes | T]:
     """Several contents as one, in pieces that need not be copied together."""
     lengths = struct.pack(f"!{len(contents)}Q", *map(len, contents))
     return [_COUNT.pack(len(contents)) + lengths, *contents]
 
 
-def split(content: Buffer) -> list[memoryview]:
-    """The inverse of `join`."""
+def split(content: Buffer, files: Mapping[int, MemoryFile]) -> list[Content]:
+    """The inverse of `join`; `files` are the contents that came instead of bytes, by their position."""
     view = memoryview(content)
     (count,) = _COUNT.unpack_from(view)
     lengths = struct.unpack_from(f"!{count}Q", view, _COUNT.size)
-    offset = _COUNT.size + 8 * count
-    contents = []
+    offset = position = _COUNT.size + 8 * count
+    contents: list[Content] = []
     for length in lengths:
-        contents.append(view[offset : offset + length])
-        offset += length
+        if length and (file := files.get(position)) is not None:
+            contents.append(file)
+        else:
+            contents.append(view[offset : offset + length])
+            offset += length
+        position += length
     return contents
+
+
+def _in_memory(content: Content) -> Buffer:
+    return content.view() if isinstance(content, MemoryFile) else content
 
 
 def _printable(text: str) -> str:

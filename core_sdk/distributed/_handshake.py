@@ -1,11 +1,13 @@
 """Two processes prove to each other that they hold the same key, before either believes a byte of the other.
 
+    connector -> acceptor    knock: 32 random bytes B, HMAC-SHA-256(key, "knock" + B)
     acceptor  -> connector   greeting, 32 random bytes A
-    connector -> acceptor    32 random bytes B, HMAC-SHA-256(key, "connector" + A + B)
+    connector -> acceptor    proof: HMAC-SHA-256(key, "connector" + A + B)
     acceptor  -> connector   HMAC-SHA-256(key, "acceptor" + A + B)
 
 All have a fixed length. The words keep a proof from being sent back; A and B keep it from being used again, and give
-the connection its own two keys.
+the connection its own two keys. The knock comes unasked, with the connection: it is no proof, since whoever has seen it
+can repeat it, but it tells a rank from a crowd of strangers before the acceptor has to choose whom to keep.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import secrets
 
 from core_sdk.distributed._link import Seal
 
-GREETING = b"core-sdk ranks 1"
+GREETING = b"core-sdk ranks 2"
 GREETING_BYTES = len(GREETING) + 32
-PROOF_BYTES = 64
+KNOCK_BYTES = 64
+PROOF_BYTES = 32
 REPLY_BYTES = 32
 
 
@@ -35,13 +38,20 @@ class Acceptor:
     def greeting(self) -> bytes:
         return GREETING + self._nonce
 
-    def reply(self, proof: bytes) -> bytes:
+    def hear_knock(self, knock: bytes) -> None:
         """Raises `WrongPeerError`."""
-        nonce, code = proof[:32], proof[32:]
-        if not hmac.compare_digest(_proof(self._key, b"connector", self._nonce, nonce), code):
-            raise WrongPeerError("it does not hold the key of this group")
+        nonce, code = knock[:32], knock[32:]
+        self._check(_proof(self._key, b"knock", nonce), code)
         self._nonces = self._nonce + nonce
-        return _proof(self._key, b"acceptor", self._nonce, nonce)
+
+    def reply(self, proof: bytes) -> bytes:
+        """To who has knocked. Raises `WrongPeerError`."""
+        self._check(_proof(self._key, b"connector", self._nonces), proof)
+        return _proof(self._key, b"acceptor", self._nonces)
+
+    def _check(self, expected: bytes, found: bytes) -> None:
+        if not hmac.compare_digest(expected, found):
+            raise WrongPeerError("it does not hold the key of this group")
 
     def seal(self) -> Seal:
         return Seal(
@@ -57,12 +67,15 @@ class Connector:
         self._key = key
         self._nonce = secrets.token_bytes(32)
 
+    def knock(self) -> bytes:
+        return self._nonce + _proof(self._key, b"knock", self._nonce)
+
     def proof(self, greeting: bytes) -> bytes:
         """Raises `WrongPeerError`."""
         if greeting[: len(GREETING)] != GREETING:
             raise WrongPeerError("what answers there is no rank")
         self._theirs = greeting[len(GREETING) :]
-        return self._nonce + _proof(self._key, b"connector", self._theirs, self._nonce)
+        return _proof(self._key, b"connector", self._theirs, self._nonce)
 
     def check(self, reply: bytes) -> None:
         """Raises `WrongPeerError`."""

@@ -155,14 +155,13 @@ def _listen(listeners: Listeners, place: Place, reach: Reach, key: bytes) -> Add
 
 
 def _place_in_node(place: Place) -> Place:
-    name = f"{place.host_name}, rank {place.rank} of all"
     return msgspec.structs.replace(
         place,
         rank=place.local_rank,
         size=place.local_size,
         cross_rank=0,
         cross_size=1,
-        host_name=name,
+        rank_of_all=place.rank,
     )
 
 

@@ -10,21 +10,29 @@ A frame names the operation, its sequence number and its call site, and carries 
 The codes in brackets are there on TCP only. Each covers the direction (a key of its own) and the number of the frame in
 it, so that frames can be neither altered, nor repeated, nor turned back, nor left out; the first one comes before any
 memory is taken for what it announces.
+
+On Unix sockets a large content may stay out of the frame: a frame of kind `FILE` before it announces its position in
+the payload (as the sequence) and its size (as the length of the payload), and brings the descriptor of a memory file.
 """
 
 from __future__ import annotations
 
 import contextlib
 import enum
+import errno
 import fcntl
 import hmac
+import os
 import socket
 import struct
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
-from core_sdk.distributed._encoding import Buffer
+from core_sdk.distributed._encoding import Content
+from core_sdk.distributed._memory_file import Buffer, MemoryFile, MemoryFiles, are_memory_files_available
+from core_sdk.distributed._passing import receive_with_descriptor, send_with_descriptor
 
 MAX_PAYLOAD_BYTES = 1 << 30
 
@@ -34,7 +42,9 @@ _CHUNK_BYTES = 1 << 16
 _FIRST_BYTES = 1 << 22
 # Below, one copy is cheaper than the kernel's walk over several buffers.
 _COPIED_BYTES = 1 << 15
-
+# A process may have a thousand files open, or fewer. What is beyond travels as bytes.
+_MAX_FILES = 64
+_NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 # A script that lets a closed pipe kill it does not mean ours.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
@@ -45,6 +55,7 @@ class Kind(enum.IntEnum):
     VALUE = 2
     FAILURE = 3
     MESSAGE = 4
+    FILE = 5
 
 
 class Operation(enum.IntEnum):
@@ -60,6 +71,13 @@ class Frame(NamedTuple):
     sequence: int
     site: bytes
     payload: Buffer
+    files: Mapping[int, MemoryFile] = _NO_FILES
+    """What came instead of bytes, by its position in the payload."""
+
+    @property
+    def content(self) -> Content:
+        """Of a frame that carries a single one."""
+        return self.files.get(0, self.payload)
 
 
 class LinkEndedError(Exception):
@@ -123,16 +141,30 @@ class Link:
         self._body: bytearray | None = None
         self._body_bytes = 0
         self._num_filled = 0
+        self._memory_files: MemoryFiles | None = None
+        self._last_kind = Kind.MESSAGE
+        self._lent: dict[int, MemoryFile] = {}
+        self._lent_bytes = 0
+        self._descriptor: int | None = None
+
+    def exchange_files(self, files: MemoryFiles) -> None:
+        """From now on large contents may come and go as memory files, between processes that can share them."""
+        if self.is_local and are_memory_files_available():
+            self._memory_files = files
+            self._last_kind = Kind.FILE
+
+    def has_files(self) -> bool:
+        return self._memory_files is not None
 
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Buffer] = ()) -> None:
+    def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Content] = ()) -> None:
         """Calls `blocked` whenever the peer takes no more; it waits, or raises. `payload` goes on from the frame's own.
 
         Raises `LinkEndedError`.
         """
-        body = [frame.site, frame.payload, *payload]
+        body = [frame.site, *self._lend_files([frame.payload, *payload], blocked)]
         num_bytes = sum(map(len, body)) - len(frame.site)
         header = _HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
         if self._seal is not None:
@@ -142,6 +174,38 @@ class Link:
             self._send_all([b"".join((header, *body))], blocked)
         else:
             self._send_all([header, *body], blocked)
+
+    def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
+        """What is left to send as bytes."""
+        pieces: list[Buffer] = []
+        num_lent = position = 0
+        for content in contents:
+            if isinstance(content, MemoryFile):
+                is_lent = num_lent < _MAX_FILES and self._lend(content, position, blocked)
+                num_lent += is_lent
+                pieces.append(b"" if is_lent else content.view())
+            else:
+                pieces.append(content)
+            position += len(content)
+        return pieces
+
+    def _lend(self, file: MemoryFile, position: int, blocked: Callable[[], None]) -> bool:
+        """False if the peer cannot have it."""
+        if self._memory_files is None:
+            return False
+        header = _HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
+        while True:
+            try:
+                num_sent = send_with_descriptor(self._socket, header, file.fileno())
+                break
+            except BlockingIOError:
+                blocked()
+            except OSError as error:
+                if error.errno == errno.ETOOMANYREFS:  # so many are on their way already, of all that this user runs
+                    return False
+                raise LinkEndedError(str(error)) from error
+        self._send_all([header[num_sent:]], blocked)
+        return True
 
     def _send_all(self, buffers: Sequence[Buffer], blocked: Callable[[], None]) -> None:
         waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
@@ -167,12 +231,16 @@ class Link:
                 self._read()
             except BlockingIOError:
                 return None
+            except ValueError as error:
+                raise LinkEndedError(str(error)) from error
             except OSError as error:
+                if error.errno == errno.EMFILE:  # it is not the peer's fault
+                    raise
                 raise LinkEndedError(str(error)) from error
 
     def _read(self) -> None:
         if self._body is None:
-            chunk = self._socket.recv(_CHUNK_BYTES)
+            chunk = self._read_chunk()
             num_read = len(chunk)
             self._data = self._data[self._offset :] + chunk
             self._offset = 0
@@ -184,9 +252,27 @@ class Link:
         if num_read == 0:
             raise LinkEndedError("the connection was closed")
 
+    def _read_chunk(self) -> bytes:
+        if self._memory_files is None:
+            return self._socket.recv(_CHUNK_BYTES)
+        # All whole frames were taken: it can only belong to one of which a part has come.
+        if self._descriptor is not None and self._data[self._offset : self._offset + 1] != bytes([Kind.FILE]):
+            raise LinkEndedError("a descriptor came that was not announced")
+        chunk, descriptor = receive_with_descriptor(self._socket, _CHUNK_BYTES)
+        if descriptor is not None:
+            self._keep(descriptor)
+        return chunk
+
+    def _keep(self, descriptor: int) -> None:
+        if self._descriptor is not None:
+            os.close(descriptor)
+            raise LinkEndedError("a second descriptor came for one file")
+        self._descriptor = descriptor
+
     def _take(self) -> Frame | None:
         """A frame from what was read."""
-        header = self._header or self._take_header()
+        while (header := self._header or self._take_header()) is not None and header[0] == Kind.FILE:
+            self._take_file(header)
         if header is None:
             return None
         kind, operation, site_bytes, sequence, payload_bytes = header
@@ -199,7 +285,28 @@ class Link:
             self._seal.check_frame(self._header_bytes, memoryview(body)[:end], memoryview(body)[end:])
         self._header = None
         payload = memoryview(body)[site_bytes : site_bytes + payload_bytes]
-        return Frame(kind, operation, sequence, bytes(body[:site_bytes]), payload)
+        return Frame(kind, operation, sequence, bytes(body[:site_bytes]), payload, self._take_lent())
+
+    def _take_lent(self) -> Mapping[int, MemoryFile]:
+        if not self._lent:
+            return _NO_FILES
+        lent, self._lent, self._lent_bytes = self._lent, {}, 0
+        return lent
+
+    def _take_file(self, header: tuple[int, int, int, int, int]) -> None:
+        """Its header is all that there is of such a frame."""
+        _, operation, site_bytes, position, num_bytes = header
+        self._header = None
+        if operation or site_bytes or not num_bytes or position in self._lent or len(self._lent) == _MAX_FILES:
+            raise LinkEndedError("something came that is no frame")
+        descriptor, self._descriptor = self._descriptor, None
+        if self._memory_files is None or descriptor is None:
+            raise LinkEndedError("a file was announced, and none came")
+        try:
+            self._lent[position] = self._memory_files.adopt(descriptor, num_bytes)
+        except ValueError as error:
+            raise LinkEndedError(str(error)) from error
+        self._lent_bytes += num_bytes
 
     def _take_header(self) -> tuple[int, int, int, int, int] | None:
         start = self._offset
@@ -210,10 +317,13 @@ class Link:
         if self._seal is not None:
             self._seal.check_header(header_bytes, self._data[end : end + self._code_bytes])
         header = _HEADER.unpack(header_bytes)
-        if not (Kind.HELLO <= header[0] <= Kind.MESSAGE and header[1] <= Operation.BROADCAST):
+        if not (Kind.HELLO <= header[0] <= self._last_kind and header[1] <= Operation.BROADCAST):
             raise LinkEndedError("something came that is no frame")
-        if header[4] > self.max_payload_bytes:
-            raise LinkEndedError(f"a frame of {header[4]:,} bytes was announced")
+        num_bytes = header[4] + self._lent_bytes
+        if num_bytes > self.max_payload_bytes:
+            raise LinkEndedError(f"a frame of {num_bytes:,} bytes was announced")
+        if self._lent_bytes and header[0] not in (Kind.VALUE, Kind.FILE):
+            raise LinkEndedError("a file came for a frame that has none")
         self._header, self._header_bytes = header, header_bytes
         self._offset = end + self._code_bytes
         return header
@@ -262,12 +372,18 @@ class Link:
 
     def close(self) -> None:
         self._socket.close()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        for file in self._take_lent().values():
+            file.close()
 
 
 def _tune_tcp(connection: socket.socket) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A host that vanishes says nothing: it is given up after half a minute without an answer.
+    # A host that vanishes says nothing: it is given up after half a minute without an answer. The questions are many,
+    # as a network may lose some of them.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4)):
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 10)):
         if (number := getattr(socket, option, None)) is not None:
             connection.setsockopt(socket.IPPROTO_TCP, number, value)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import Buffer, Part, split
+from core_sdk.distributed._encoding import Content, Part, split
 from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError, Operation
 from core_sdk.distributed._messages import (
     Died,
@@ -77,7 +77,7 @@ class MemberChannel(StarChannel):
     def _tell_others(self, message: Message) -> None:
         self._control.post(_CHIEF, message)
 
-    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
         deadline = time.monotonic() + self.timeout_s
         try:
             self._tell(call, part, deadline)
@@ -89,17 +89,17 @@ class MemberChannel(StarChannel):
         if result.kind == Kind.FAILURE:
             return Part(True, result.payload)
         if call.operation is Operation.ALLGATHER:
-            return split(result.payload)
-        return [result.payload]
+            return split(result.payload, result.files)
+        return [result.content]
 
     def _tell(self, call: Call, part: Part, deadline: float) -> None:
         # A chief that has left after a broadcast listens no more; over TCP, speaking to it may destroy what is coming.
         if not self._board.is_quiet() and self._board.has_left(_CHIEF):
             return
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
-        frame = Frame(kind, call.operation, call.number, call.site, part.content)
+        frame = Frame(kind, call.operation, call.number, call.site, b"")
         with contextlib.suppress(LinkEndedError):  # what it sent before it went may still be there
-            self._data.send(frame, lambda: self._wait_to_send(call, deadline))
+            self._data.send(frame, lambda: self._wait_to_send(call, deadline), [part.content])
 
     def _wait_to_send(self, call: Call, deadline: float) -> None:
         poller = select.poll()

@@ -22,6 +22,13 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     host_name: str
     pid: int
     python: str
+    rank_of_all: int | None = None
+    """Where `rank` counts in a smaller group."""
+
+    @property
+    def known_as(self) -> int:
+        """The number by which the script knows it, in all groups."""
+        return self.rank if self.rank_of_all is None else self.rank_of_all
 
     @property
     def process(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import logging
 import select
 import selectors
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.distributed._handshake import PROOF_BYTES, Acceptor, WrongPeerError
+from core_sdk.distributed._handshake import KNOCK_BYTES, PROOF_BYTES, Acceptor, WrongPeerError
 from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError
 from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, decode_hello, encode_message
 from core_sdk.distributed._places import problems_among
@@ -110,7 +111,8 @@ class _Newcomer:
         self.socket = connection
         self.expires_at = time.monotonic() + _STRANGER_TIMEOUT_S
         self._acceptor = Acceptor(key)
-        self._proof = b""
+        self._said = b""
+        self.has_knocked = False
         self.link: Link | None = None
         connection.send(self._acceptor.greeting())
 
@@ -118,6 +120,7 @@ class _Newcomer:
         """None while more must come. Raises `WrongPeerError`, `LinkEndedError`, `OSError`."""
         if self.link is None:
             self._read_proof()
+        # It may all be there already.
         if self.link is None or (frame := self.link.receive_nowait()) is None:
             return None
         if frame.kind != Kind.HELLO:
@@ -126,12 +129,15 @@ class _Newcomer:
         return decode_hello(frame.payload)
 
     def _read_proof(self) -> None:
-        chunk = self.socket.recv(PROOF_BYTES - len(self._proof))
+        chunk = self.socket.recv(KNOCK_BYTES + PROOF_BYTES - len(self._said))
         if not chunk:
             raise WrongPeerError("it closed the connection")
-        self._proof += chunk
-        if len(self._proof) == PROOF_BYTES:
-            self.socket.send(self._acceptor.reply(self._proof))
+        self._said += chunk
+        if len(self._said) >= KNOCK_BYTES and not self.has_knocked:
+            self._acceptor.hear_knock(self._said[:KNOCK_BYTES])
+            self.has_knocked = True
+        if len(self._said) == KNOCK_BYTES + PROOF_BYTES:
+            self.socket.send(self._acceptor.reply(self._said[KNOCK_BYTES:]))
             seal = None if self.socket.family == socket.AF_UNIX else self._acceptor.seal()
             self.link = Link(self.socket, seal, _MAX_HELLO_BYTES)
 
@@ -150,6 +156,8 @@ class Reception:
         self._deadline = time.monotonic() + timeout_s
         self._selector = selectors.DefaultSelector()
         self._newcomers: dict[socket.socket, _Newcomer] = {}
+        self._strangers: dict[socket.socket, _Newcomer] = {}
+        """Those of the newcomers that have not knocked."""
         self._links: dict[str, dict[bool, Link]] = {}
         self._members: dict[str, Place] = {}
         self._num_refused = 0
@@ -226,7 +234,7 @@ class Reception:
         """Until all have come a rank has nothing to say: its connection has ended."""
         links = self._links[hello.member]
         if len(links) == 2:
-            raise RankDiedError(hello.place.rank, hello.place.process)
+            raise RankDiedError(hello.place.known_as, hello.place.process)
         # Perhaps its other connection was refused among many strangers: then it comes again.
         del self._links[hello.member], self._members[hello.member]
         self._selector.unregister(connection)
@@ -241,18 +249,29 @@ class Reception:
         try:
             connection, _ = listener.accept()
         except OSError as error:  # gone already; or there are too many connections for this process
-            if error.errno in (errno.EMFILE, errno.ENFILE) and self._newcomers:
-                self._drop(next(iter(self._newcomers.values())), "too many strangers")
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._drop_oldest()
             return
         try:
             newcomer = _Newcomer(connection, self._key)
         except OSError:
             connection.close()
             return
-        if len(self._newcomers) >= _MAX_STRANGERS:
-            self._drop(next(iter(self._newcomers.values())), "too many strangers")
-        self._newcomers[connection] = newcomer
+        self._newcomers[connection] = self._strangers[connection] = newcomer
         self._selector.register(connection, selectors.EVENT_READ)
+        # A rank knocks as it connects: it is none of those among whom we choose.
+        self._read(newcomer)
+        self._keep_few()
+
+    def _keep_few(self) -> None:
+        num_known = len(self._newcomers) - len(self._strangers)
+        if len(self._strangers) > _MAX_STRANGERS or num_known > 2 * self._place.size + _MAX_STRANGERS:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """A stranger, if there is one."""
+        if (oldest := next(iter((self._strangers or self._newcomers).values()), None)) is not None:
+            self._drop(oldest, "too many strangers")
 
     def _read(self, newcomer: _Newcomer) -> None:
         try:
@@ -262,6 +281,9 @@ class Reception:
         except (OSError, WrongPeerError, LinkEndedError, msgspec.MsgspecError) as error:
             self._drop(newcomer, str(error))
             return
+        finally:
+            if newcomer.has_knocked:
+                self._strangers.pop(newcomer.socket, None)
         if hello is not None and newcomer.link is not None:
             del self._newcomers[newcomer.socket]
             self._selector.modify(newcomer.socket, selectors.EVENT_READ, hello)
@@ -274,11 +296,13 @@ class Reception:
         logger.log(level, "refused a connection to the ranks' channel: %s", reason)
         self._selector.unregister(newcomer.socket)
         del self._newcomers[newcomer.socket]
+        self._strangers.pop(newcomer.socket, None)
         newcomer.socket.close()
 
     def _drop_silent(self) -> None:
         now = time.monotonic()
-        for newcomer in [newcomer for newcomer in self._newcomers.values() if newcomer.expires_at < now]:
+        # They stand in the order of their coming.
+        for newcomer in list(itertools.takewhile(lambda each: each.expires_at < now, self._newcomers.values())):
             self._drop(newcomer, f"it did not say who it is within {_STRANGER_TIMEOUT_S:g} s")
 
     def _close_links(self) -> None:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from core_sdk.distributed._call_site import CallSites, describe, describe_both
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import Buffer, Failure, Part, decode
+from core_sdk.distributed._encoding import Content, Failure, Part, decode
 from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Link, Operation
+from core_sdk.distributed._memory_file import MemoryFiles
 from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Mismatch, Notice, Place, Status, Trouble
 from core_sdk.distributed._trouble import TroubleBoard
 from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeError, RankFailedError
@@ -52,7 +53,7 @@ class StarChannel(Channel):
         self.size = len(places)
         self.places = tuple(places)
         self.timeout_s = timeout_s
-        self._board = TroubleBoard()
+        self._board = TroubleBoard([each.known_as for each in self.places])
         self._sites = CallSites()
         # Reentrant: a signal handler may close the group in the middle of a call.
         self._calling = threading.RLock()
@@ -64,6 +65,10 @@ class StarChannel(Channel):
         self._is_closed = False
         self._listeners: dict[str, Listener] = {}
         self._unheard: list[Notice] = []
+        self._files = MemoryFiles()
+        for link in self._data_links():
+            link.exchange_files(self._files)
+        self._has_files = any(link.has_files() for link in self._data_links())
         self._control = self._open_control()
         _close_in_child(self)
 
@@ -75,7 +80,7 @@ class StarChannel(Channel):
     def _data_links(self) -> Sequence[Link]: ...
 
     @abstractmethod
-    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
         """A failure, or the other ranks' contents as `Operation` says; raises a `ChannelError`."""
 
     @abstractmethod
@@ -169,12 +174,12 @@ class StarChannel(Channel):
             link.close()
         self._board.close()
 
-    def _values(self, contents: Sequence[Buffer], own_value: Any) -> list[Any]:
+    def _values(self, contents: Sequence[Content], own_value: Any) -> list[Any]:
         return [own_value if rank == self.rank else decode(content) for rank, content in enumerate(contents)]
 
     def _make(
         self, operation: Operation, compute: Callable[[], object] | None, is_patient: bool = False
-    ) -> Sequence[Buffer]:
+    ) -> Sequence[Content]:
         """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
         site = self._sites.current_call_site()
         if os.getpid() != self._process or self._has_left:
@@ -189,26 +194,27 @@ class StarChannel(Channel):
                     raise
                 outcome = part
             finally:
+                part.release()
                 self._close_if_unused()
         if own_error is not None:
             raise own_error
         if isinstance(outcome, Part):
             failure = outcome.failure()
-            raise RankFailedError(failure.rank, failure.error_text, failure.traceback_text)
+            raise RankFailedError(self.places[failure.rank].known_as, failure.error_text, failure.traceback_text)
         return outcome
 
     def _part(self, compute: Callable[[], object] | None) -> tuple[Part, BaseException | None]:
         if compute is None:
             return Part(False, b""), None
         try:
-            part = Part.of_value(compute())
+            part = Part.of_value(compute(), self._files if self._has_files else None)
             if len(part.content) > MAX_PAYLOAD_BYTES:
                 raise MessageTooLargeError(len(part.content), MAX_PAYLOAD_BYTES)
             return part, None
         except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
             return Part.of_error(self.rank, error), error
 
-    def _begin(self, call: Call, part: Part) -> Part | Sequence[Buffer]:
+    def _begin(self, call: Call, part: Part) -> Part | Sequence[Content]:
         if not self._board.is_quiet():
             self._board.check(call.number, str(call))
         if self._is_inside:
@@ -266,6 +272,7 @@ class StarChannel(Channel):
         self._control.close_inherited()
         for link in self._data_links():
             link.close()
+        self._files.close_inherited()
         self._board.close_inherited()
 
 

@@ -39,7 +39,7 @@ def findings_on(
 
 
 def _finding(place: Place, status: Status | None, number: int) -> str:
-    who = f"rank {place.rank} ({place.process})"
+    who = f"rank {place.known_as} ({place.process})"
     if status is None:
         return f"{who} does not answer: it is stopped, cut off, or in a long call that holds Python's interpreter lock"
     if not status.call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 from core_sdk.distributed._messages import Died, Interrupted, Left, Mismatch, TimedOut, Trouble
 from core_sdk.distributed._waker import Waker
@@ -20,7 +21,9 @@ from core_sdk.errors import (
 class TroubleBoard:
     """The first trouble, which ends the group, and who has left it. Any thread may write; one waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, known_as: Sequence[int]) -> None:
+        """`known_as` has the number of each rank of the group for errors."""
+        self._known_as = known_as
         self._waker = Waker()
         self._guard = threading.Lock()
         self._trouble: Trouble | None = None
@@ -59,15 +62,15 @@ class TroubleBoard:
         if self._is_closed:
             raise ChannelClosedError(call, is_forked=False)
         if self._trouble is not None:
-            raise _error_of(self._trouble)
+            raise self._error_of(self._trouble)
         for left in list(self._left.values()):
             if left.num_calls < number:
-                raise _error_of_left(left, call)
+                raise self._error_of_left(left, call)
 
     def check_presence(self, rank: int, call: str) -> None:
         """Raises the `ChannelError` for a call that needs this rank, even one that it had made."""
         if rank in self._left:
-            raise _error_of_left(self._left[rank], call)
+            raise self._error_of_left(self._left[rank], call)
 
     def has_trouble(self) -> bool:
         return self._trouble is not None
@@ -87,20 +90,20 @@ class TroubleBoard:
     def close_inherited(self) -> None:
         self._waker.close_inherited()
 
+    def _error_of(self, trouble: Trouble) -> ChannelError:
+        match trouble:
+            case Died(rank, process):
+                return RankDiedError(self._known_as[rank], process)
+            case Mismatch(first_rank, first_call, second_rank, second_call):
+                return CollectiveMismatchError(
+                    self._known_as[first_rank], first_call, self._known_as[second_rank], second_call
+                )
+            case TimedOut(call, timeout_s, missing, findings):
+                return CollectiveTimeoutError(call, timeout_s, [self._known_as[rank] for rank in missing], findings)
+            case Interrupted(rank, error_text, traceback_text):
+                return RankFailedError(self._known_as[rank], error_text, traceback_text)
 
-def _error_of(trouble: Trouble) -> ChannelError:
-    match trouble:
-        case Died(rank, process):
-            return RankDiedError(rank, process)
-        case Mismatch(first_rank, first_call, second_rank, second_call):
-            return CollectiveMismatchError(first_rank, first_call, second_rank, second_call)
-        case TimedOut(call, timeout_s, missing, findings):
-            return CollectiveTimeoutError(call, timeout_s, missing, findings)
-        case Interrupted(rank, error_text, traceback_text):
-            return RankFailedError(rank, error_text, traceback_text)
-
-
-def _error_of_left(left: Left, call: str) -> ChannelError:
-    if left.error_text:
-        return RankFailedError(left.rank, left.error_text, left.traceback_text)
-    return RankLeftError(left.rank, call)
+    def _error_of_left(self, left: Left, call: str) -> ChannelError:
+        if left.error_text:
+            return RankFailedError(self._known_as[left.rank], left.error_text, left.traceback_text)
+        return RankLeftError(self._known_as[left.rank], call)

@@ -5,12 +5,13 @@ Every struct here is a file format: fields are added with a default, never renam
 """
 
 from core_sdk.records._checkpoints import FileEntry, Manifest, decode_manifest, encode_manifest
-from core_sdk.records._cluster import ClusterInfo, TrialInfo
+from core_sdk.records._cluster import PLACED, ClusterInfo, TrialInfo
 from core_sdk.records._folders import (
     CommandRecord,
     ExitRecord,
     ExperimentRecord,
     HomeRecord,
+    JobRecord,
     StopRequest,
     TrialRecord,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "FORMAT",
     "MAX_INT",
     "MAX_NAME_BYTES",
+    "PLACED",
     "RETENTION_KEYS",
     "Alert",
     "AttemptStarted",
@@ -77,6 +79,7 @@ __all__ = [
     "ExperimentRecord",
     "FileEntry",
     "HomeRecord",
+    "JobRecord",
     "Manifest",
     "MetadataSet",
     "Metric",

@@ -19,6 +19,10 @@ class TrialInfo(msgspec.Struct, kw_only=True):
     _trial_run_id: int = msgspec.field(default=1, name="trial_run_id")
 
 
+PLACED = "PLACED"
+"""Of ranks of which only the nodes are known: they begin a trial, as a script does that nothing else has started."""
+
+
 class ClusterInfo(msgspec.Struct, kw_only=True):
     """Where a script runs, and what it runs for."""
 

@@ -57,6 +57,17 @@ class CommandRecord(msgspec.Struct, kw_only=True):
     environment: dict[str, str]
 
 
+class JobRecord(msgspec.Struct, kw_only=True):
+    """`<home>/jobs/<sha256>.json`: the trial that a scheduler's job has begun, by the SHA-256 of the job's name."""
+
+    job: str
+    trial_id: int | None
+    """None if one start of the job has begun several, and which of them to go on with cannot be told."""
+    script: str
+    num_restarts: int | None
+    """How often the scheduler had started the job anew; None where it does not count."""
+
+
 class StopRequest(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/<attempt>.stop`: somebody asks the attempt to stop; the file's presence is the request."""
 

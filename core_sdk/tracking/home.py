@@ -31,6 +31,7 @@ from core_sdk.records import (
     ExitRecord,
     ExperimentRecord,
     HomeRecord,
+    JobRecord,
     Record,
     StopRequest,
     TrialRecord,
@@ -54,6 +55,7 @@ class Home:
         self.runs = root / "runs"
         self.experiments = root / "experiments"
         self.checkpoints = root / "checkpoints"
+        self.jobs = root / "jobs"
         self.database = root / "tracker.db"
 
     @classmethod
@@ -162,6 +164,17 @@ class Home:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
             else:
                 return folder
+
+    def read_job(self, name: str) -> JobRecord | None:
+        """What a scheduler's job has begun here, as `write_job` left it."""
+        return _read(self._job_path(name), JobRecord)
+
+    def write_job(self, record: JobRecord) -> None:
+        self.jobs.mkdir(mode=0o700, exist_ok=True)
+        write_atomically(self._job_path(record.job), msgspec.json.encode(record))
+
+    def _job_path(self, name: str) -> Path:
+        return self.jobs / f"{hashlib.sha256(name.encode(errors='surrogateescape')).hexdigest()}.json"
 
     def _name_path(self, name: str) -> Path:
         return self.experiments / "names" / hashlib.sha256(name.encode()).hexdigest()

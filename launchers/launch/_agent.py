@@ -28,11 +28,12 @@ from torch.distributed.run import config_from_args, get_args_parser, parse_min_m
 
 from core_sdk.environment import LaunchSettings
 from launch._command import CommandError, UsageError
+from launch._connections import bound_silence
 from launch._directory import LaunchDirectory
-from launch._ending import ending_of
+from launch._ending import ending_of, loss_of
 from launch._framework import Framework, Start
-from launch._noticeboard import Noticeboard
-from launch._outcome import Failed, FailedElsewhere, Outcome, Succeeded
+from launch._noticeboard import Noticeboard, Word
+from launch._outcome import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded
 from launch._output import RankOutput
 from launch._rank_errors import RankErrors
 from launch._rank_logs import RankLogs
@@ -68,6 +69,18 @@ class NodesApartError(CommandError):
         )
 
 
+class MeetingPlaceLostError(CommandError):
+    """The nodes had met before."""
+
+    exit_code = 1
+
+    def __init__(self, endpoint: str) -> None:
+        super().__init__(
+            f"the nodes cannot meet without {endpoint}, which is lost: its host is down or cut off, or its launcher "
+            "was killed. The ranks of this node were ended; the training can be resumed from its newest checkpoint."
+        )
+
+
 class ProgramNotStartedError(CommandError):
     def __init__(self, program: str, error: OSError) -> None:
         self.exit_code = 127 if isinstance(error, FileNotFoundError) else 126
@@ -81,6 +94,7 @@ class SupervisedAgent(LocalElasticAgent):
         config: LaunchConfig,
         framework: Framework,
         logs: RankLogs,
+        directory: LaunchDirectory,
         supervisor: Supervisor,
         output: RankOutput,
     ) -> None:
@@ -93,6 +107,8 @@ class SupervisedAgent(LocalElasticAgent):
         self._framework = framework
         self._supervisor = supervisor
         self._logs = logs
+        self._directory = directory
+        self._meeting_place = config.rdzv_endpoint
         self._output = output
         self._max_restarts = spec.max_restarts
         self._board = Noticeboard(None)
@@ -105,11 +121,22 @@ class SupervisedAgent(LocalElasticAgent):
             # the first, a new store is needed. It also is free of what the ranks of the last round wrote.
             handler._bootstrap_store_info = None
         super()._rendezvous(worker_group)
-        self._board = Noticeboard(worker_group.store, worker_group.group_world_size or 1)
-        # A node counts the restarts that its own ranks made necessary. All ranks must be told the same.
+        start = _start_of(worker_group)
+        if start.num_nodes > 1:
+            bound_silence()
+        self._board = Noticeboard(worker_group.store, start.node_rank, start.num_nodes, self._meeting_place)
+        self._agree()
+        self._framework.meet(start)
+
+    def _agree(self) -> None:
+        """On what all ranks must be told alike, wherever the chief is now."""
+        trial = self._directory.trial_word()
+        # A node counts the restarts that its own ranks made necessary.
         own = self._max_restarts - self._remaining_restarts
-        self._logs.num_restarts = self._board.highest(worker_group.group_rank or 0, own)
-        self._framework.meet(_start_of(worker_group))
+        words = self._board.exchange(Word(socket.gethostname(), own, trial))
+        self._logs.num_restarts = max(word.num_restarts for word in words)
+        if not trial and (told := [word.trial for word in words if word.trial]):
+            self._directory.take_trial_word(told[0])
 
     def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._supervisor.starting()
@@ -120,20 +147,27 @@ class SupervisedAgent(LocalElasticAgent):
         return pids
 
     def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        outcome = self._outcome()
-        if outcome is None:
+        outcome = self._supervisor.decided or self._outcome()
+        if outcome is None or self._made_room(outcome):
             return RunResult(state=WorkerState.HEALTHY)
         if isinstance(outcome, Succeeded):
+            self._board.leave()
             if outcome.was_stopped:
                 # The others' store may be here, and they have their grace to save.
                 self._exit_barrier_timeout = max(self._exit_barrier_timeout, self._supervisor.grace_s)
             ranks = [worker.global_rank for worker in worker_group.workers]
             return RunResult(state=WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, Failed | NodesLost):
             self._decide_on_restart(outcome)
         else:
             self._remaining_restarts = 0
         return RunResult(state=WorkerState.FAILED)
+
+    def _made_room(self, outcome: Outcome) -> bool:
+        """Whether the ranks have stopped because another launcher was sooner to see that more nodes want to come."""
+        if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
+            return False
+        return self._worker_group.spec.rdzv_handler.num_nodes_waiting() > 0
 
     # What else these two are given differs between torch's versions.
     def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:
@@ -149,23 +183,45 @@ class SupervisedAgent(LocalElasticAgent):
 
     def _outcome(self) -> Outcome | None:
         elsewhere = self._board.read()
-        if elsewhere is None:
-            return self._supervisor.outcome(is_alone=self._board.is_alone)
-        self._supervisor.decide(elsewhere)
-        return elsewhere
+        own = None if elsewhere else self._supervisor.outcome(is_alone=self._board.is_alone)
+        other = elsewhere or (None if own else self._board.lost())
+        if other is not None:
+            self._supervisor.decide(other)
+        return own or other
 
-    def _decide_on_restart(self, outcome: Failed) -> None:
-        if self._supervisor.stop_signal is not None:
+    def _decide_on_restart(self, outcome: Failed | NodesLost) -> None:
+        if self._remaining_restarts > 0 and not self._may_restart(outcome):
             self._remaining_restarts = 0
         if self._remaining_restarts > 0:
             attempt = self._max_restarts - self._remaining_restarts + 2
-            failure = f"rank {outcome.first.rank} (pid {outcome.first.pid}) {cause_of(outcome.first)}"
-            self._output.say(marked([f"{failure}; attempt {attempt} of {self._max_restarts + 1} begins"]))
-            return
-        ending = ending_of(outcome, self._supervisor.num_ranks, socket.gethostname())
-        earlier = self._board.post(FailedElsewhere(ending.code, ending.words))
-        if earlier is not None:
-            self._supervisor.decide(earlier)
+            self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._max_restarts + 1} begins")
+        elif isinstance(outcome, Failed):
+            ending = ending_of(outcome, self._supervisor.num_ranks, socket.gethostname())
+            earlier = self._board.post(FailedElsewhere(ending.code, ending.words))
+            if earlier is not None:
+                self._supervisor.decide(earlier)
+
+    def _may_restart(self, outcome: Failed | NodesLost) -> bool:
+        if self._supervisor.stop_signal is not None:
+            return False
+        handler = self._worker_group.spec.rdzv_handler
+        if isinstance(outcome, NodesLost) and not isinstance(handler, DynamicRendezvousHandler):
+            return False  # these nodes, or none
+        if self._board.is_gone or not self._is_meeting_place_there():
+            self._say(f"no other attempt begins: the nodes cannot meet without {self._meeting_place}, which is lost")
+            return False
+        return True
+
+    def _is_meeting_place_there(self) -> bool:
+        store: Any = self._worker_group.store
+        try:
+            store.check([""])
+        except RuntimeError:
+            return False
+        return True
+
+    def _say(self, line: str) -> None:
+        self._output.say(marked([line]))
 
 
 def run(
@@ -193,8 +249,10 @@ def run(
     files = config.logs_specs if files_wanted else None
     logs = RankLogs(output, errors, directory, framework, files, supervisor.grace_s)
     try:
-        _run(config, program, program_arguments, framework, logs, supervisor, output)
+        _run(config, program, program_arguments, framework, logs, directory, supervisor, output)
     except (RendezvousError, DistError) as error:
+        if supervisor.num_ranks:
+            raise MeetingPlaceLostError(config.rdzv_endpoint) from error
         raise NodesApartError(config.rdzv_endpoint, str(error)) from error
     except OSError as error:
         if supervisor.is_starting():
@@ -208,12 +266,13 @@ def _run(
     arguments: Sequence[str],
     framework: Framework,
     logs: RankLogs,
+    directory: LaunchDirectory,
     supervisor: Supervisor,
     output: RankOutput,
 ) -> None:
     spec = _worker_spec(config, program, arguments)
     try:
-        SupervisedAgent(spec, config, framework, logs, supervisor, output).run()
+        SupervisedAgent(spec, config, framework, logs, directory, supervisor, output).run()
     finally:
         framework.close()
         # So that the other nodes do not wait for this one to come back.
@@ -296,6 +355,12 @@ def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
     if port == -1:
         raise UsageError(f"the rendezvous endpoint {config.rdzv_endpoint!r} has no port: give HOST:PORT")
     return address, port
+
+
+def _failure_of(outcome: Failed | NodesLost) -> str:
+    if isinstance(outcome, NodesLost):
+        return loss_of(outcome)
+    return f"rank {outcome.first.rank} (pid {outcome.first.pid}) {cause_of(outcome.first)}"
 
 
 def _start_of(worker_group: WorkerGroup) -> Start:

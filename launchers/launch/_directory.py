@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from launch import _guardian
 _ISOLATION = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
 _STOPPED = "stopped"
 _COMPLETED = "completed"
+_TRIAL = "trial.json"
 _FAREWELL_S = 1.0
 
 
@@ -77,6 +79,18 @@ class LaunchDirectory:
         """Ranks start anew."""
         for name in (_STOPPED, _COMPLETED):
             (self.path / name).unlink(missing_ok=True)
+
+    def trial_word(self) -> str:
+        """What the ranks have said about the trial that they have begun; empty if they have not."""
+        try:
+            return (self.path / _TRIAL).read_text()
+        except FileNotFoundError:
+            return ""
+
+    def take_trial_word(self, word: str) -> None:
+        """Tells it to the ranks that start here next: on another node, it was said."""
+        begun = json.loads(word) | {"pid": 0, "parent_pid": os.getpid()}
+        (self.path / _TRIAL).write_text(json.dumps(begun))
 
     def close(self) -> None:
         """Does nothing after `abandon`."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 
-from launch._outcome import Failed, FailedElsewhere, Killed, Obeyed, Outcome, Succeeded
+from launch._causes import Kind, kind_of
+from launch._outcome import Failed, FailedElsewhere, Killed, NodesLost, Obeyed, Outcome, Succeeded
 from launch._report import Place, exit_code, last_words, signal_name
 
 STOPPED = 75
@@ -17,9 +20,28 @@ STOPPED = 75
 class Ending:
     code: int
     words: tuple[str, ...] = ()
+    is_of_ranks: bool = False
+    """Ranks have run, and the other nodes can have learnt of it from them."""
+    is_suffered: bool = False
+    """From another node's failure, or so it looks."""
+
+    def leave(self, path: Path) -> bool:
+        """In a file, as JSON. Returns whether that was possible."""
+        try:
+            path.write_text(json.dumps(asdict(self)))
+        except OSError:
+            return False
+        return True
 
 
 def ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
+    is_suffered = isinstance(outcome, FailedElsewhere) or (
+        isinstance(outcome, Failed) and kind_of(outcome.first) is Kind.CONSEQUENCE
+    )
+    return replace(_ending_of(outcome, num_ranks, host), is_of_ranks=True, is_suffered=is_suffered)
+
+
+def _ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
     match outcome:
         case Succeeded(was_stopped=False):
             return Ending(0)
@@ -31,6 +53,8 @@ def ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
             return Ending(code, tuple(last_words(Place(first.rank, num_ranks, host, first.pid), first, code)))
         case FailedElsewhere(code, said):
             return Ending(code, ("another node's launcher says:", *said))
+        case NodesLost():
+            return Ending(1, (f"{loss_of(outcome)}; exit code 1",))
         case Obeyed(number, ranks):
             return _ending_by_signal(
                 number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on, without a word"
@@ -41,6 +65,12 @@ def ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
             code = exit_code(-signal.SIGKILL)
             words = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed; exit code {code}"
             return Ending(code, (words,))
+
+
+def loss_of(lost: NodesLost) -> str:
+    """In words."""
+    nodes = f"node {lost.names[0]}" if len(lost.names) == 1 else f"nodes {', '.join(lost.names)}"
+    return f"the launcher of {nodes} is lost: its host is down or cut off, or it was killed"
 
 
 def ending_before_start(number: int) -> Ending:

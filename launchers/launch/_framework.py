@@ -22,6 +22,8 @@ class Store(Protocol):
 
     def set(self, key: str, value: str) -> None: ...
 
+    def delete_key(self, key: str) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Start:

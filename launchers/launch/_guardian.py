@@ -35,7 +35,8 @@ class Process:
 
 
 def main(directory: str, mark: str, lines: Iterable[str]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    # Slurm sends what it sends to every process of a step.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     sessions = sessions_left(lines)
     if sessions is not None:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from launch._command import UsageError
+
+# No leading dash, which ssh would take for an option.
+_NAME = re.compile(r"(?P<user>(?:[\w.+][\w.+-]*@)?)(?P<address>\[[\w:.%-]+\]|[\w:][\w:.%-]*)", re.ASCII)
+_NUMBER = re.compile(r"slots=(\d{1,6})", re.ASCII)
+_LIMIT = re.compile(r"max[_-]slots=(\d{1,6})", re.ASCII)
+_PART = re.compile(r"(?P<name>(?:[^:]*@)?(?:\[.*\]|[^:]*)):(?P<slots>\d{1,6})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -14,6 +25,11 @@ class Host:
     slots: int
     devices: tuple[int, ...] = ()
     """The GPUs that the ranks may see; empty for all."""
+
+    @property
+    def address(self) -> str:
+        """Its name without the user as whom ssh enters it."""
+        return self.name.rpartition("@")[2]
 
 
 @dataclass(frozen=True)
@@ -30,3 +46,79 @@ class Spread:
 
     hosts: tuple[Host, ...]
     ssh: Ssh = Ssh()
+    overrides: tuple[str, ...] | None = None
+    """What the hosts' launchers are given in place of the overrides that named the hosts; None for the same."""
+    min_hosts: int | None = None
+    """With so many an elastic training goes on after the loss of others; None for one that needs all."""
+
+
+def read_hostfile(path: Path) -> tuple[Host, ...]:
+    """Raises `UsageError` for one that cannot be read or understood."""
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        raise UsageError(f"the hostfile {path} does not exist") from None
+    except OSError as error:
+        raise UsageError(f"the hostfile {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise UsageError(f"the hostfile {path} is no text: it takes lines such as `worker-1 slots=4`") from None
+    try:
+        return parse_hostfile(text)
+    except UsageError as error:
+        raise UsageError(f"the hostfile {path}: {error}") from None
+
+
+def parse_hostfile(text: str) -> tuple[Host, ...]:
+    """Lines of `name slots=N`, as MPI, DeepSpeed and Horovod have them. Raises `UsageError`, which names the line."""
+    lines = ((f"line {number}", line.partition("#")[0].split()) for number, line in enumerate(text.splitlines(), 1))
+    return _distinct((place, _host_of_line(place, words)) for place, words in lines if words)
+
+
+def parse_hosts(text: str) -> tuple[Host, ...]:
+    """`h1:2,h2:4,[::1]:1`; a name alone has one slot, as MPI has it. Raises `UsageError`, which names the part."""
+    parts = [part.strip() for part in text.split(",")]
+    return _distinct((repr(part), _host_of_part(part)) for part in parts if part)
+
+
+def _host_of_line(place: str, words: list[str]) -> Host:
+    name, *fields = words
+    slots = _NUMBER.fullmatch(fields[0]) if fields else None
+    if slots is None or not all(_LIMIT.fullmatch(field) for field in fields[1:]):
+        raise UsageError(f"{place} is {' '.join(words)!r}, where `NAME slots=N` is expected, as in `worker-1 slots=4`")
+    return _host(place, name, int(slots[1]))
+
+
+def _host_of_part(part: str) -> Host:
+    match = _PART.fullmatch(part)
+    if match is None:
+        return _host(repr(part), part, 1)
+    return _host(repr(part), match["name"], int(match["slots"]))
+
+
+def _host(place: str, name: str, slots: int) -> Host:
+    match = _NAME.fullmatch(name)
+    address = "" if match is None else match["address"].strip("[]")
+    if match is None or (":" in address and not _is_ipv6(address)):
+        raise UsageError(f"{place}: {name!r} is no name of a host")
+    if slots < 1:
+        raise UsageError(f"{place}: {name} has no slots; leave the host out, or give it 1 or more")
+    return Host(match["user"] + address, slots)
+
+
+def _is_ipv6(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).version == 6
+    except ValueError:
+        return False
+
+
+def _distinct(placed: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
+    """Raises `UsageError` for a host that is there twice, and for none."""
+    hosts: dict[str, tuple[str, Host]] = {}
+    for place, host in placed:
+        first, _ = hosts.setdefault(host.address.lower(), (place, host))
+        if hosts[host.address.lower()][1] is not host:
+            raise UsageError(f"{place}: {host.address} was named before, in {first}; name it once, with all its slots")
+    if not hosts:
+        raise UsageError("no host is named: give each one with its slots, as in `worker-1 slots=4`")
+    return tuple(host for _, host in hosts.values())

@@ -16,16 +16,20 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NoReturn
 
-from core_sdk.environment import LaunchSettings
+from core_sdk.environment import LaunchSettings, ending_path
 from core_sdk.errors import CoreSDKError
+from launch import _fan_out
 from launch._command import Command, CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
 from launch._ending import Ending, ending_before_start, ending_of
+from launch._fan_out import spread_of
 from launch._framework import Framework
+from launch._hosts import Spread
 from launch._nodes import find_nodes, torchrun_argv
 from launch._output import RankOutput
 from launch._rank_errors import RankErrors
-from launch._signals import CaughtSignals
+from launch._run_info import tell_ranks
+from launch._signals import CaughtSignals, block_usr1
 from launch._supervisor import Supervisor
 from launch._words import say
 
@@ -49,6 +53,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         command = parse(arguments)
         check_script(command.script)
         settings = LaunchSettings.read()
+        spread = spread_of(framework, command)
     except HelpWanted:
         print(help_text(framework.module, framework.overridden), flush=True)
         return 0
@@ -56,29 +61,50 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         return _refuse(str(error), error.exit_code)
     except ValueError as error:
         return _refuse(str(error), _USAGE)
+    except CoreSDKError as error:
+        return _refuse(str(error), _FAILURE)
     try:
         directory = LaunchDirectory()
     except OSError as error:
         return _refuse(f"the launch has no place for its private directory: {error}", _FAILURE)
     with directory:
-        ending = _launch(framework, command, settings, directory)
-    say(ending.words)
+        if spread is None:
+            ending = _launch(framework, command, settings, directory)
+        else:
+            ending = _launch_on_hosts(framework, command, spread, settings, directory)
+    _leave_words(ending)
     return ending.code
 
 
+def _leave_words(ending: Ending) -> None:
+    """To who placed this launcher, and tells the words of several nodes apart; else to the user."""
+    path = ending_path()
+    if path is None or not ending.leave(path):
+        say(ending.words)
+
+
 def _refuse(text: str, code: int) -> int:
-    say([text])
+    _leave_words(Ending(code, (text,)))
     return code
 
 
+def _launch_on_hosts(
+    framework: Framework, command: Command, spread: Spread, settings: LaunchSettings, directory: LaunchDirectory
+) -> Ending:
+    try:
+        return _fan_out.run(framework, command, spread, settings, directory)
+    except CommandError as error:
+        return Ending(error.exit_code, (str(error),))
+
+
 def _launch(framework: Framework, command: Command, settings: LaunchSettings, directory: LaunchDirectory) -> Ending:
-    signals = CaughtSignals()
+    signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
     with RankOutput(directory.path) as output:
         errors = RankErrors(output)
         supervisor = Supervisor(directory, errors, settings.grace_s)
         # Not in this thread, which must be free to hear signals while torch imports, gathers nodes, or waits for them.
         agent = ThreadPoolExecutor(1, "launch-agent").submit(
-            _run, framework, command, output, errors, directory, supervisor
+            _run, framework, command, output, errors, directory, supervisor, settings.is_usr1_stop
         )
         agent.add_done_callback(lambda _: signals.ring())
         _wait_for_end(agent, signals, supervisor)
@@ -95,11 +121,16 @@ def _run(
     errors: RankErrors,
     directory: LaunchDirectory,
     supervisor: Supervisor,
+    is_usr1_stop: bool,
 ) -> None:
+    if is_usr1_stop:
+        block_usr1()
     command = replace(command, overrides=framework.torchrun_options(command.overrides))
     from launch import _agent  # torch: more than a second, and nothing above needs it
 
-    arguments = torchrun_argv(command, find_nodes(command))
+    nodes = find_nodes(command)
+    tell_ranks(nodes, directory.path)
+    arguments = torchrun_argv(command, nodes)
     _agent.run(arguments, framework, output, errors, directory, supervisor)
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core_sdk.environment import Environment, get_cluster_info
-from core_sdk.errors import RunInfoError
-from core_sdk.records import ClusterInfo
+from core_sdk.environment import Environment, job_placement, meeting_port, run_info
+from core_sdk.errors import PlacementError, RunInfoError
+from core_sdk.placement import Placement
+from core_sdk.records import PLACED, ClusterInfo
 from launch._command import Command, UsageError, program_argv
 from launch._torchrun_options import given_options
 
@@ -27,22 +28,42 @@ class Nodes:
     """Ranks per node; None where an override leaves the counting to torchrun (`--nproc-per-node=gpu`)."""
     chief_address: str
     """Of the first node; "localhost" for one node."""
+    port: int = _MASTER_PORT
+    """Where several nodes meet."""
+    run_info: ClusterInfo | None = None
+    """What to tell the ranks, where a scheduler has placed them and nothing else tells them."""
 
 
 def find_nodes(command: Command) -> Nodes:
-    """Decides from torchrun's own options first, then the run info, then the machine.
+    """Decides from torchrun's own options first, then the run info, then the scheduler, then the machine.
 
     Imports torch. Raises `UsageError`, and `RunInfoError` for a run info that cannot be used.
     """
-    path, info = Environment.read().run_info, get_cluster_info()
+    path, info = Environment.read().run_info, run_info()
     if path is not None and info is not None:
         _check(path, info)
-    return decide_nodes(given_options(command.overrides), info, _count_gpus)
+    nodes = decide_nodes(given_options(command.overrides), info, _count_gpus, _placement)
+    nodes = replace(nodes, port=meeting_port() or nodes.port)
+    return replace(nodes, run_info=None) if info is not None else nodes
 
 
-def decide_nodes(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> Nodes:
+def decide_nodes(
+    options: Mapping[str, Any],
+    info: ClusterInfo | None,
+    count_gpus: Callable[[], int],
+    find_placement: Callable[[], Placement | None] = lambda: None,
+) -> Nodes:
     """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`."""
     info = info if info is not None and _says_more_than_the_default(info) else None
+    if info is not None or _say_all(options) or (placement := find_placement()) is None:
+        return _decide(options, info, count_gpus)
+    slots = _slots(options, None, lambda: placement.slots or count_gpus())
+    nodes = _decide(options, _run_info(placement, slots), count_gpus)
+    is_whole = nodes.num_nodes == len(placement.addresses)
+    return replace(nodes, port=placement.port, run_info=_run_info(placement, nodes.slots) if is_whole else None)
+
+
+def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> Nodes:
     num_nodes = _num_nodes(options, info)
     # An override to fewer nodes, say, takes this one out of the group that the run info speaks of.
     group = info if info is not None and len(info.container_addrs) == num_nodes else None
@@ -87,6 +108,33 @@ def _check(path: Path, info: ClusterInfo) -> None:
 def _says_more_than_the_default(info: ClusterInfo) -> bool:
     """`core-sdk run` on a laptop says one node and one slot, whatever GPUs there are."""
     return bool(info.slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
+
+
+def _say_all(options: Mapping[str, Any]) -> bool:
+    """Whether the options leave nothing to ask a scheduler for: they name one node, or the first one and this one."""
+    if options.get("standalone") or _node_range(options.get("nnodes", "2"))[1] == 1:
+        return True
+    is_first_known = bool(options.get("rdzv_endpoint")) or "master_addr" in options
+    return is_first_known and ("node_rank" in options or _is_dynamic(options))
+
+
+def _placement() -> Placement | None:
+    try:
+        return job_placement()
+    except PlacementError as error:
+        raise UsageError(str(error)) from error
+
+
+def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
+    """No trial's: its script begins one."""
+    return ClusterInfo(
+        task_type=PLACED,
+        container_addrs=list(placement.addresses),
+        container_rank=placement.node_rank,
+        # Of the other nodes a scheduler says nothing; they have mostly been asked for alike.
+        container_slot_counts=[slots or 1] * len(placement.addresses),
+        slot_ids=list(range(slots)) if placement.slots and slots else [],
+    )
 
 
 def _num_nodes(options: Mapping[str, Any], info: ClusterInfo | None) -> int:
@@ -167,7 +215,7 @@ def _rendezvous(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
     if options.get("standalone") or options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
         return {}
     if _is_dynamic(options) and nodes.num_nodes > 1:
-        return {"rdzv_backend": "c10d", "rdzv_endpoint": _endpoint(nodes.chief_address)}
+        return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_bracketed(nodes.chief_address)}:{nodes.port}"}
     if nodes.num_nodes > 1:
         return {"node_rank": nodes.node_rank} | _first_node(options, nodes)
     if options.keys() & {"rdzv_endpoint", "master_addr", "master_port"} or options.get("rdzv_backend") == "static":
@@ -179,11 +227,7 @@ def _rendezvous(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
 def _first_node(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
     if "rdzv_endpoint" in options:
         return {}
-    return {"master_addr": _bracketed(nodes.chief_address), "master_port": _MASTER_PORT}
-
-
-def _endpoint(address: str) -> str:
-    return f"{_bracketed(address)}:{_MASTER_PORT}"
+    return {"master_addr": _bracketed(nodes.chief_address), "master_port": nodes.port}
 
 
 def _bracketed(address: str) -> str:

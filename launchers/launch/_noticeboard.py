@@ -1,26 +1,36 @@
-"""What the nodes' launchers tell each other, through the store of their rendezvous: failures, mostly.
+"""What the nodes' launchers tell each other, through the store of their rendezvous: failures, and that they are there.
 
 Without it a node would learn of another's failure when its own ranks fail for want of their peers: late, or never
-where they wait in a collective. It does its best: a store that is gone says nothing.
+where they wait in a collective.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from launch._outcome import FailedElsewhere
+from launch._outcome import FailedElsewhere, NodesLost
 
 _NOTICE = "core-sdk/failure"
 _NUM_READERS = "core-sdk/failure/readers"
-_NUMBER = "core-sdk/number"
+_WORD = "core-sdk/word"
+_BEAT = "core-sdk/beat"
 # They pass the same place at the same time, but for one whose launcher is another.
 _OTHERS = timedelta(seconds=10)
 # The store goes with the node that keeps it, which may be the one that failed.
 _READERS_S = 3.0
 _PAUSE_S = 0.05
+_BEAT_INTERVAL_S = 2.0
+# Later than the ranks' own channel notices it: they can say more.
+_LOST_S = 40.0
+# Of a store that is gone: the ranks, who lose their peers, mostly tell the cause within it.
+_GONE_S = 10.0
+# Time in which this process was not running, because somebody had stopped it, is no silence of others.
+_LONGEST_TICK_S = 1.0
+_LEFT = "left"
 
 
 class Store(Protocol):
@@ -39,35 +49,73 @@ class Store(Protocol):
     def add(self, key: str, amount: int) -> int: ...
 
 
+@dataclass(frozen=True)
+class Word:
+    """What a node says when the nodes meet."""
+
+    host: str
+    num_restarts: int
+    """That its own ranks made necessary."""
+    trial: str
+    """What its ranks have said about their trial; empty if it has had none."""
+
+
 class Noticeboard:
     """Of one start of the ranks."""
 
-    def __init__(self, store: Store | None, num_nodes: int = 1) -> None:
+    def __init__(self, store: Store | None, node: int = 0, num_nodes: int = 1, keeper: str = "") -> None:
+        """`keeper` names the node that keeps the store."""
         self.is_alone = num_nodes == 1
         self._store = None if self.is_alone else store
-        self._num_nodes = num_nodes
+        self._node = node
+        self._keeper = keeper
+        self._hosts = [""] * num_nodes
+        self._beats = [b""] * num_nodes
+        self._silences_s = [0.0] * num_nodes
+        self._gone_s = 0.0
+        self._num_beats = 0
+        self._next_beat_at = 0.0
+        self._last_read_at = time.monotonic()
 
-    def highest(self, node: int, number: int) -> int:
-        """Of the numbers that the nodes give, each its own. Waits for them, but not for ever."""
+    @property
+    def is_gone(self) -> bool:
+        """Nobody can be told anything any more."""
+        return self._store is None and not self.is_alone
+
+    def exchange(self, word: Word) -> list[Word]:
+        """All nodes' words, this one's among them. Waits for the others, but not for ever: then it is the only one."""
         if self._store is None:
-            return number
-        keys = [f"{_NUMBER}/{index}" for index in range(self._num_nodes)]
+            return [word]
+        keys = [f"{_WORD}/{index}" for index in range(len(self._hosts))]
         try:
-            self._store.set(keys[node], str(number))
+            self._store.set(keys[self._node], json.dumps([word.host, word.num_restarts, word.trial]))
             self._store.wait(keys, _OTHERS)
-            return max(int(self._store.get(key)) for key in keys)
+            words = [Word(*json.loads(self._store.get(key))) for key in keys]
         except RuntimeError:
-            return number
+            return [word]
+        self._hosts = [each.host for each in words]
+        return words
 
     def read(self) -> FailedElsewhere | None:
-        """What another node has posted."""
+        """What another node has posted. To be called often: by it the others know that this node is there."""
+        tick_s = self._tick_s()
         if self._store is None:
+            self._gone_s += tick_s
             return None
         try:
-            return self._take(self._store.get(_NOTICE)) if self._store.check([_NOTICE]) else None
+            if self._store.check([_NOTICE]):
+                return self._take(self._store.get(_NOTICE))
+            self._listen(self._store, tick_s)
         except RuntimeError:
             self._store = None
-            return None
+        return None
+
+    def lost(self) -> NodesLost | None:
+        """The nodes of which nothing has been heard for long."""
+        if self.is_gone:
+            return NodesLost((self._keeper,)) if self._gone_s > _GONE_S else None
+        silent = [node for node, silence_s in enumerate(self._silences_s) if silence_s > _LOST_S]
+        return NodesLost(tuple(self._hosts[node] or f"number {node}" for node in silent)) if silent else None
 
     def post(self, failure: FailedElsewhere) -> FailedElsewhere | None:
         """Returns what another node has posted before; then ours was not the first failure."""
@@ -83,6 +131,38 @@ class Noticeboard:
             self._store = None
         return None
 
+    def leave(self) -> None:
+        """This node's ranks have ended well: from now on its silence means nothing."""
+        if self._store is None:
+            return
+        try:
+            self._store.set(f"{_BEAT}/{self._node}", _LEFT)
+        except RuntimeError:
+            self._store = None
+
+    def _tick_s(self) -> float:
+        now = time.monotonic()
+        passed_s, self._last_read_at = now - self._last_read_at, now
+        return min(passed_s, _LONGEST_TICK_S)
+
+    def _listen(self, store: Store, tick_s: float) -> None:
+        others = [node for node in range(len(self._hosts)) if node != self._node]
+        for node in others:
+            self._silences_s[node] += tick_s
+        if time.monotonic() < self._next_beat_at:
+            return
+        self._num_beats += 1
+        store.set(f"{_BEAT}/{self._node}", str(self._num_beats))
+        for node in others:
+            self._hear(store, node)
+        self._next_beat_at = time.monotonic() + _BEAT_INTERVAL_S
+
+    def _hear(self, store: Store, node: int) -> None:
+        key = f"{_BEAT}/{node}"
+        beat = store.get(key) if store.check([key]) else b""
+        if beat != self._beats[node] or beat == _LEFT.encode():
+            self._beats[node], self._silences_s[node] = beat, 0.0
+
     def _take(self, notice: bytes) -> FailedElsewhere:
         if self._store is not None:
             self._store.add(_NUM_READERS, 1)
@@ -91,5 +171,5 @@ class Noticeboard:
 
     def _await_readers(self, store: Store) -> None:
         deadline = time.monotonic() + _READERS_S
-        while store.add(_NUM_READERS, 0) < self._num_nodes - 1 and time.monotonic() < deadline:
+        while store.add(_NUM_READERS, 0) < len(self._hosts) - 1 and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)

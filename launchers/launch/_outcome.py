@@ -29,6 +29,13 @@ class FailedElsewhere:
 
 
 @dataclass(frozen=True)
+class NodesLost:
+    """Other nodes that have fallen silent: they are down, or cut off."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Obeyed:
     """Ranks died of a signal that was handed on to them."""
 
@@ -47,7 +54,7 @@ class Killed:
     """Killed by a second SIGINT, not at the end of their grace."""
 
 
-Outcome = Succeeded | Failed | FailedElsewhere | Obeyed | Killed
+Outcome = Succeeded | Failed | FailedElsewhere | NodesLost | Obeyed | Killed
 
 
 def judge(

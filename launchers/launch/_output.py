@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from launch._forwarder import Forwarder
+from launch._lines import PrefixedLines
 from launch._stream import Stream
 
 _STDOUT = 1
@@ -54,9 +55,10 @@ class RankOutput:
         self._num_opened += 1
         name = f"rank{rank}.{self._num_opened}"
         stdout_path, stderr_path = self._directory / f"{name}.stdout", self._directory / f"{name}.stderr"
+        prefix = b"[rank=%d] " % rank
         streams = (
-            Stream(stdout_path, rank, self._forwarder.stdout),
-            Stream(stderr_path, rank, self._forwarder.stderr),
+            Stream(stdout_path, PrefixedLines(prefix), self._forwarder.stdout),
+            Stream(stderr_path, PrefixedLines(prefix), self._forwarder.stderr),
         )
         self._streams[rank] = streams
         self._forwarder.add(*streams)

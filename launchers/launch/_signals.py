@@ -17,13 +17,14 @@ _RING = b"\0"
 
 
 class CaughtSignals:
-    """Caught from construction on, for good, by the main thread.
+    """Caught from construction on, for good, by the main thread. With `is_usr1_stop` SIGUSR1 comes as a SIGTERM.
 
     They come as bytes through a pipe, which the interpreter's innermost handler writes: Python's own handlers may
     wait, if the signal meets the thread a moment before it falls asleep, for as long as it sleeps.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_usr1_stop: bool = False) -> None:
+        self._is_usr1_stop = is_usr1_stop
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         # A parent that ignored its children's ends would leave us without the ends of ours.
@@ -42,7 +43,17 @@ class CaughtSignals:
     def wait(self, timeout_s: float | None) -> int | None:
         """The next signal; 0 for a `ring`, None for the end of the time."""
         ready, _, _ = select.select([self._read], [], [], timeout_s)
-        return os.read(self._read, 1)[0] if ready else None
+        number = os.read(self._read, 1)[0] if ready else None
+        return signal.SIGTERM if self._is_usr1_stop and number == signal.SIGUSR1 else number
+
+
+def block_usr1() -> None:
+    """In processes that this thread starts, and in theirs.
+
+    Slurm signals every process of a step, and what has no handler, a data-loader worker, would die of it. The launcher
+    hears it all the same, and asks the ranks to stop; a rank that wants to hear it waits for it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 
 def _leave_to_the_pipe(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""The launcher's end of one pipe of a rank."""
+"""The launcher's end of one pipe of a rank, or of another host."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _LONG_UNFINISHED_S = 1.0
 class Stream:
     """Used by the forwarding thread; `last_words` may be asked by others."""
 
-    def __init__(self, path: Path, rank: int, sink: Sink) -> None:
+    def __init__(self, path: Path, lines: PrefixedLines, sink: Sink) -> None:
         self.last_words = LastWords()
         self.is_ended = False
         """Also: what came before the end has been written."""
         self._path = path
         self._sink = sink
-        self._lines = PrefixedLines(b"[rank=%d] " % rank)
+        self._lines = lines
         self._read_at = 0.0
         self._held_since: float | None = None
         os.mkfifo(path, 0o600)

@@ -6,11 +6,11 @@ import contextlib
 import sys
 from collections.abc import Iterable
 
-_MARK = "[core-sdk] "
+MARK = "[core-sdk] "
 
 
 def marked(lines: Iterable[str]) -> str:
-    return "".join(f"{_MARK}{line}\n" for line in lines)
+    return "".join(f"{MARK}{line}\n" for line in lines)
 
 
 def say(lines: Iterable[str]) -> None:

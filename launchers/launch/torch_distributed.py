@@ -1,6 +1,6 @@
 """`python -m launch.torch_distributed [TORCHRUN OVERRIDES --] SCRIPT…`: ranks that use `torch.distributed`.
 
-Every option of torchrun may stand before the `--`.
+Every option of torchrun may stand before the `--`, and `--hostfile FILE`, which torchrun lacks.
 """
 
 from __future__ import annotations
@@ -9,15 +9,24 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from launch._framework import Framework
+from launch._hostfile_option import split_hostfile, spread_over, with_slots
+from launch._hosts import Spread, read_hostfile
 from launch._launching import run
 
 
 class TorchDistributed(Framework):
     module = "launch.torch_distributed"
-    overridden = "torchrun"
+    overridden = "torchrun, and --hostfile FILE: lines `NAME slots=N` of hosts to start on by ssh"
 
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        return tuple(overrides)
+        hostfile, options = split_hostfile(overrides)
+        hosts = () if hostfile is None else read_hostfile(hostfile)
+        # More hosts are a scheduler's matter: had nothing placed this launcher, it would have spread.
+        return with_slots(options, hosts[0]) if len(hosts) == 1 else options
+
+    def spread(self, overrides: Sequence[str]) -> Spread | None:
+        hostfile, options = split_hostfile(overrides)
+        return None if hostfile is None else spread_over(read_hostfile(hostfile), options)
 
 
 def main() -> NoReturn:

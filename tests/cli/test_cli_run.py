@@ -158,6 +158,28 @@ def test_sigterm_reaches_the_script(home: Home, start_cli: StartCli, write_scrip
     assert "killed by SIGTERM" in errors
 
 
+def test_sigusr1_pauses_under_slurm(
+    start_cli: StartCli, write_script: WriteScript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm sends it to all processes of a step, and we must not die of it before the script has saved."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    script = write_script(
+        """
+        from core_sdk import core
+        with core.init() as context:
+            context.preempt.should_preempt()
+            print("started")
+            while not context.preempt.should_preempt(): pass
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("started")
+
+    run.process.send_signal(signal.SIGUSR1)
+
+    assert run.wait()[0] == 75
+
+
 def test_ctrl_c_waits_for_what_the_script_makes_of_it(start_cli: StartCli, write_script: WriteScript) -> None:
     """The terminal sends it to both; the script may clean up in peace, and its status is ours."""
     script = write_script(

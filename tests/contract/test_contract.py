@@ -31,6 +31,7 @@ from buckets.proxy import Request as WireRequest
 from buckets.servers import BucketServer
 from cli.recorded import damage, new_attempt, new_trial
 from cli.recorded import store as store_recorded
+from core.metadata_servers import GoogleStub
 from processes import Script, wait_for
 
 from core_sdk import core
@@ -112,7 +113,7 @@ def test_every_numbered_sentence_has_a_test() -> None:
     numbers = {int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE)}
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
 
-    assert numbers == tested == set(range(1, 39))
+    assert numbers == tested == set(range(1, 41))
 
 
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
@@ -932,3 +933,39 @@ def test_38_a_bucket_that_is_away_fails_saves_and_resumes_only(
 
     assert len(reports(home)) == 1
     assert bucket.checkpoints() == sorted([kept, last])
+
+
+def test_39_sigusr1_is_sigterm_under_slurm(home: Home, start_script: StartScript) -> None:
+    """And kills, as it does, where Slurm is not."""
+    source = """
+        from core_sdk import core
+        with core.init() as context:
+            context.preempt.should_preempt()
+            print("on")
+            while not context.preempt.should_preempt(): pass
+        """
+    scripts = [
+        start_script(source, name=f"{job or 'none'}.py", CORE_SDK_HOME=str(home.root / job), SLURM_JOB_ID=job)
+        for job in ("7", "")
+    ]
+    for script in scripts:
+        script.read_until("on")
+        script.process.send_signal(signal.SIGUSR1)
+
+    assert [script.wait()[0] for script in scripts] == [0, -signal.SIGUSR1]
+
+
+def test_40_a_notice_stops_those_who_ask_for_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server hangs at first, which the training does not notice."""
+    with GoogleStub("hangs") as server:
+        monkeypatch.setenv("GCE_METADATA_HOST", server.variables["GCE_METADATA_HOST"])
+        server.say(preempted="TRUE")
+        with core.init() as context:
+            assert not context.preempt.should_preempt()
+        assert server.requests == []
+
+        with core.init(stop_notices="gce") as context:
+            server.wait_for_requests(1)
+            assert not context.preempt.should_preempt()
+            server.say(fault=None)
+            wait_for(context.preempt.should_preempt)

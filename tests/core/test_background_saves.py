@@ -444,6 +444,23 @@ def test_the_background_gives_way_to_the_training(checkpoint: core.CheckpointCon
     assert os.getpriority(os.PRIO_PROCESS, thread.native_id) > own or own == 19
 
 
+@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="NOT TESTED: priorities of threads, which Linux has")
+def test_the_last_save_does_not_stand_back(gate: Gate) -> None:
+    """After a stop there is no training that it could disturb, and on a busy machine it would come too late."""
+    with core.init(deadline=0) as context:
+        hold(context, gate)
+        while not context.preempt.should_preempt():
+            pass
+        save(context.checkpoint)
+        gate.wait_until_reached()
+        (thread,) = [each for each in threading.enumerate() if each.name == "core-sdk-save"]
+
+        own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        assert thread.native_id is not None
+        assert os.getpriority(os.PRIO_PROCESS, thread.native_id) == own
+        gate.open()
+
+
 def a_context(folder: Path, gate: Gate, grace: Grace) -> core.CheckpointContext:
     journal = JournalWriter(folder / "1.journal")
     return core.CheckpointContext(HeldStorage(folder / "checkpoints", gate), DistributedContext(), journal, grace)

@@ -137,6 +137,86 @@ def test_the_previous_handler_is_called_and_given_back() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
+def test_sigusr1_stops_under_slurm(home: Home, start_script: Callable[..., Script]) -> None:
+    """`sbatch --signal=USR1@120` has it sent before the time is over."""
+    script = start_script(LISTENS, SLURM_JOB_ID="7")
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGUSR1)
+    status, output, _ = script.wait()
+
+    assert (status, output) == (0, "stopping\n")
+    assert outcome(home) == "paused"
+
+
+def test_sigusr1_is_heard_where_the_launcher_has_blocked_it(home: Home, start_script: Callable[..., Script]) -> None:
+    """So that the data-loader workers live on; afterwards the Context ends at once, though nothing came."""
+    script = start_script(
+        f"import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n{LISTENS}", SLURM_JOB_ID="7"
+    )
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGUSR1)
+    status, output, _ = script.wait()
+
+    assert (status, output) == (0, "stopping\n")
+    assert outcome(home) == "paused"
+
+
+def test_a_blocked_sigusr1_that_never_comes_keeps_nobody(start_script: Callable[..., Script]) -> None:
+    """The thread that waits for it ends with the Context."""
+    script = start_script(
+        """
+        import signal
+        from core_sdk import core
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        with core.init() as context:
+            context.preempt.should_preempt()
+        print("ended", flush=True)
+        """,
+        SLURM_JOB_ID="7",
+    )
+
+    assert script.wait()[:2] == (0, "ended\n")
+
+
+def test_sigterm_stops_under_slurm_too(home: Home, start_script: Callable[..., Script]) -> None:
+    """`scancel` sends it, and the end of the time, and a job of higher priority."""
+    script = start_script(LISTENS, SLURM_JOB_ID="7")
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+
+    assert script.wait()[0] == 0
+    assert outcome(home) == "paused"
+
+
+def test_sigusr1_is_left_alone_elsewhere(start_script: Callable[..., Script]) -> None:
+    """Whatever it means is between its sender and the script."""
+    script = start_script(LISTENS, SLURM_JOB_ID="")
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGUSR1)
+
+    assert script.wait()[0] == -signal.SIGUSR1
+
+
+def test_a_handler_of_sigusr1_is_called_and_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script may have its own plans with it; other signals stay as they were."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    calls: list[int] = []
+
+    def mine(number: int, frame: object) -> None:
+        calls.append(number)
+
+    before = signal.signal(signal.SIGUSR1, mine), signal.getsignal(signal.SIGTERM)
+    try:
+        with core.init() as context:
+            context.preempt.should_preempt()
+            signal.raise_signal(signal.SIGUSR1)
+            assert context.preempt.should_preempt()
+        assert calls == [signal.SIGUSR1]
+        assert (signal.getsignal(signal.SIGUSR1), signal.getsignal(signal.SIGTERM)) == (mine, before[1])
+    finally:
+        signal.signal(signal.SIGUSR1, before[0])
+
+
 def test_asking_from_another_thread_says_that_sigterm_is_not_caught(caplog: pytest.LogCaptureFixture) -> None:
     """Only the main thread can hook a signal; other stops still work."""
     with core.init() as context:

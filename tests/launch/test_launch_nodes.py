@@ -10,10 +10,13 @@ import pytest
 from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, get_args_parser
 
+from core_sdk.environment import RUN_INFO_VARIABLE, get_cluster_info, run_info
 from core_sdk.errors import RunInfoError
+from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
 from launch._command import Command, UsageError, parse
 from launch._nodes import Nodes, decide_nodes, find_nodes, torchrun_argv
+from launch._run_info import tell_ranks
 from launch._torchrun_options import given_options
 
 ONE_NODE = Nodes(num_nodes=1, node_rank=0, slots=2, chief_address="localhost")
@@ -24,6 +27,7 @@ CLUSTER = ClusterInfo(
     container_slot_counts=[4, 8],
     slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
 )
+PLACEMENT = Placement("slurm", "slurm/tests/17/0", ("h1", "h2"), node_rank=1, slots=4, port=12345)
 SCRIPT = ["--no-python", sys.executable, "-u", "train.py"]
 
 
@@ -249,3 +253,59 @@ def test_the_machine_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
     assert find_nodes(command("")) == Nodes(num_nodes=1, node_rank=0, slots=1, chief_address="localhost")
+
+
+def placed(line: str, info: ClusterInfo | None = None, placement: Placement = PLACEMENT) -> Nodes:
+    return decide_nodes(given_options(line.split()), info, lambda: 8, lambda: placement)
+
+
+def test_a_scheduler_goes_before_the_machine() -> None:
+    """Its nodes, this one's rank and GPUs, the first one's address, and a port of the job's own."""
+    nodes = placed("")
+    config = launch_config(torchrun_argv(command(""), nodes))
+
+    assert (nodes.num_nodes, nodes.node_rank, nodes.slots, nodes.chief_address) == (2, 1, 4, "h1")
+    assert (config.rdzv_endpoint, config.rdzv_configs["rank"], config.nproc_per_node) == ("h1:12345", 1, 4)
+
+
+def test_gpus_that_a_scheduler_does_not_count_are_counted() -> None:
+    """Kubernetes, say, tells a container nothing of them but by what it sees."""
+    placement = Placement("kubernetes", "kubernetes/train", ("train-0", "train-1"), node_rank=0, slots=None, port=1234)
+
+    assert placed("", placement=placement).slots == 8
+
+
+def test_options_and_a_run_info_go_before_a_scheduler() -> None:
+    """An agent knows more, and a person means what they write; nobody is asked who could only refuse."""
+
+    def refuse() -> Placement:
+        raise AssertionError("the scheduler was asked")
+
+    for line in ("--nnodes=1", "--standalone", "--nnodes=2 --node-rank=0 --master-addr=h9"):
+        assert decide_nodes(given_options(line.split()), None, lambda: 1, refuse).run_info is None
+    assert decide_nodes({}, CLUSTER, lambda: 1, refuse) == decided("", CLUSTER)
+    assert placed("--nproc-per-node=3").slots == 3
+    assert placed("--nnodes=1:2 --rdzv-backend=c10d").chief_address == "h1"
+
+
+def test_ranks_are_told_where_a_scheduler_has_placed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a private run info of no trial; where an agent has written one, that stands."""
+    monkeypatch.setenv(RUN_INFO_VARIABLE, "")
+    tell_ranks(placed("--nproc-per-node=3"), tmp_path)
+
+    info = run_info()
+
+    assert info is not None
+    assert get_cluster_info() is None, "a script that asks for its trial has none"
+    assert (info.container_addrs, info.container_rank, info.container_slot_counts) == (["h1", "h2"], 1, [3, 3])
+    assert (info.slot_ids, info.task_type) == ([0, 1, 2], "PLACED")
+    assert (tmp_path / "run.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_scheduler_that_has_not_started_every_node_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a mistake of the command's."""
+    monkeypatch.setenv("SLURM_JOB_ID", "17")
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+
+    with pytest.raises(UsageError, match="Put srun before it"):
+        find_nodes(command(""))

@@ -201,6 +201,42 @@ def test_other_signals_are_between_their_sender_and_the_script(start_launch: Sta
     assert ended.stdout.count("heard") == 2
 
 
+def test_sigusr1_is_a_stop_under_slurm(start_launch: StartLaunch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `srun --signal=USR1@120` sends it; the ranks hear of it as of any stop."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    launch = start_launch(_PROLOGUE + "on(15, do=lambda: (say('saved'), sys.exit(0)))\nwait()")
+    launch.read_until(*_ALL_READY)
+
+    launch.send(signal.SIGUSR1)
+
+    ended = launch.wait()
+    assert ended.code == 75
+    assert ended.stdout.count("saved") == 2
+
+
+def test_sigusr1_to_all_processes_of_a_step_harms_none_of_them(
+    start_launch: StartLaunch, launch_directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's way of sending it; a data-loader worker, which has no handler, lives on while its rank saves."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    launch = start_launch(
+        _PROLOGUE
+        + """
+worker = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+on(15, do=lambda: (worker.stdin.close(), say(f"the worker ended with {worker.wait()}"), sys.exit(0)))
+wait()
+"""
+    )
+    launch.read_until(*_ALL_READY)
+
+    for pid in live_processes(launch_directory):
+        os.kill(pid, signal.SIGUSR1)
+
+    ended = launch.wait()
+    assert ended.code == 75
+    assert ended.stdout.count("the worker ended with 0") == 2
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_stop_while_ranks_are_being_started_reaches_all(number: signal.Signals, run_launch: RunLaunch) -> None:
     """The first rank sends it as soon as it lives, and the last one may not have been started."""

@@ -30,6 +30,9 @@ class Grace:
     def endless(cls) -> Grace:
         return cls(None, lambda: None)
 
+    def has_begun(self) -> bool:
+        return self.stop_known_at() is not None
+
     def is_over(self) -> bool:
         stop_known_at = self.stop_known_at()
         if stop_known_at is None or self.total_s is None:

@@ -59,7 +59,8 @@ class Saves:
             self._finish(save)
             return
         self._await_at_exit()
-        self._pending = _BackgroundSave(save, self._finish)
+        # After a stop there is no training left that would come first, and the time is short.
+        self._pending = _BackgroundSave(save, self._finish, is_urgent=self._grace.has_begun())
         self._pending.start()
 
     def is_pending(self, storage_id: str | None = None) -> bool:
@@ -130,8 +131,9 @@ class Saves:
 class _BackgroundSave:
     """One save, and the thread that finishes it."""
 
-    def __init__(self, save: Save, finish: Callable[[Save], None]) -> None:
+    def __init__(self, save: Save, finish: Callable[[Save], None], *, is_urgent: bool) -> None:
         self.save = save
+        self._is_urgent = is_urgent
         self.failure: BaseException | None = None
         self._finish = finish
         self._is_over = threading.Event()
@@ -164,7 +166,8 @@ class _BackgroundSave:
         return self.failure is None
 
     def _run(self) -> None:
-        _lower_priority()
+        if not self._is_urgent:
+            _lower_priority()
         self._work()
 
     def _work(self) -> None:

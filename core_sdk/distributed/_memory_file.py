@@ -1,0 +1,166 @@
+"""Large contents in memory that the processes of a host share: one rank writes them, the others get a descriptor.
+
+A file is sealed before anybody else gets it: it neither changes nor shrinks while it is read. It is closed once its
+content was decoded; one that is dropped on the way, with a frame or by an error, is closed when nobody holds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import mmap
+import os
+import weakref
+from collections.abc import Callable
+from typing import BinaryIO, Protocol, cast
+
+Buffer = bytes | bytearray | memoryview
+
+MIN_BYTES = 1 << 18
+"""Below, a copy through the sockets costs less."""
+
+
+class MemoryFile:
+    """A sealed content, and our descriptor of it."""
+
+    def __init__(self, descriptor: int, num_bytes: int) -> None:
+        self._descriptor = descriptor
+        self._num_bytes = num_bytes
+        self._map: mmap.mmap | None = None
+
+    def __len__(self) -> int:
+        return self._num_bytes
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def reader(self) -> BinaryIO:
+        """From the beginning; cheaper than a map for what is read once."""
+        return cast(BinaryIO, io.BufferedReader(_Reading(self._descriptor)))
+
+    def view(self) -> memoryview:
+        """The content in place, until the file is closed."""
+        if self._map is None:
+            # Older kernels refuse a shared map of a file that is sealed against writing.
+            self._map = mmap.mmap(self._descriptor, self._num_bytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
+        return memoryview(self._map)
+
+    def close(self) -> None:
+        """Does nothing the second time."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if self._map is not None:
+            with contextlib.suppress(BufferError):  # somebody holds a view: the map goes with it
+                self._map.close()
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _Reading(io.RawIOBase):
+    """Reads at positions of its own: all who hold a descriptor share the file's."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        num_read = os.preadv(self._descriptor, [buffer], self._position)
+        self._position += num_read
+        return num_read
+
+
+class Writable(Protocol):
+    def write(self, piece: Buffer, /) -> object: ...
+
+
+class MemoryFiles:
+    """The files that a group has open."""
+
+    def __init__(self) -> None:
+        self._open: weakref.WeakSet[MemoryFile] = weakref.WeakSet()
+
+    def write(self, dump: Callable[[Writable], None]) -> bytes | MemoryFile:
+        """What `dump` writes; in a file if it is large. Raises what `dump` raises, and `OSError`."""
+        draft = _Draft()
+        try:
+            dump(draft)
+            content = draft.finished()
+        except BaseException:
+            draft.drop()
+            raise
+        if isinstance(content, MemoryFile):
+            self._open.add(content)
+        return content
+
+    def adopt(self, descriptor: int, num_bytes: int) -> MemoryFile:
+        """A file that a peer has sent. Raises `ValueError` for what is not sealed, or of another size."""
+        file = MemoryFile(descriptor, num_bytes)
+        _check(descriptor, num_bytes)
+        self._open.add(file)
+        return file
+
+    def close_inherited(self) -> None:
+        """In a forked child: it would keep the memory that its parent gives back."""
+        for file in list(self._open):
+            file.close()
+
+
+def are_memory_files_available() -> bool:
+    return hasattr(os, "memfd_create") and hasattr(fcntl, "F_ADD_SEALS")
+
+
+class _Draft:
+    """Becomes a file as soon as it is large."""
+
+    def __init__(self) -> None:
+        self._pieces: list[Buffer] = []
+        self._num_bytes = 0
+        self._descriptor = -1
+
+    def write(self, piece: Buffer) -> None:
+        self._num_bytes += len(piece)
+        # A pickler may use the memory of a view again.
+        self._pieces.append(piece if isinstance(piece, bytes) else bytes(piece))
+        if self._num_bytes >= MIN_BYTES:
+            self._flush()
+
+    def finished(self) -> bytes | MemoryFile:
+        if self._descriptor < 0:
+            return b"".join(self._pieces)
+        fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, _seals())
+        descriptor, self._descriptor = self._descriptor, -1
+        return MemoryFile(descriptor, self._num_bytes)
+
+    def drop(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def _flush(self) -> None:
+        if self._descriptor < 0:
+            self._descriptor = os.memfd_create("core-sdk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        for piece in self._pieces:
+            waiting = memoryview(piece)
+            while waiting:
+                waiting = waiting[os.write(self._descriptor, waiting) :]
+        self._pieces.clear()
+
+
+def _check(descriptor: int, num_bytes: int) -> None:
+    try:
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
+    except OSError:  # it is a file of another kind
+        seals = 0
+    if seals & _seals() != _seals():
+        raise ValueError("a file came that its sender can still change")
+    if (found_bytes := os.fstat(descriptor).st_size) != num_bytes:
+        raise ValueError(f"a file of {num_bytes:,} bytes was announced, and one of {found_bytes:,} came")
+
+
+def _seals() -> int:
+    return fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL

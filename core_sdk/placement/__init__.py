@@ -1,0 +1,12 @@
+"""What a scheduler's variables say: on which nodes a training was placed, and which job it is.
+
+Pure functions of a mapping of variables. Slurm's `srun` and Kubernetes' indexed Jobs start one process per node, and
+tell each its place; `core_sdk.environment` hands their variables in.
+"""
+
+from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, scheduled_job
+from core_sdk.placement._kubernetes import kubernetes_placement
+from core_sdk.placement._placement import Placement
+from core_sdk.placement._slurm import slurm_placement
+
+__all__ = ["JOB_ID_VARIABLE", "Job", "Placement", "kubernetes_placement", "scheduled_job", "slurm_placement"]

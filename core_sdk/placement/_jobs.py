@@ -1,0 +1,59 @@
+"""What names a scheduler's job, so that the job's next start knows the trial of the one before."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+JOB_ID_VARIABLE = "CORE_SDK_JOB_ID"
+
+# Slurm's numbers for what is no step: the batch script, an interactive shell, what a login brings in.
+_FIRST_RESERVED_STEP = 0xFFFFFFF0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training of a job."""
+
+    name: str
+    num_restarts: int | None
+    """How often the scheduler has started it anew; None where nobody counts, and every start goes on."""
+
+
+def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job | None:
+    """The job that this process is a training of, by `CORE_SDK_JOB_ID` or Slurm; None where nothing names one.
+
+    An empty `CORE_SDK_JOB_ID` says that it is none, in a job of Slurm too. `command` tells the trainings of one batch
+    script apart, where they are not steps.
+    """
+    if job_id := variables.get(JOB_ID_VARIABLE):
+        return Job(f"job/{job_id}", None)
+    if job_id == "" or not variables.get("SLURM_JOB_ID"):
+        return None
+    name = slurm_job_name(variables)
+    if slurm_step(variables) is None:
+        name = f"{name}/{_digest(command)}"
+    count = variables.get("SLURM_RESTART_COUNT", "")
+    return Job(name, int(count) if count.isdecimal() else 0)
+
+
+def slurm_job_name(variables: Mapping[str, str]) -> str:
+    """`slurm/CLUSTER/JOB[_TASK]/STEP`; steps are counted anew after a requeue, so that each is found again."""
+    job = variables["SLURM_JOB_ID"]
+    if variables.get("SLURM_ARRAY_JOB_ID") and variables.get("SLURM_ARRAY_TASK_ID"):
+        job = f"{variables['SLURM_ARRAY_JOB_ID']}_{variables['SLURM_ARRAY_TASK_ID']}"
+    step = slurm_step(variables)
+    return f"slurm/{variables.get('SLURM_CLUSTER_NAME', '')}/{job}/{'batch' if step is None else step}"
+
+
+def slurm_step(variables: Mapping[str, str]) -> int | None:
+    """The number of the step that `srun` has started; None outside of one."""
+    step = variables.get("SLURM_STEP_ID", "")
+    if not variables.get("SLURM_JOB_ID") or "SLURM_PROCID" not in variables or not step.isdecimal():
+        return None
+    return int(step) if int(step) < _FIRST_RESERVED_STEP else None
+
+
+def _digest(command: Sequence[str]) -> str:
+    return hashlib.sha256("\0".join(command).encode(errors="surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,67 @@
+"""The variables of Kubernetes' indexed Jobs: a pod per node, which knows its index and, by its name, its siblings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from core_sdk.errors import PodCountMissingError, SchedulerVariableError, SubdomainMissingError
+from core_sdk.placement._placement import Placement, port_of
+
+INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
+NUM_NODES_VARIABLE = "CORE_SDK_NUM_NODES"
+_TORCHRUN_NUM_NODES = "PET_NNODES"
+
+
+def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str) -> Placement | None:
+    """None outside of an indexed Job.
+
+    `hostname` is `JOB-INDEX`, and `fqdn` is that too, or goes on with `.SUBDOMAIN.NAMESPACE.svc.…` if the pod has a
+    subdomain. Raises a `PlacementError` that says what the manifest lacks.
+    """
+    if not variables.get(INDEX_VARIABLE):
+        return None
+    index, num_nodes = _number(variables, INDEX_VARIABLE), _num_nodes(variables)
+    if index >= num_nodes > 1:
+        raise SchedulerVariableError(INDEX_VARIABLE, str(index), f"less than the number of nodes, {num_nodes}")
+    job = f"kubernetes/{hostname.partition('.')[0].removesuffix(f'-{index}')}"
+    return Placement(
+        scheduler="kubernetes",
+        job=job,
+        addresses=(hostname,) if num_nodes == 1 else _addresses(variables, index, num_nodes, fqdn),
+        # Alone, a pod may have any index.
+        node_rank=index if num_nodes > 1 else 0,
+        slots=None,
+        port=_number(variables, "MASTER_PORT") if variables.get("MASTER_PORT") else port_of(job),
+    )
+
+
+def _num_nodes(variables: Mapping[str, str]) -> int:
+    """Of an elastic training (`PET_NNODES=1:4`) the most."""
+    if variables.get(NUM_NODES_VARIABLE):
+        num_nodes = _number(variables, NUM_NODES_VARIABLE)
+    elif variables.get(_TORCHRUN_NUM_NODES):
+        most = variables[_TORCHRUN_NUM_NODES].rpartition(":")[2]
+        num_nodes = _number({_TORCHRUN_NUM_NODES: most}, _TORCHRUN_NUM_NODES)
+    else:
+        raise PodCountMissingError(NUM_NODES_VARIABLE)
+    if num_nodes < 1:
+        raise SchedulerVariableError(NUM_NODES_VARIABLE, str(num_nodes), "at least 1")
+    return num_nodes
+
+
+def _addresses(variables: Mapping[str, str], index: int, num_nodes: int, own_name: str) -> tuple[str, ...]:
+    own, _, domain = own_name.partition(".")
+    first = variables.get("MASTER_ADDR")
+    is_numbered = own.endswith(f"-{index}")
+    if not first and not (domain and is_numbered):
+        raise SubdomainMissingError(own_name)
+    stem = own.removesuffix(f"-{index}")
+    names = [f"{stem}-{number}.{domain}".rstrip(".") for number in range(num_nodes)]
+    return (first or names[0], *names[1:])
+
+
+def _number(variables: Mapping[str, str], name: str) -> int:
+    text = variables[name]
+    if not text.isdecimal():
+        raise SchedulerVariableError(name, text, "a number")
+    return int(text)

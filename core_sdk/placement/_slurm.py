@@ -1,0 +1,106 @@
+"""Slurm's variables: a step's processes, one per node, know all of its nodes and their own place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from core_sdk.errors import (
+    HeterogeneousJobError,
+    NodesLeftIdleError,
+    SchedulerVariableError,
+    SeveralLaunchersError,
+)
+from core_sdk.placement._host_list import expand_counts, expand_hosts
+from core_sdk.placement._jobs import slurm_job_name, slurm_step
+from core_sdk.placement._placement import Placement, port_of
+
+_T = TypeVar("_T")
+
+
+def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
+    """None where Slurm has not started this process, or on the only node of a job.
+
+    Raises a `PlacementError` where Slurm has started one process too few or too many.
+    """
+    if slurm_step(variables) is None:
+        _check_alone(variables)
+        return None
+    addresses = _nodes(variables)
+    node_rank = _parsed(variables, "SLURM_NODEID", int)
+    _check_step(variables, addresses, node_rank)
+    job = slurm_job_name(variables)
+    return Placement(
+        scheduler="slurm",
+        job=job,
+        addresses=tuple(addresses),
+        node_rank=node_rank,
+        slots=_num_gpus(variables),
+        port=port_of(job),
+    )
+
+
+def _nodes(variables: Mapping[str, str]) -> list[str]:
+    """The step's, in the order in which Slurm counts them.
+
+    Its own list is sorted; a heterogeneous job's nodes are counted from component to component.
+    """
+    nodes = _parsed(variables, "SLURM_STEP_NODELIST", expand_hosts)
+    lists = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(_num_components(variables))]
+    in_components = [node for name in lists if name in variables for node in _parsed(variables, name, expand_hosts)]
+    ordered = [node for node in dict.fromkeys(in_components) if node in set(nodes)]
+    return ordered if len(ordered) == len(nodes) else nodes
+
+
+def _num_components(variables: Mapping[str, str]) -> int:
+    """Of a heterogeneous job; 1 of any other."""
+    size = variables.get("SLURM_HET_SIZE", "")
+    return int(size) if size.isdecimal() else 1
+
+
+def _check_alone(variables: Mapping[str, str]) -> None:
+    """A job without a step runs on its first node only."""
+    if not variables.get("SLURM_JOB_ID"):
+        return
+    text = variables.get("SLURM_JOB_NUM_NODES", "")
+    # Of a heterogeneous job it counts the first component's.
+    num_nodes = max(int(text) if text.isdecimal() else 1, _num_components(variables))
+    if num_nodes > 1:
+        raise NodesLeftIdleError(num_nodes)
+
+
+def _check_step(variables: Mapping[str, str], nodes: Sequence[str], node_rank: int) -> None:
+    num_nodes, num_told = len(nodes), _parsed(variables, "SLURM_STEP_NUM_NODES", int)
+    tasks = _parsed(variables, "SLURM_STEP_TASKS_PER_NODE", expand_counts)
+    if max(tasks) > 1:
+        raise SeveralLaunchersError(max(tasks))
+    if num_told != num_nodes:
+        raise SchedulerVariableError("SLURM_STEP_NUM_NODES", variables["SLURM_STEP_NUM_NODES"], f"{num_nodes} nodes")
+    if node_rank not in range(num_nodes):
+        raise SchedulerVariableError("SLURM_NODEID", variables["SLURM_NODEID"], f"a place among {num_nodes} nodes")
+    if variables.get("SLURMD_NODENAME", nodes[node_rank]) != nodes[node_rank]:
+        raise HeterogeneousJobError
+
+
+def _num_gpus(variables: Mapping[str, str]) -> int | None:
+    """Those that this process may use, which can be fewer than its job has on the node."""
+    if "CUDA_VISIBLE_DEVICES" in variables:
+        visible = [
+            device for device in variables["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "NoDevFiles")
+        ]
+        return len(visible) or None
+    for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPUS_ON_NODE"):
+        # With a type of GPU it reads `a100:4`.
+        number = variables.get(name, "").rpartition(":")[2]
+        if number.isdecimal() and int(number) > 0:
+            return int(number)
+    return None
+
+
+def _parsed(variables: Mapping[str, str], name: str, parse: Callable[[str], _T]) -> _T:
+    try:
+        return parse(variables[name])
+    except KeyError:
+        raise SchedulerVariableError(name, None, "set in every step") from None
+    except ValueError as error:
+        raise SchedulerVariableError(name, variables[name], str(error)) from error

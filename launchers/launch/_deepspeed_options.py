@@ -1,0 +1,137 @@
+"""The options of the `deepspeed` program, and which of them mean something here. DeepSpeed itself is not needed."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from launch._command import UsageError
+
+_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+_PIN_CORES = "start the launcher under taskset or numactl, or let the script call os.sched_setaffinity()"
+_REFUSED: Mapping[str, str] = {
+    "launcher": "launchers on several hosts are started by ssh, by `srun python -m launch.deepspeed …` under Slurm, or "
+    "by yourself with --no_ssh and --node_rank",
+    "launcher_args": "what ssh is to do differently belongs into ~/.ssh/config",
+    "module": "write `-- -m MODULE` instead",
+    "autotuning": "tune with the `deepspeed` program itself",
+    "save_pid": "the process to signal is the launcher itself, `$!` in the shell that started it",
+    "enable_each_rank_log": "each line begins with [rank=N] here, and of what `core-sdk run` has started "
+    "`core-sdk trial logs ID --rank N` shows one rank's output",
+    "venv_script": "the ranks run in the launcher's own environment: start the launcher there",
+    "bind_cores_to_rank": _PIN_CORES,
+    "bind_core_list": _PIN_CORES,
+}
+# What these say by default is what is done here.
+_UNREFUSED = frozenset({("launcher", "pdsh"), ("enable_each_rank_log", "none")})
+
+
+@dataclass(frozen=True)
+class DeepSpeedOptions:
+    """None and "" are what was not given."""
+
+    hostfile: Path | None = None
+    include: str = ""
+    exclude: str = ""
+    num_nodes: int | None = None
+    num_gpus: int | None = None
+    """Ranks on each node."""
+    master_addr: str | None = None
+    master_port: int | None = None
+    node_rank: int | None = None
+    is_without_ssh: bool = False
+    """A launcher is started on each node by other means."""
+    is_forced_to_ssh: bool = False
+    """To a single host too."""
+    ssh_port: int | None = None
+
+
+def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
+    """Pure. All spellings and abbreviations that DeepSpeed's own parser knows, and dashes for its underscores.
+
+    Raises `UsageError`, also for what only DeepSpeed's launcher can do.
+    """
+    given = _parser().parse_args([_underscored(argument) for argument in overrides])
+    if given.rest:
+        raise UsageError("deepspeed's options are followed by something else before `--`; the script comes after it")
+    _refuse(given)
+    options = DeepSpeedOptions(
+        hostfile=given.hostfile,
+        include=given.include,
+        exclude=given.exclude,
+        num_nodes=_count("num_nodes", given.num_nodes),
+        num_gpus=_count("num_gpus", given.num_gpus),
+        master_addr=given.master_addr or None,
+        master_port=given.master_port,
+        node_rank=None if given.node_rank == -1 else given.node_rank,
+        is_without_ssh=given.no_ssh,
+        is_forced_to_ssh=given.force_multi,
+        ssh_port=given.ssh_port,
+    )
+    _check(options)
+    return options
+
+
+class _Parser(ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"deepspeed's options: {message}")
+
+
+def _parser() -> ArgumentParser:
+    """What is left alone here is none the less named: so that abbreviations are as ambiguous as they are there."""
+    parser = _Parser(prog="deepspeed", add_help=False)
+    parser.add_argument("-H", "--hostfile", type=Path)
+    parser.add_argument("-i", "--include", default="")
+    parser.add_argument("-e", "--exclude", default="")
+    for name in ("num_nodes", "master_port", "node_rank", "ssh_port"):
+        parser.add_argument(f"--{name}", type=int)
+    parser.add_argument("--num_gpus", "--num_accelerators", type=int)
+    parser.add_argument("--master_addr")
+    for name in ("launcher", "launcher_args", "enable_each_rank_log", "autotuning", "venv_script", "bind_core_list"):
+        parser.add_argument(f"--{name}", default="")
+    # The first two are how ranks are started here in any case, and nothing is checked before a host is used.
+    for name in ("no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi"):
+        parser.add_argument(f"--{name}", action="store_true")
+    for name in ("module", "save_pid", "bind_cores_to_rank"):
+        parser.add_argument(f"--{name}", action="store_true")
+    # About what DeepSpeed's launcher says of itself. Ours only says how a training ended.
+    parser.add_argument("--log_level", choices=_LOG_LEVELS)
+    parser.add_argument("-q", "--quiet", action="store_true")
+    parser.add_argument("rest", nargs="*")
+    return parser
+
+
+def _underscored(argument: str) -> str:
+    if not argument.startswith("--"):
+        return argument
+    name, equals, value = argument[2:].partition("=")
+    return f"--{name.replace('-', '_')}{equals}{value}"
+
+
+def _refuse(given: Namespace) -> None:
+    for name, instead in _REFUSED.items():
+        value: Any = getattr(given, name)
+        if value and (name, str(value).lower()) not in _UNREFUSED:
+            raise UsageError(f"--{name} is not understood by this launcher: {instead}")
+
+
+def _count(name: str, number: int | None) -> int | None:
+    """-1 is DeepSpeed's way to say nothing."""
+    if number in (None, -1):
+        return None
+    if number < 1:
+        raise UsageError(f"--{name}={number} would start nothing: give 1 or more")
+    return number
+
+
+def _check(options: DeepSpeedOptions) -> None:
+    if options.include and options.exclude:
+        raise UsageError("--include and --exclude cannot stand together: name what to use, or what not to use")
+    if (options.num_nodes or options.num_gpus) and (options.include or options.exclude):
+        raise UsageError("--num_nodes and --num_gpus cannot stand beside --include or --exclude, which say it all")
+    if options.is_without_ssh and options.is_forced_to_ssh:
+        raise UsageError("--force_multi asks for ssh, and --no_ssh for none")

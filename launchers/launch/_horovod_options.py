@@ -1,0 +1,149 @@
+"""What horovodrun's options mean here: rules over the values that Horovod's own parser has found.
+
+Horovod's options are all understood, and those for which there is nothing to do here are refused, with what does it.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launch._command import UsageError
+from launch._hosts import Host, Spread, Ssh, parse_hosts, read_hostfile
+
+NOT_GIVEN = -(1 << 62)
+"""For the number of processes, which Horovod's parser does not do without."""
+
+_MPI = (
+    "the ranks are started here, and meet through Gloo. Under MPI start the script by mpirun itself: "
+    "DistributedContext.from_horovod(hvd) is at home there too"
+)
+_ELASTIC = (
+    "the ranks of this launcher stay as many as they were. PET_MAX_RESTARTS=N in the environment starts all of them "
+    "anew after a failure, and they go on from the newest checkpoint; nodes that come and go are "
+    "launch.torch_distributed's (--nnodes=MIN:MAX)"
+)
+_FILES = "set PET_LOG_DIR=DIRECTORY and PET_TEE=3 in the environment, which torchrun's files obey"
+_TIMESTAMPS = "each line begins with [rank=N] here; let a pipe add the time: … | ts"
+_BINDING = "set the ranks' processors in the script, or bind the launcher: taskset, numactl"
+
+_REFUSED = {
+    "use_mpi": ("--mpi", _MPI),
+    "use_jsrun": ("--jsrun", _MPI),
+    "mpi_args": ("--mpi-args", _MPI),
+    "binding_args": ("--binding-args", _BINDING),
+    "host_discovery_script": ("--host-discovery-script", _ELASTIC),
+    "min_num_proc": ("--min-np", _ELASTIC),
+    "max_num_proc": ("--max-np", _ELASTIC),
+    "slots": ("--slots-per-host", _ELASTIC),
+    "elastic_timeout": ("--elastic-timeout", _ELASTIC),
+    "reset_limit": ("--reset-limit", _ELASTIC),
+    "cooldown_range": ("--blacklist-cooldown-range", _ELASTIC),
+    "output_filename": ("--output-filename", _FILES),
+    "prefix_output_with_timestamp": ("--prefix-output-with-timestamp", _TIMESTAMPS),
+}
+
+
+@dataclass(frozen=True)
+class HorovodOptions:
+    """`--gloo` and `--disable-cache` ask for what is so here anyway."""
+
+    num_ranks: int | None = None
+    """Of all nodes."""
+    hosts: str | None = None
+    hostfile: Path | None = None
+    ssh: Ssh = field(default_factory=Ssh)
+    interfaces: frozenset[str] = frozenset()
+    start_timeout_s: int | None = None
+    is_verbose: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What Horovod makes of its tuning options, for each rank."""
+
+    @property
+    def names_hosts(self) -> bool:
+        return self.hosts is not None or self.hostfile is not None
+
+
+def options_of(values: Namespace, variables: Mapping[str, str]) -> HorovodOptions:
+    """`values` and `variables` are what Horovod's parser says. Raises `UsageError`."""
+    if values.command:
+        raise UsageError(
+            f"horovodrun's options are followed by {values.command[0]!r} before `--`; the script comes after it"
+        )
+    for name, (option, instead) in _REFUSED.items():
+        value = getattr(values, name)
+        if value is not None and value is not False:
+            raise UsageError(f"{option} is not for this launcher: {instead}")
+    if values.num_proc != NOT_GIVEN and values.num_proc < 1:
+        raise UsageError(f"-np {values.num_proc} would start nothing: give 1 or more")
+    return HorovodOptions(
+        num_ranks=None if values.num_proc == NOT_GIVEN else values.num_proc,
+        hosts=values.hosts,
+        hostfile=_path(values.hostfile),
+        ssh=Ssh(values.ssh_port, _path(values.ssh_identity_file)),
+        interfaces=frozenset(name.strip() for name in values.nics or ()),
+        start_timeout_s=values.start_timeout,
+        is_verbose=values.verbose,
+        variables=variables,
+    )
+
+
+def hosts_of(options: HorovodOptions) -> tuple[Host, ...]:
+    """Those that are named, each with as many slots as get a rank: the first ones are filled first.
+
+    Reads the hostfile. Raises `UsageError`.
+    """
+    if options.hostfile is not None:
+        return filled(read_hostfile(options.hostfile), options.num_ranks)
+    return filled(parse_hosts(options.hosts or ""), options.num_ranks)
+
+
+def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
+    """Without those that `num_ranks` ranks do not need. Raises `UsageError` if they are too few."""
+    num_slots = sum(host.slots for host in hosts)
+    remaining = num_slots if num_ranks is None else num_ranks
+    if remaining > num_slots:
+        raise UsageError(f"-np {remaining} are more than the {num_slots} slots of the hosts")
+    used = []
+    for host in hosts:
+        slots = min(host.slots, remaining)
+        remaining -= slots
+        if slots > 0:
+            used.append(replace(host, slots=slots))
+    return tuple(used)
+
+
+def spread_of(options: HorovodOptions) -> Spread | None:
+    """None where no hosts are named. Reads the hostfile. Raises `UsageError`."""
+    if not options.names_hosts:
+        return None
+    hosts = hosts_of(options)
+    if not hosts:
+        raise UsageError("the hosts have no slots: give name:slots, as in -H worker-1:4,worker-2:4")
+    return Spread(hosts, options.ssh)
+
+
+def torchrun_options_of(options: HorovodOptions, num_nodes: int) -> tuple[str, ...]:
+    """On one of `num_nodes` nodes. Reads the hostfile of a single node. Raises `UsageError`."""
+    slots = _slots(options, num_nodes)
+    timeout_s = options.start_timeout_s
+    return (
+        *([] if slots is None else [f"--nproc-per-node={slots}"]),
+        *([] if timeout_s is None else [f"--rdzv-conf=timeout={timeout_s},join_timeout={timeout_s}"]),
+    )
+
+
+def _slots(options: HorovodOptions, num_nodes: int) -> int | None:
+    """Ranks on each node; None for as many as the node has slots."""
+    if options.names_hosts:
+        # Whoever has started a launcher on each host has told it its slots.
+        return hosts_of(options)[0].slots if num_nodes == 1 else None
+    if options.num_ranks is None or options.num_ranks % num_nodes != 0:
+        return None
+    return options.num_ranks // num_nodes
+
+
+def _path(text: str | None) -> Path | None:
+    return None if text is None else Path(text)

@@ -1,0 +1,67 @@
+"""Horovod's own server, where the ranks of one start find each other, and its own plan of who is who."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from socketserver import TCPServer
+from typing import Any
+
+from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
+from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+# Whoever closes the server waits for its next look.
+_POLL_S = 0.05
+
+_NAMES = {
+    "HOROVOD_HOSTNAME": "hostname",
+    "HOROVOD_RANK": "rank",
+    "HOROVOD_SIZE": "size",
+    "HOROVOD_LOCAL_RANK": "local_rank",
+    "HOROVOD_LOCAL_SIZE": "local_size",
+    "HOROVOD_CROSS_RANK": "cross_rank",
+    "HOROVOD_CROSS_SIZE": "cross_size",
+}
+
+
+class _HTTPServer(RendezvousHTTPServer):  # type: ignore[misc]  # Horovod has no types
+    daemon_threads = True
+
+    def server_bind(self) -> None:
+        # That of the class between asks the DNS for this host's name, which may take long and is of no use.
+        TCPServer.server_bind(self)
+
+
+class RendezvousServer:
+    """Serves from construction on, for one start of the ranks; `address` may be "" for all interfaces.
+
+    Horovod's own `RendezvousServer` always listens on all, on a port that it guesses, and keeps it when it stops.
+    Raises `OSError`.
+    """
+
+    def __init__(self, address: str, rank_counts: Sequence[int]) -> None:
+        self._server = _HTTPServer((address, 0), RendezvousHandler, verbose=0)
+        self._server.init(_plan(rank_counts))
+        self.port: int = self._server.server_address[1]
+        threading.Thread(target=self._serve, name="horovod-rendezvous", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def _serve(self) -> None:
+        self._server.serve_forever(_POLL_S)
+
+
+def rank_variables(rank_counts: Sequence[int], rank: int) -> dict[str, str]:
+    """Who this rank is, in the words of Horovod's library. `rank_counts` by node."""
+    slot = asdict(_plan(rank_counts)[rank])
+    return {variable: str(slot[name]) for variable, name in _NAMES.items()}
+
+
+def _plan(rank_counts: Sequence[int]) -> list[Any]:
+    # Names of our own: two nodes may share one, in a test or behind a badly set hostname, and would be taken for one.
+    hosts = [HostInfo(f"node-{node}", count) for node, count in enumerate(rank_counts)]
+    plan: list[Any] = get_host_assignments(hosts, sum(rank_counts))
+    return plan

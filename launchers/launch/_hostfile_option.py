@@ -1,0 +1,81 @@
+"""`--hostfile FILE` among torchrun's options, and what those of them mean that are about hosts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from core_sdk.environment import torchrun_variables
+from launch._command import UsageError
+from launch._hosts import Host, Spread
+
+_OPTION = "--hostfile"
+_PLACES = ("node_rank", "standalone")
+
+
+def split_hostfile(overrides: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
+    """The file, if one is given, and torchrun's options. Raises `UsageError`."""
+    files: list[str] = []
+    rest: list[str] = []
+    words = iter(overrides)
+    for word in words:
+        option, equals, value = word.partition("=")
+        if option != _OPTION:
+            rest.append(word)
+        elif file := value if equals else next(words, ""):
+            files.append(file)
+        else:
+            raise UsageError(f"{_OPTION} needs a file")
+    return (Path(files[-1]) if files else None), tuple(rest)
+
+
+def spread_over(hosts: Sequence[Host], options: Sequence[str]) -> Spread:
+    """Pure, but for torchrun's variables. Raises `UsageError`."""
+    given = _given(options)
+    for name in _PLACES:
+        if getattr(given, name):
+            raise UsageError(f"--{name.replace('_', '-')} is for a launcher that was started by hand on this node")
+    least, most = _num_hosts(given.nnodes, len(hosts))
+    if most > len(hosts):
+        raise UsageError(f"--nnodes={given.nnodes} needs {most} hosts, and the hostfile names {len(hosts)}")
+    used = tuple(hosts[:most])
+    return Spread(
+        used,
+        overrides=with_slots(options, used[0]) if most == 1 else tuple(options),
+        min_hosts=least if least < most else None,
+    )
+
+
+def with_slots(options: Sequence[str], host: Host) -> tuple[str, ...]:
+    """For a single host, unless an option counts the ranks."""
+    is_given = _given(options).nproc_per_node is not None
+    return tuple(options) if is_given else (*options, f"--nproc-per-node={host.slots}")
+
+
+def _given(options: Sequence[str]) -> argparse.Namespace:
+    """Of torchrun's options, those that concern us, whose parser would take a second to import."""
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    variables = torchrun_variables()
+    parser.add_argument("--nnodes", default=variables.get("nnodes"))
+    parser.add_argument("--nproc-per-node", "--nproc_per_node", default=variables.get("nproc_per_node"))
+    parser.add_argument("--node-rank", "--node_rank", default=variables.get("node_rank"))
+    parser.add_argument("--standalone", action="store_true")
+    try:
+        return parser.parse_known_args(options)[0]
+    except argparse.ArgumentError as error:
+        raise UsageError(str(error)) from error
+
+
+def _num_hosts(nnodes: str | None, num_named: int) -> tuple[int, int]:
+    """The least and the most."""
+    if nnodes is None:
+        return num_named, num_named
+    least, _, most = nnodes.partition(":")
+    try:
+        numbers = int(least), int(most or least)
+    except ValueError:
+        raise UsageError(f"--nnodes={nnodes} is no number of nodes: give N or MIN:MAX") from None
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise UsageError(f"--nnodes={nnodes} cannot be: give N or MIN:MAX with 1 <= MIN <= MAX")
+    return numbers

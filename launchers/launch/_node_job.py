@@ -1,0 +1,71 @@
+"""What a host is told of its part of a training: one line of JSON over its standard input, so that no argv says it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from core_sdk.environment import MEETING_PORT_VARIABLE
+from core_sdk.records import PLACED, ClusterInfo
+from launch._command import UsageError
+from launch._hosts import Host
+from launch._local_host import is_loopback
+
+_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
+# Above the ports of well-known services, below those that systems give away.
+_PORTS = range(10_000, 30_000)
+
+
+@dataclass(frozen=True)
+class NodeJob:
+    """The same on all hosts but for the node's run info, and its devices."""
+
+    module: str
+    arguments: tuple[str, ...]
+    directory: str
+    variables: Mapping[str, str]
+    mark: str
+    """Begins what the host says to the head, among what its ranks say; nobody else knows it."""
+
+    def line(self, info: ClusterInfo, devices: Sequence[int]) -> bytes:
+        variables = dict(self.variables)
+        if devices:
+            variables[_DEVICES_VARIABLE] = ",".join(map(str, devices))
+        job: dict[str, Any] = {
+            "module": self.module,
+            "arguments": self.arguments,
+            "directory": self.directory,
+            "variables": variables,
+            "mark": self.mark,
+            "run_info": msgspec.json.encode(info).decode(),
+        }
+        return json.dumps(job).encode() + b"\n"
+
+
+def node_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterInfo]:
+    """A run info per host, from that of the head if it has one. Raises `UsageError` for hosts without a common name."""
+    for host in hosts:
+        if len(hosts) > 1 and is_loopback(host):
+            raise UsageError(f"{host.name} means another machine on each of the hosts: give it by its name")
+    info = info or ClusterInfo(task_type=PLACED)
+    return [
+        msgspec.structs.replace(
+            info,
+            container_addrs=[host.address for host in hosts],
+            container_rank=rank,
+            container_slot_counts=[host.slots for host in hosts],
+            slot_ids=list(host.devices),
+            gpu_uuids=[],
+        )
+        for rank, host in enumerate(hosts)
+    ]
+
+
+def with_meeting_port(variables: Mapping[str, str]) -> dict[str, str]:
+    """By chance, so that two trainings on the same hosts do not meet each other."""
+    return dict(variables) | {MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(_PORTS))}

@@ -1,0 +1,138 @@
+"""`python -m launch.horovod [HOROVODRUN OVERRIDES --] SCRIPT…`: ranks that use `horovod.torch`.
+
+The options of horovodrun may stand before the `--`; `-np` may be left out. torchrun's agent starts the ranks, and
+Horovod's own server brings them together, by Gloo.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NoReturn
+
+from core_sdk.environment import horovod_variables
+from launch._command import Command, CommandError
+from launch._framework import Framework, Start
+from launch._horovod_meeting import Meeting, Server, meet_first, meet_other
+from launch._horovod_options import HorovodOptions, options_of, spread_of, torchrun_options_of
+from launch._hosts import Spread
+from launch._launching import run
+from launch._words import say
+
+# Ranks that import from a slow disk, or of which one prepares the data, are further apart than Horovod's 30 seconds.
+_GLOO_TIMEOUT_S = 240
+
+
+class HorovodMissingError(CommandError):
+    exit_code = 1
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({reason}). pip builds '
+            "it, with cmake and a C++ compiler; a build that asks for a newer C++ needs CMAKE_CXX_STANDARD 20 in two "
+            'of its files, as docs/distributed.md shows under "Horovod"'
+        )
+
+
+class Horovod(Framework):
+    module = "launch.horovod"
+    overridden = "horovodrun"
+
+    def __init__(self) -> None:
+        self._options = HorovodOptions()
+        self._meeting: Meeting | None = None
+        self._server: Server | None = None
+
+    def spread(self, overrides: Sequence[str]) -> Spread | None:
+        return spread_of(_parsed(overrides))
+
+    def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
+        with _needing_horovod():
+            # Sooner than in the midst of the start.
+            from launch import _horovod_server  # noqa: F401
+        self._options = _parsed(overrides)
+        return torchrun_options_of(self._options, _num_nodes())
+
+    def meet(self, start: Start) -> None:
+        from launch._horovod_server import RendezvousServer  # what needs Horovod is imported on demand
+
+        self.close()
+        options, interfaces = self._options, self._interfaces()
+        if start.node_rank == 0:
+            self._meeting, self._server = meet_first(start, options.num_ranks, interfaces, RendezvousServer)
+        else:
+            self._meeting = meet_other(start, options.num_ranks, interfaces)
+        if options.is_verbose:
+            say([f"Horovod: {self._meeting}"])
+
+    def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
+        from launch._horovod_server import rank_variables  # as above
+
+        meeting = self._met()
+        return {
+            "HOROVOD_GLOO_TIMEOUT_SECONDS": str(_GLOO_TIMEOUT_S),
+            **self._nccl_variables(meeting),
+            **horovod_variables(),
+            **self._options.variables,
+            **rank_variables(meeting.rank_counts, int(rank["RANK"])),
+            "HOROVOD_GLOO_RENDEZVOUS_ADDR": meeting.address,
+            "HOROVOD_GLOO_RENDEZVOUS_PORT": str(meeting.port),
+            "HOROVOD_GLOO_IFACE": meeting.interface,
+            "HOROVOD_CONTROLLER": "gloo",
+            "HOROVOD_CPU_OPERATIONS": "gloo",
+            # Of a launch that this one is part of: its ranks would wait for a driver that they do not have.
+            "HOROVOD_ELASTIC": "0",
+        }
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _met(self) -> Meeting:
+        if self._meeting is None:
+            raise RuntimeError("ranks were to be started before the nodes have met")
+        return self._meeting
+
+    def _interfaces(self) -> frozenset[str]:
+        if self._options.interfaces:
+            return self._options.interfaces
+        chosen = horovod_variables().get("HOROVOD_GLOO_IFACE")
+        return frozenset([chosen] if chosen else [])
+
+    def _nccl_variables(self, meeting: Meeting) -> dict[str, str]:
+        if len(meeting.rank_counts) == 1:
+            return {}
+        return {"NCCL_SOCKET_IFNAME": ",".join(sorted(self._options.interfaces)) or meeting.interface}
+
+
+def main() -> NoReturn:
+    run(Horovod())
+
+
+def _parsed(overrides: Sequence[str]) -> HorovodOptions:
+    if not overrides:
+        return HorovodOptions()
+    with _needing_horovod():
+        from launch._horovod_parser import parse  # half a second, and only options need it
+    return options_of(*parse(overrides))
+
+
+def _num_nodes() -> int:
+    """As far as the run info, the placement and torchrun's variables say it."""
+    from launch._nodes import find_nodes  # torch, which is needed from here on
+
+    return find_nodes(Command((), ())).num_nodes
+
+
+@contextlib.contextmanager
+def _needing_horovod() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise HorovodMissingError(str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

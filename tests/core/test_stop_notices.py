@@ -1,0 +1,333 @@
+"""A cloud's notice that its machine ends is a stop of all ranks, where it was asked for; elsewhere nobody is asked."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from core.metadata_servers import FAULTS, AmazonStub, Fault, GoogleStub, StubServer
+from core.rank_processes import Ranks, codes
+from processes import Script, wait_for
+
+from core_sdk import core
+from core_sdk.core._notices import chosen_clouds
+from core_sdk.core._notices._ec2 import AmazonNotices
+from core_sdk.core._notices._server import MetadataServer
+from core_sdk.environment import StopNoticeSettings
+from core_sdk.journal import read_records
+from core_sdk.records import StopAcknowledged
+from core_sdk.tracking import Home
+
+INTERRUPTION = {"action": "terminate", "time": "2027-01-02T03:04:05Z"}
+
+
+@pytest.fixture
+def google(monkeypatch: pytest.MonkeyPatch) -> Iterator[GoogleStub]:
+    """Where this process is told that Google's server is."""
+    with GoogleStub() as server:
+        tell(monkeypatch, server)
+        yield server
+
+
+@pytest.fixture
+def amazon(monkeypatch: pytest.MonkeyPatch) -> Iterator[AmazonStub]:
+    """Where this process is told that Amazon's server is."""
+    with AmazonStub() as server:
+        tell(monkeypatch, server)
+        yield server
+
+
+def tell(monkeypatch: pytest.MonkeyPatch, server: GoogleStub | AmazonStub) -> None:
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def give_notice(server: StubServer) -> None:
+    server.say(preempted="TRUE", interruption=INTERRUPTION)
+
+
+def sources(home: Home) -> list[str]:
+    """What the acknowledged stops were asked for by."""
+    records = read_records(home.trial(1).journal_path(1))
+    return [record.source for record in records if isinstance(record, StopAcknowledged)]
+
+
+def test_a_preemption_that_was_announced_before_the_start_stops(home: Home, google: GoogleStub) -> None:
+    """The server is first asked what is, and then for changes."""
+    google.say(preempted="TRUE")
+
+    with core.init(stop_notices="gce") as context:
+        wait_for(context.preempt.should_preempt)
+
+    assert sources(home) == [f"GCE preemption of {socket.gethostname()}"]
+
+
+def test_a_preemption_is_heard_at_once(home: Home, google: GoogleStub) -> None:
+    """The server holds the question until there is news."""
+    with core.init(stop_notices="gce") as context:
+        wait_for(lambda: any(path.endswith("last_etag=etag-FALSE") for _, path in google.requests))
+        assert not context.preempt.should_preempt()
+
+        google.say(preempted="TRUE")
+        begun_at = time.monotonic()
+        wait_for(context.preempt.should_preempt)
+
+        assert time.monotonic() - begun_at < 2.0
+
+
+def test_maintenance_stops_only_what_does_not_survive_it(home: Home, google: GoogleStub) -> None:
+    """A machine that is moved goes on."""
+    google.say(maintenance="MIGRATE_ON_HOST_MAINTENANCE")
+
+    with core.init(stop_notices=["gce"]) as context:
+        google.wait_for_requests(2)
+        assert not context.preempt.should_preempt()
+    google.say(maintenance="TERMINATE_ON_HOST_MAINTENANCE")
+    with core.init(stop_notices=["gce"]) as context:
+        wait_for(context.preempt.should_preempt)
+
+    assert sources(Home(home.root)) == []
+    records = read_records(home.trial(2).journal_path(1))
+    assert any(isinstance(each, StopAcknowledged) and "host maintenance" in each.source for each in records)
+
+
+@pytest.mark.parametrize("action", ["terminate", "stop", "hibernate"])
+def test_an_interruption_on_ec2_stops(home: Home, amazon: AmazonStub, action: str) -> None:
+    """Whatever it is, it ends the training on this machine."""
+    amazon.say(interruption={**INTERRUPTION, "action": action})
+
+    with core.init(stop_notices="ec2") as context:
+        wait_for(context.preempt.should_preempt)
+
+    assert sources(home) == [f"EC2 spot interruption ({action}) of {socket.gethostname()}"]
+
+
+@pytest.mark.slow
+def test_an_interruption_is_heard_after_it_is_announced(amazon: AmazonStub) -> None:
+    """404 means that there is nothing yet; it is asked again every five seconds."""
+    with core.init(stop_notices="ec2") as context:
+        amazon.wait_for_requests(2)
+        assert not context.preempt.should_preempt()
+
+        amazon.say(interruption=INTERRUPTION)
+
+        wait_for(context.preempt.should_preempt)
+
+
+def test_the_variable_asks_for_notices_too(
+    google: GoogleStub, amazon: AmazonStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several clouds, if that is what it says."""
+    monkeypatch.setenv("CORE_SDK_STOP_NOTICES", "gce, ec2")
+    amazon.say(interruption=INTERRUPTION)
+
+    with core.init() as context:
+        google.wait_for_requests(1)
+        wait_for(context.preempt.should_preempt)
+
+
+def test_nobody_is_asked_who_was_not_chosen(
+    google: GoogleStub, amazon: AmazonStub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By default, and by an argument, which stands above the variable."""
+    give_notice(amazon)
+    with core.init():
+        pass
+    monkeypatch.setenv("CORE_SDK_STOP_NOTICES", "ec2")
+    with core.init(stop_notices=[]):
+        pass
+    with core.init(stop_notices="gce"):
+        google.wait_for_requests(1)
+
+    assert amazon.requests == []
+
+
+def test_http_is_loaded_only_for_those_who_ask(run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """It would cost every start."""
+    ended = run_script(
+        "import sys\nfrom core_sdk import core\nwith core.init(): pass\nprint('http.client' in sys.modules)"
+    )
+
+    assert ended[:2] == (0, "False\n")
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"CORE_SDK_STOP_NOTICES": "gce,azure"},
+        {"CORE_SDK_STOP_NOTICES": "gce", "GCE_METADATA_HOST": "host:port"},
+        {"CORE_SDK_STOP_NOTICES": "ec2", "AWS_EC2_METADATA_SERVICE_ENDPOINT": "https://169.254.169.254"},
+    ],
+)
+def test_what_cannot_be_asked_is_refused(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before any training, naming the variable."""
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(ValueError, match=list(variables)[-1]):
+        core.init()
+
+
+def test_an_unknown_cloud_on_one_rank_fails_all(ranks: Ranks) -> None:
+    """No rank trains with a wish that is not fulfilled."""
+    ended = ranks.run(
+        """
+        try:
+            core.init(distributed=distributed, stop_notices="azure" if rank == 1 else "gce")
+        except (ValueError, RankFailedError) as error:
+            print("refused:", "'azure'" in str(error))
+        """,
+        variables={rank: {"GCE_METADATA_HOST": "127.0.0.1:1"} for rank in range(2)},
+    )
+
+    assert [each.output for each in ended] == ["refused: True\n"] * 2
+
+
+NODES_TRAIN = """
+with core.init(distributed=distributed, stop_notices=["gce"]) as context:
+    step = 0
+    while not context.preempt.should_preempt():
+        step += 1
+        distributed.allgather(step)
+        if step == 3 and rank == 0:
+            Path("running").touch()
+    print(step, "all", len(set(distributed.allgather(step))))
+"""
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_the_notice_of_one_node_stops_the_ranks_of_all(ranks: Ranks, home: Home, tmp_path: Path, node: int) -> None:
+    """Each node asks its own server, once for its ranks."""
+    with GoogleStub() as first, GoogleStub() as second:
+        servers = [first, second]
+        key = {"CORE_SDK_CHANNEL_KEY": "k" * 32}
+        started = ranks.start(
+            NODES_TRAIN.replace("rendezvous=", ""),
+            4,
+            num_nodes=2,
+            variables={rank: servers[rank // 2].variables | key for rank in range(4)},
+        )
+        wait_for((tmp_path / "running").exists)
+        for server in servers:
+            server.wait_for_requests(1)
+
+        servers[node].say(preempted="TRUE")
+        ended = [ranks.wait(process) for process in started]
+
+        askers = [sum("last_etag=0" in path for _, path in server.requests) for server in servers]
+    assert codes(ended) == [0] * 4
+    assert {each.output.partition(" ")[2] for each in ended} == {"all 1\n"}
+    assert askers == [1, 1]
+    assert sources(home) == [f"GCE preemption of {socket.gethostname()}"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("cloud", ["gce", "ec2"])
+def test_a_server_out_of_order_costs_one_warning(
+    cloud: str, fault: Fault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is never taken for a notice, never followed elsewhere, and heard again once it is in order."""
+    with (GoogleStub if cloud == "gce" else AmazonStub)(fault) as server:
+        tell(monkeypatch, server)
+        give_notice(server)
+        with core.init(stop_notices=cloud) as context:
+            wait_for(lambda: "are not heard" in caplog.text)
+            assert not context.preempt.should_preempt()
+
+            server.say(fault=None)
+
+            wait_for(context.preempt.should_preempt)
+        assert caplog.text.count("are not heard") == 1
+        assert not any("elsewhere" in path for _, path in server.requests)
+        assert "secret" not in caplog.text
+
+
+def test_an_absent_server_is_asked_more_and_more_rarely(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, unused_port: int
+) -> None:
+    """And heard when it comes."""
+    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{unused_port}")
+
+    with core.init(stop_notices="gce") as context:
+        wait_for(lambda: "are not heard" in caplog.text)
+        with GoogleStub(port=unused_port) as server:
+            give_notice(server)
+            wait_for(context.preempt.should_preempt)
+
+    assert caplog.text.count("are not heard") == 1
+
+
+@pytest.fixture
+def unused_port() -> int:
+    """Nobody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def test_a_proxy_of_the_environment_is_not_used(
+    home: Home, google: GoogleStub, start_script: Callable[..., Script], unused_port: int
+) -> None:
+    """It would ask the proxy's own machine."""
+    google.say(preempted="TRUE")
+
+    script = start_script(
+        """
+        from core_sdk import core
+        with core.init(stop_notices="gce") as context:
+            while not context.preempt.should_preempt(): pass
+        """,
+        http_proxy=f"http://127.0.0.1:{unused_port}",
+        HTTP_PROXY=f"http://127.0.0.1:{unused_port}",
+    )
+
+    assert script.wait()[0] == 0
+
+
+@pytest.mark.parametrize("fault", [None, "hangs"])
+def test_the_end_does_not_wait_for_a_server(
+    fault: Fault | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither for one that holds the question nor for one that hangs."""
+    with GoogleStub(fault) as server:
+        tell(monkeypatch, server)
+        context = core.init(stop_notices="gce")
+        context.start()
+        server.wait_for_requests(1 if fault else 3)
+        begun_at = time.monotonic()
+
+        context.close()
+
+        assert time.monotonic() - begun_at < 1.0
+        assert "are not heard" not in caplog.text
+
+
+def test_a_token_that_the_server_has_forgotten_is_replaced() -> None:
+    """It answers 401."""
+    with AmazonStub() as server:
+        notices = amazon_notices(server)
+        assert notices.look() is None
+        server.forget_tokens()
+
+        assert notices.look() is None
+        server.say(interruption=INTERRUPTION)
+        assert notices.look() == "EC2 spot interruption (terminate)"
+
+
+def test_a_token_is_replaced_before_its_time_is_over() -> None:
+    """So that no question is lost to it."""
+    now = [0.0]
+    with AmazonStub() as server:
+        notices = amazon_notices(server, clock=lambda: now[0])
+        for now[0] in (0.0, 3000.0, 3590.0):
+            notices.look()
+
+        asked = [method for method, _ in server.requests]
+        assert asked == ["PUT", "GET", "GET", "PUT", "GET"]
+
+
+def amazon_notices(server: AmazonStub, clock: Callable[[], float] = time.monotonic) -> AmazonNotices:
+    (cloud,) = chosen_clouds("ec2", StopNoticeSettings.read(server.variables))
+    return AmazonNotices(MetadataServer(cloud), clock)

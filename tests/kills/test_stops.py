@@ -1,0 +1,31 @@
+"""Stops from outside at random moments: each leaves a paused trial with a checkpoint of its last step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def stop_trainings(num_stops: int, seed: int) -> str:
+    """What the benchmark counted; it exits with 1 if too few were kept, which here is any."""
+    command = [sys.executable, str(BENCHMARKS / "stops.py"), "--stops", str(num_stops), "--seed", str(seed)]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def test_no_stop_loses_a_step() -> None:
+    """Of a process, one of two ranks, and a launcher."""
+    assert "4 stops: 100.00% kept" in stop_trainings(4, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_forty_stops_lose_no_step() -> None:
+    """All ways, in the middle of all that a training does."""
+    assert "40 stops: 100.00% kept" in stop_trainings(40, seed=2)

@@ -1,0 +1,239 @@
+"""What DeepSpeed's options come to: ranks and GPUs of this node, a place among others, or hosts to start on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from core_sdk.environment import recorded_variables, visible_gpus
+from launch._command import UsageError
+from launch._deepspeed_options import DeepSpeedOptions, parse_options
+from launch._deepspeed_plan import Plan, plan_here, plan_hosts
+from launch._hosts import Host, Ssh, parse_hostfile
+
+THREE_HOSTS = parse_hostfile("h1 slots=4\nh2 slots=2\nh3 slots=4\n")
+NO_GPUS: list[str] = []
+
+
+def here(line: str, gpus: list[str] = NO_GPUS) -> Plan:
+    return plan_here(parse_options(line.split()), lambda: gpus)
+
+
+def on_hosts(line: str, hosts: tuple[Host, ...] = THREE_HOSTS) -> Plan:
+    return plan_hosts(parse_options(line.split()), hosts)
+
+
+def hosts_of(plan: Plan) -> tuple[Host, ...]:
+    assert plan.spread is not None
+    return plan.spread.hosts
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--hostfile=hosts --include=h1 --num_gpus=-1",
+        "-H hosts -i h1",
+        "-Hhosts --incl h1",
+        "--host hosts --include h1 --no_python --no_local_rank --no_ssh_check -q --log_level error --launcher PDSH",
+    ],
+)
+def test_options_are_read_as_deepspeed_reads_them(line: str) -> None:
+    """Abbreviations, `=`, and short forms; what is the rule here anyway changes nothing."""
+    assert parse_options(line.split()) == DeepSpeedOptions(hostfile=Path("hosts"), include="h1")
+
+
+def test_dashes_stand_for_underscores() -> None:
+    """As torchrun has both, in whose words places among nodes are asked for."""
+    assert parse_options(["--num-gpus=2", "--node-rank", "1", "--master-addr=h-1"]) == DeepSpeedOptions(
+        num_gpus=2, node_rank=1, master_addr="h-1"
+    )
+    assert parse_options(["--num_accelerators", "2"]) == DeepSpeedOptions(num_gpus=2)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--launcher openmpi", "--launcher is not understood.*srun"),
+        ("--launcher_args=-v", "ssh/config"),
+        ("--module", "-- -m MODULE"),
+        ("--autotuning run", "tune with the `deepspeed` program"),
+        ("--save_pid", "the launcher itself"),
+        ("--enable_each_rank_log logs", "trial logs ID --rank N"),
+        ("--venv_script a.sh", "launcher's own environment"),
+        ("--bind_cores_to_rank", "taskset"),
+        ("--bind_core_list 0-3", "taskset"),
+    ],
+)
+def test_what_only_deepspeeds_launcher_does_is_refused_with_what_to_do_instead(line: str, message: str) -> None:
+    """Rather than dropped."""
+    with pytest.raises(UsageError, match=message):
+        parse_options(line.split())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--nproc-per-node=2", "unrecognized arguments: --nproc_per_node=2"),
+        ("--num_g two", "invalid int value"),
+        ("--num_gpus=0", "--num_gpus=0 would start nothing"),
+        ("--num_nodes=0", "--num_nodes=0 would start nothing"),
+        ("--no 1", "ambiguous option"),
+        ("-q train.py", "followed by something else"),
+        ("-i h1 -e h2", "cannot stand together"),
+        ("-i h1 --num_gpus 2", "cannot stand beside"),
+        ("--no_ssh --force_multi", "--force_multi asks for ssh"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(line: str, message: str) -> None:
+    """By a usage error, as the launcher's own."""
+    with pytest.raises(UsageError, match=message):
+        parse_options(line.split())
+
+
+def test_one_node_has_as_many_ranks_as_gpus_are_asked_for() -> None:
+    """Each sees these GPUs; on a node without as many, the ranks train on processors."""
+    assert here("") == Plan(())
+    assert here("--num_gpus=2", ["4", "5", "6"]) == Plan(("--nproc-per-node=2",), devices=("4", "5"))
+    assert here("--num_gpus=2") == Plan(("--nproc-per-node=2",))
+    assert here("--master_port=29777") == Plan(("--master-port=29777",))
+
+
+@pytest.mark.parametrize(
+    ("variables", "gpus"),
+    [
+        ({}, None),
+        ({"CUDA_VISIBLE_DEVICES": ""}, []),
+        ({"CUDA_VISIBLE_DEVICES": "4, GPU-5e0f"}, ["4", "GPU-5e0f"]),
+    ],
+)
+def test_gpus_that_a_scheduler_has_given_are_all_that_there_are(
+    variables: dict[str, str], gpus: list[str] | None
+) -> None:
+    """Where nothing is said, they are counted."""
+    assert visible_gpus(variables) == gpus
+
+
+def test_what_deepspeed_reads_is_kept_for_a_resume() -> None:
+    """But for what may be a secret."""
+    variables = {"DS_ACCELERATOR": "cpu", "DEEPSPEED_TIMEOUT": "60", "DS_API_KEY": "s"}
+
+    assert recorded_variables(variables) == {"DS_ACCELERATOR": "cpu", "DEEPSPEED_TIMEOUT": "60"}
+
+
+def test_gpus_of_this_node_are_included_and_excluded() -> None:
+    """Included ones by the driver's numbers, whatever is visible here."""
+    assert here("-i localhost:3,0") == Plan(("--nproc-per-node=2",), devices=("0", "3"))
+    assert here("-i localhost") == Plan(())
+    assert here("-e localhost:0,2", ["0", "1", "2", "3"]) == Plan(("--nproc-per-node=2",), devices=("1", "3"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("-i h1:0", "h1 is in no hostfile"),
+        ("-e localhost:7", "no GPU 7 to exclude"),
+        ("-e localhost", "leaves no GPU"),
+        ("-i localhost:x", "names no hosts and slots"),
+        ("-i localhost:", "names no hosts and slots"),
+        ("--force_multi", "--force_multi needs hosts"),
+    ],
+)
+def test_a_choice_that_leaves_nothing_here_is_refused(line: str, message: str) -> None:
+    """With the part that is wrong."""
+    with pytest.raises(UsageError, match=message):
+        here(line, ["0", "1"])
+
+
+def test_a_node_is_told_its_place_without_a_hostfile() -> None:
+    """DeepSpeed's launcher would want a hostfile for that."""
+    plan = here("--no_ssh --num_nodes=2 --node_rank=1 --master_addr=h1 --num_gpus=4")
+
+    assert plan.torchrun == ("--nnodes=2", "--node-rank=1", "--nproc-per-node=4", "--master-addr=h1")
+
+
+def test_hosts_of_a_hostfile_are_spread_over() -> None:
+    """What is left of the options on each host names no hosts."""
+    plan = on_hosts("--master_port=29777 --master_addr=10.0.0.1 --ssh_port=2222")
+
+    assert plan.spread is not None
+    assert (plan.spread.hosts, plan.spread.ssh) == (THREE_HOSTS, Ssh(port=2222))
+    assert plan.spread.overrides == ("--master_addr=10.0.0.1", "--master_port=29777")
+    there = here(" ".join(plan.spread.overrides))
+    assert there.torchrun == plan.torchrun == ("--master-addr=10.0.0.1", "--master-port=29777")
+
+
+@pytest.mark.parametrize(
+    ("line", "hosts"),
+    [
+        ("--num_nodes=2", (Host("h1", 4), Host("h2", 2))),
+        ("--num_nodes=2 --num_gpus=1", (Host("h1", 1, (0,)), Host("h2", 1, (0,)))),
+        ("-i h3@h1:2,0", (Host("h1", 2, (0, 2)), Host("h3", 4, (0, 1, 2, 3)))),
+        ("-i h1:1@h1:3", (Host("h1", 2, (1, 3)),)),
+        ("-e h1:0,1@h2", (Host("h1", 2, (2, 3)), Host("h3", 4, (0, 1, 2, 3)))),
+    ],
+)
+def test_hosts_and_their_gpus_are_chosen_as_deepspeed_chooses_them(line: str, hosts: tuple[Host, ...]) -> None:
+    """In the order of the hostfile."""
+    assert hosts_of(on_hosts(line)) == hosts
+
+
+def test_a_single_host_may_be_this_one() -> None:
+    """Then its slots and GPUs are those of the ranks here."""
+    plan = on_hosts("-i h1:1,3")
+
+    assert (plan.torchrun, plan.devices) == (("--nproc-per-node=2",), ("1", "3"))
+    assert hosts_of(plan) == (Host("h1", 2, (1, 3)),)
+
+
+def test_without_ssh_a_hostfile_tells_a_node_its_slots() -> None:
+    """The first host is the one where they meet."""
+    plan = on_hosts("--no_ssh --node_rank=1 -e h3")
+
+    assert plan == Plan(
+        ("--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=h1"), devices=("0", "1"), spread=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("--no_ssh", "which of the 3 hosts is this"),
+        ("--no_ssh --node_rank=3", "which of the 3 hosts is this"),
+        ("--node_rank=1", "--node_rank needs --no_ssh"),
+        ("--num_nodes=4", "the hostfile names 3 hosts"),
+        ("-i h4", "does not name h4, but h1, h2, h3"),
+        ("-e h2:2", "h2 has 2 slots.*no slot 2"),
+        ("-e h1@h2@h3", "leaves no host"),
+    ],
+)
+def test_hosts_that_are_not_there_are_refused(line: str, message: str) -> None:
+    """Before anything is started."""
+    with pytest.raises(UsageError, match=message):
+        on_hosts(line)
+
+
+def test_ranks_are_told_their_places_in_deepspeeds_words(tmp_path: Path) -> None:
+    """And their GPUs; a script that insists on the argument --local_rank can have it. No DeepSpeed is needed."""
+    script = tmp_path / "train.py"
+    names = ["LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE", "CUDA_VISIBLE_DEVICES"]
+    script.write_text(
+        textwrap.dedent(f"""\
+            import os, sys
+            print(sys.argv[1:], *(os.environ[name] for name in {names}))
+        """)
+    )
+    command = ["-m", "launch.deepspeed", "--include=localhost:1,3", "--", "train.py", "--local_rank=${local_rank}"]
+
+    done = subprocess.run(
+        [sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=dict(os.environ)
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"[rank={rank}] ['--local_rank={rank}'] {rank} 2 0 1 1,3" for rank in (0, 1)
+    ]

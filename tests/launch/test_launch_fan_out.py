@@ -1,0 +1,271 @@
+"""What is told to other hosts and how, and what becomes of their answers: rules over values."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from core_sdk.environment import meeting_port, passed_variables
+from core_sdk.records import ClusterInfo
+from launch._command import UsageError
+from launch._ending import Ending
+from launch._hostfile_option import split_hostfile, spread_over
+from launch._hosts import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
+from launch._local_host import is_here
+from launch._node_endings import NodeEnding, Why, ending_of_all
+from launch._node_job import NodeJob, node_infos, with_meeting_port
+from launch._node_lines import NodeLines
+from launch._ssh import ssh_argv, why_lost, why_not_started
+
+H1, H2 = Host("h1", 2), Host("h2", 4)
+MARK = "\x1e0123456789abcdef "
+
+
+def option(argv: list[str], name: str) -> str:
+    return next(word.partition("=")[2] for word in argv if word.startswith(f"{name}="))
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("h1 slots=2\nh2 slots=4", (H1, H2)),
+        ("# all of them\n\n  h1\tslots=2  # old\r\nh2 slots=4 max_slots=8\n", (H1, H2)),
+        ("me@h1.example.com slots=1", (Host("me@h1.example.com", 1),)),
+        (
+            "10.0.0.1 slots=1\n[fe80::1%eth0] slots=2\n::2 slots=1",
+            (Host("10.0.0.1", 1), Host("fe80::1%eth0", 2), Host("::2", 1)),
+        ),
+    ],
+)
+def test_a_hostfile_names_hosts_with_slots(text: str, hosts: tuple[Host, ...]) -> None:
+    """As MPI, DeepSpeed and Horovod write it."""
+    assert parse_hostfile(text) == hosts
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("h1 slots=2\nh2", "line 2 is 'h2', where `NAME slots=N` is expected"),
+        ("h1 slots=two", "line 1"),
+        ("h1 slots=2 h2 slots=4", "line 1"),
+        ("h1 slots=0", "line 1: h1 has no slots"),
+        ("\n-oProxyCommand=true slots=1", "line 2: '-oProxyCommand=true' is no name of a host"),
+        ("me@-h1 slots=1", "line 1"),
+        ("h1;reboot slots=1", "line 1: 'h1;reboot' is no name of a host"),
+        ("h1 slots=1\n\nH1 slots=1", "line 3: H1 was named before, in line 1"),
+        ("# nobody\n", "no host is named"),
+    ],
+)
+def test_a_bad_hostfile_is_refused_by_its_line(text: str, words: str) -> None:
+    """Nor can a name become an option of ssh's, or a command."""
+    with pytest.raises(UsageError, match=None) as caught:
+        parse_hostfile(text)
+
+    assert words in str(caught.value)
+
+
+def test_a_missing_hostfile_is_named(tmp_path: Path) -> None:
+    """And what is in a bad one is said with its path."""
+    bad = tmp_path / "hosts"
+    bad.write_text("h1")
+
+    with pytest.raises(UsageError, match="nowhere does not exist"):
+        read_hostfile(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=f"the hostfile {bad}: line 1"):
+        read_hostfile(bad)
+
+
+def test_hosts_can_stand_in_an_option() -> None:
+    """As horovodrun and mpirun take them."""
+    assert parse_hosts("h1:2, h2:4,[::1]:1,h3") == (H1, H2, Host("::1", 1), Host("h3", 1))
+
+
+@pytest.mark.parametrize("text", ["", "h1:0", "h1:x", "h1:2:3", "-oX:1", "h1:1,h1:1", "a b:1"])
+def test_bad_hosts_in_an_option_are_refused(text: str) -> None:
+    """Whatever is wrong with them."""
+    with pytest.raises(UsageError):
+        parse_hosts(text)
+
+
+def test_ssh_asks_nobody_and_trusts_only_known_hosts() -> None:
+    """Without agent, display or terminal; and a vanished host is noticed in half a minute."""
+    argv = ssh_argv(H2, Ssh(2222, Path("/keys/id")), ["/usr/bin/python3", "/a b/node.py"], Path("/private/log"))
+
+    assert argv[0] == "ssh"
+    assert {
+        name: option(argv, name) for name in ("BatchMode", "StrictHostKeyChecking", "ForwardAgent", "ForwardX11")
+    } == {
+        "BatchMode": "yes",
+        "StrictHostKeyChecking": "yes",
+        "ForwardAgent": "no",
+        "ForwardX11": "no",
+    }
+    assert int(option(argv, "ServerAliveInterval")) * int(option(argv, "ServerAliveCountMax")) <= 30
+    assert argv[argv.index("-p") : argv.index("-p") + 4] == ["-p", "2222", "-i", "/keys/id"]
+    assert argv[-3:] == ["--", "h2", shlex.join(["/usr/bin/python3", "/a b/node.py"])]
+
+
+def test_variables_pass_by_an_allow_list() -> None:
+    """And those that the user names; what speaks of this host, or of this launch, never does."""
+    passed = {
+        "PATH": "/bin",
+        "LANG": "C",
+        "LC_ALL": "C",
+        "TZ": "UTC",
+        "OMP_NUM_THREADS": "1",
+        "NCCL_DEBUG": "INFO",
+        "HF_HOME": "/hf",
+        "TOKENIZERS_PARALLELISM": "1",
+        "CORE_SDK_HOME": "/home",
+        "CORE_SDK_CHANNEL_KEY": "k",
+        "CORE_SDK_PASS_VARIABLES": "WANDB_API_KEY, MY_*",
+        "WANDB_API_KEY": "w",
+        "MY_TOKEN": "m",
+    }
+    kept = {
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_ACCESS_KEY_ID": "s",
+        "FOO_TOKEN": "s",
+        "HF_TOKEN": "s",
+        "HOME": "/root",
+        "SSH_AUTH_SOCK": "/s",
+        "CORE_SDK_RUN_INFO": "/r",
+        "CORE_SDK_LAUNCH_DIR": "/l",
+        "CORE_SDK_RENDEZVOUS": "/v",
+        "CORE_SDK_MEETING_PORT": "1",
+        "CORE_SDK_ENDING": "1:/e",
+        "CUDA_API_KEY": "s",
+        "MYTOKEN": "s",
+    }
+
+    assert passed_variables(passed | kept) == passed
+
+
+def test_a_host_is_told_its_place() -> None:
+    """And its devices, beside what all are told."""
+    hosts = (H1, Host("me@h2", 2, devices=(1, 3)))
+    job = NodeJob("launch.torch_distributed", ("--", "train.py"), "/work", {"PATH": "/bin"}, MARK)
+
+    infos = node_infos(hosts, None)
+    told = [json.loads(job.line(info, host.devices)) for info, host in zip(infos, hosts, strict=True)]
+
+    places = [json.loads(node["run_info"]) for node in told]
+    assert [place["container_addrs"] for place in places] == [["h1", "h2"]] * 2
+    assert [place["container_rank"] for place in places] == [0, 1]
+    assert [place["container_slot_counts"] for place in places] == [[2, 2]] * 2
+    assert [place["slot_ids"] for place in places] == [[], [1, 3]]
+    assert [node["variables"] for node in told] == [{"PATH": "/bin"}, {"PATH": "/bin", "CUDA_VISIBLE_DEVICES": "1,3"}]
+    assert {job.line(info, ()).count(b"\n") for info in infos} == {1}
+
+
+def test_the_trial_of_the_head_is_that_of_its_nodes() -> None:
+    """`core-sdk run` has told the head."""
+    infos = node_infos((H1, H2), ClusterInfo(allocation_id="7.1"))
+
+    assert [(info.allocation_id, info.task_type, info.container_rank) for info in infos] == [
+        ("7.1", "TRIAL", 0),
+        ("7.1", "TRIAL", 1),
+    ]
+
+
+def test_localhost_is_no_name_among_several_hosts() -> None:
+    """The others would look for the first node on themselves."""
+    with pytest.raises(UsageError, match="localhost means another machine"):
+        node_infos((Host("localhost", 1), H2), None)
+
+
+def test_nodes_meet_at_a_port_of_their_own() -> None:
+    """By chance, so that trainings on the same hosts do not clash."""
+    ports = {meeting_port(with_meeting_port({})) for _ in range(20)}
+
+    assert len(ports) > 10
+    assert meeting_port({}) is None
+    with pytest.raises(ValueError, match="CORE_SDK_MEETING_PORT"):
+        meeting_port({"CORE_SDK_MEETING_PORT": "70000"})
+
+
+def test_a_hostfile_is_taken_out_of_the_options() -> None:
+    """Its hosts, as many as the options want."""
+    hostfile, options = split_hostfile(["--hostfile", "f", "--max-restarts=1", "--nnodes=1:2"])
+
+    spread = spread_over([H1, H2, Host("h3", 1)], options)
+
+    assert (hostfile, options) == (Path("f"), ("--max-restarts=1", "--nnodes=1:2"))
+    assert (spread.hosts, spread.min_hosts, spread.overrides) == ((H1, H2), 1, options)
+    assert spread_over([H1, H2], ()).min_hosts is None
+    assert spread_over([H1], ()).overrides == ("--nproc-per-node=2",)
+
+
+@pytest.mark.parametrize("options", [["--nnodes=3"], ["--nnodes=x"], ["--node-rank=0"], ["--standalone"]])
+def test_options_that_contradict_a_hostfile_are_refused(options: list[str]) -> None:
+    """Too few hosts, or a place given by hand."""
+    with pytest.raises(UsageError):
+        spread_over([H1, H2], options)
+
+
+def test_this_machine_is_known_by_name_and_address() -> None:
+    """Another one, and another user's account, is not here."""
+    assert is_here(Host("localhost", 1))
+    assert is_here(Host("127.0.0.1", 1))
+    assert not is_here(Host("192.0.2.1", 1))
+    assert not is_here(Host("no-such-user-here@localhost", 1))
+    assert not is_here(Host("no-such-host.invalid", 1))
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("Host key verification failed.", "h2 has a host key that ssh does not know"),
+        ("@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nHost key verification failed.", "another host key"),
+        ("me@h2: Permission denied (publickey).", "refuses our key: `ssh -p 22 h2` must work without a password"),
+        ("ssh: connect to host h2 port 22: Connection refused", "cannot be reached"),
+        ("ssh: Could not resolve hostname h2: Name or service not known", "cannot be reached"),
+    ],
+)
+def test_failures_of_ssh_are_told_apart(log: str, words: str) -> None:
+    """With what it said itself."""
+    lines = why_not_started(H2, Ssh(22), 255, log, "")
+
+    assert words in lines[0]
+    assert log.splitlines()[-1] in lines[-1]
+
+
+def test_a_missing_interpreter_is_the_remote_shells_word() -> None:
+    """And a lost connection is neither."""
+    lines = why_not_started(H2, Ssh(), 127, "", "bash: line 1: python: No such file or directory\n")
+
+    assert f"{sys.executable} cannot be started there (status 127)" in lines[0]
+    assert lines[1:] == ["  bash: line 1: python: No such file or directory"]
+    assert "h2 was lost" in why_lost(H2, "Timeout, server h2 not responding.")[0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
+    """However it is cut; ranks' lines are as they were, and the launcher's own say the host."""
+    records: list[dict[str, Any]] = []
+    lines = NodeLines("h2", MARK, records.append)
+    written = f'{MARK}{{"started": "h2"}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{{"ended": 0}}\nd\n'.encode()
+
+    text = b"".join(lines.feed(written[start : start + size]) for start in range(0, len(written), size))
+
+    assert text + lines.finish() == b"[rank=1] a\n[core-sdk] h2: b\n[rank=1] \x1ecd\n"
+    assert records == [{"started": "h2"}, {"ended": 0}]
+
+
+def test_the_first_cause_is_the_end_of_all() -> None:
+    """Before what suffered from it or was ended for it; a stop is one only if nothing failed."""
+    suffered = NodeEnding("h1", Ending(1, ("suffered",)), Why.SUFFERED)
+    ended = NodeEnding("h3", Ending(143, ("ended",)), Why.ENDED)
+    cause = NodeEnding("h2", Ending(3, ("cause",)))
+    stopped = NodeEnding("h4", Ending(75, ("stopped",)))
+    good = NodeEnding("h5", Ending(0))
+
+    assert ending_of_all([good, stopped, suffered, ended, cause]) == cause.ending
+    assert ending_of_all([stopped, ended, suffered]) == suffered.ending
+    assert ending_of_all([good, stopped, stopped]) == stopped.ending
+    assert ending_of_all([good, good]) == Ending(0)

@@ -1,0 +1,233 @@
+"""What horovodrun's options mean to our launcher, and how nodes prepare the meeting of Horovod's ranks."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from torch.distributed import HashStore  # type: ignore[attr-defined]
+
+from launch._command import UsageError
+from launch._framework import Start
+from launch._horovod_meeting import Meeting, MeetingError, choose_interface, meet_first, meet_other
+from launch._horovod_options import (
+    NOT_GIVEN,
+    HorovodOptions,
+    filled,
+    options_of,
+    spread_of,
+    torchrun_options_of,
+)
+from launch._hosts import Host, Ssh
+from launch._interfaces import interface_of
+
+_UNSET = [
+    "hosts",
+    "hostfile",
+    "ssh_port",
+    "ssh_identity_file",
+    "nics",
+    "start_timeout",
+    "use_mpi",
+    "use_jsrun",
+    "mpi_args",
+    "binding_args",
+    "host_discovery_script",
+    "min_num_proc",
+    "max_num_proc",
+    "slots",
+    "elastic_timeout",
+    "reset_limit",
+    "cooldown_range",
+    "output_filename",
+    "prefix_output_with_timestamp",
+    "verbose",
+]
+
+
+def values(**given: object) -> Namespace:
+    """As Horovod's parser leaves them."""
+    return Namespace(**{**dict.fromkeys(_UNSET), "command": [], "num_proc": NOT_GIVEN, **given})
+
+
+def options(**given: object) -> HorovodOptions:
+    return options_of(values(**given), {})
+
+
+def test_all_slots_are_used_unless_a_number_is_given() -> None:
+    """horovodrun asks for the number always; each of several nodes has its part of it."""
+    assert torchrun_options_of(options(), 1) == ()
+    assert torchrun_options_of(options(num_proc=3), 1) == ("--nproc-per-node=3",)
+    assert torchrun_options_of(options(num_proc=6), 2) == ("--nproc-per-node=3",)
+
+
+def test_a_number_that_the_nodes_do_not_divide_is_left_to_their_slots() -> None:
+    """The nodes count together when they meet."""
+    assert torchrun_options_of(options(num_proc=3), 2) == ()
+
+
+def test_the_time_to_start_is_that_of_the_meeting() -> None:
+    """In the words of both of torchrun's ways to meet."""
+    assert torchrun_options_of(options(start_timeout=5), 1) == ("--rdzv-conf=timeout=5,join_timeout=5",)
+
+
+def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
+    """The first ones are filled first, as horovodrun does; their slots say what each node starts."""
+    named = options(hosts="h1:2,h2:2,h3:2", num_proc=3, ssh_port=2222, ssh_identity_file="key")
+
+    spread = spread_of(named)
+
+    assert spread is not None
+    assert spread.hosts == (Host("h1", 2), Host("h2", 1))
+    assert spread.ssh == Ssh(2222, Path("key"))
+    assert torchrun_options_of(named, 2) == ()
+
+
+def test_one_host_gives_this_node_its_slots() -> None:
+    """With a number or without."""
+    assert torchrun_options_of(options(hosts="localhost:4"), 1) == ("--nproc-per-node=4",)
+    assert torchrun_options_of(options(hosts="localhost:4", num_proc=2), 1) == ("--nproc-per-node=2",)
+
+
+def test_without_hosts_nothing_is_spread() -> None:
+    """Whoever has placed this launcher has placed the others."""
+    assert spread_of(options(num_proc=8)) is None
+
+
+def test_a_hostfile_is_read(tmp_path: Path) -> None:
+    """In Horovod's form."""
+    hostfile = tmp_path / "hosts"
+    hostfile.write_text("h1 slots=2\nh2 slots=4\n")
+
+    spread = spread_of(options(hostfile=str(hostfile)))
+
+    assert spread is not None
+    assert spread.hosts == (Host("h1", 2), Host("h2", 4))
+
+
+def test_more_ranks_than_slots_are_refused() -> None:
+    """With both numbers."""
+    with pytest.raises(UsageError, match="-np 5 are more than the 4 slots of the hosts"):
+        filled([Host("h1", 2), Host("h2", 2)], 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"use_mpi": True}, "--mpi is not for this launcher: .*mpirun"),
+        ({"use_jsrun": True}, "--jsrun .*mpirun"),
+        ({"min_num_proc": 1}, "--min-np .*PET_MAX_RESTARTS"),
+        ({"max_num_proc": 0}, "--max-np .*PET_MAX_RESTARTS"),
+        ({"host_discovery_script": "./hosts"}, "--host-discovery-script .*--nnodes=MIN:MAX"),
+        ({"output_filename": "logs"}, "--output-filename .*PET_LOG_DIR"),
+        ({"num_proc": 0}, "-np 0 would start nothing"),
+        ({"command": ["python"]}, "followed by 'python' before `--`"),
+    ],
+)
+def test_what_this_launcher_does_not_do_is_refused_with_what_does(given: dict[str, object], words: str) -> None:
+    """No option is accepted and dropped."""
+    with pytest.raises(UsageError, match=words):
+        options(**given)
+
+
+class ListeningServer:
+    """Stands for Horovod's, which needs Horovod."""
+
+    def __init__(self, address: str, rank_counts: Sequence[int]) -> None:
+        self.rank_counts = tuple(rank_counts)
+        self._listener = socket.create_server((address, 0))
+        self.address, self.port = self._listener.getsockname()
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+def meet(rank_counts: Sequence[int], store: HashStore, wanted: int | None = None) -> list[Meeting]:
+    """On nodes that are threads of this process. The server is closed again."""
+
+    def node(node_rank: int) -> Meeting:
+        start = Start(node_rank, len(rank_counts), rank_counts[node_rank], "127.0.0.1", store)
+        if node_rank > 0:
+            return meet_other(start, wanted, ())
+        meeting, server = meet_first(start, wanted, (), ListeningServer)
+        server.close()
+        return meeting
+
+    with ThreadPoolExecutor(len(rank_counts)) as pool:
+        return list(pool.map(node, range(len(rank_counts))))
+
+
+def test_one_node_meets_on_its_loopback() -> None:
+    """Nobody else needs to reach its server."""
+    (meeting,) = meet([2], HashStore())
+
+    assert (meeting.address, meeting.rank_counts) == ("127.0.0.1", (2,))
+    assert meeting.interface == interface_of("127.0.0.1")
+
+
+def test_all_nodes_learn_the_server_and_each_others_ranks() -> None:
+    """Also where their numbers differ."""
+    meetings = meet([2, 1, 3], HashStore())
+
+    assert [meeting.rank_counts for meeting in meetings] == [(2, 1, 3)] * 3
+    assert len({(meeting.address, meeting.port) for meeting in meetings}) == 1
+
+
+def test_a_store_that_outlives_a_start_tells_no_old_answers() -> None:
+    """As torchrun's static one does: the second start has another server."""
+    store = HashStore()
+    with socket.create_server(("127.0.0.1", 0)):
+        first = meet([1, 1], store)
+
+        second = meet([2, 1], store)
+
+    assert {meeting.rank_counts for meeting in first} == {(1, 1)}
+    assert {meeting.rank_counts for meeting in second} == {(2, 1)}
+    assert len({meeting.port for meeting in second}) == 1
+
+
+def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
+    """On all of them, with what they have."""
+    store = HashStore()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(meet_first, Start(0, 2, 2, "127.0.0.1", store), 5, (), ListeningServer)
+        other = pool.submit(meet_other, Start(1, 2, 1, "127.0.0.1", store), 5, ())
+
+        for node in (first, other):
+            with pytest.raises(MeetingError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
+                node.result()
+
+
+def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
+    """Nodes may have different ones: one of those that are given is enough."""
+    loopback = interface_of("127.0.0.1")
+    assert loopback is not None
+
+    assert choose_interface(["eth77", loopback], "192.0.2.1") == loopback
+    with pytest.raises(MeetingError, match=f"no interface eth77, .*{loopback}"):
+        choose_interface(["eth77"], "127.0.0.1")
+
+
+@pytest.mark.skipif(find_spec("horovod") is not None, reason="NOT TESTED: Horovod is missing; it is installed here")
+def test_a_missing_horovod_is_told_with_how_to_get_it(tmp_path: Path) -> None:
+    """Before any rank is started."""
+    (tmp_path / "train.py").write_text("print('started')")
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "launch.horovod", "-np", "2", "--", "train.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert 'pip install "core-sdk[horovod]"' in ended.stderr
+    assert "CMAKE_CXX_STANDARD 20" in ended.stderr

@@ -1,0 +1,170 @@
+"""A real Slurm: a controller and two or three nodes on hosts of this machine, with a munge of their own.
+
+Everything lies in one short private directory; nothing of the machine's own /etc is read or changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hosts.hosts import Host, HostGroup, host_group
+from processes import wait_for
+
+_PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged")
+_missing = [program for program in _PROGRAMS if shutil.which(program) is None]
+
+requires_slurm = pytest.mark.skipif(
+    bool(_missing),
+    reason=f"NOT TESTED: Slurm; there is no {', '.join(_missing)} here. Install the packages slurmctld, slurmd, "
+    "slurm-client and munge (apt-get install --no-install-recommends …)",
+)
+
+_START_S = 30
+"""For the nodes to be ready."""
+
+# A requeued job waits until credentials of its last start are over: 5 s are the least that Slurm accepts.
+_CONFIGURATION = """\
+ClusterName=tests
+SlurmctldHost=h1(10.77.0.1)
+SlurmUser=root
+AuthType=auth/munge
+AuthInfo=socket={directory}/munge/socket,cred_expire=5
+CredType=cred/munge
+StateSaveLocation={directory}/state
+SlurmdSpoolDir={directory}/%n
+SlurmctldPidFile={directory}/ctld.pid
+SlurmdPidFile={directory}/%n/pid
+SlurmctldLogFile={directory}/ctld.log
+SlurmdLogFile={directory}/%n/log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SlurmdTimeout=6
+SlurmctldTimeout=30
+KillWait=20
+ReturnToService=2
+SchedulerParameters=sched_interval=1,sched_min_interval=0,bf_interval=1
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+# The controller's host is taken last, so that a node that dies need not be the controller's.
+_NODE = "NodeName={name} NodeAddr={address} CPUs=4 State=UNKNOWN Weight={weight}"
+
+
+class Cluster:
+    """Slurm at work; its commands run on the controller's host."""
+
+    def __init__(self, hosts: HostGroup, directory: Path) -> None:
+        self.hosts = hosts
+        self._directory = directory
+
+    def submit(self, script: str, *options: str, cwd: Path) -> int:
+        """A batch script's job id; its output, of all its starts, goes to `<cwd>/<job id>.out`."""
+        output = cwd / "%j.out"
+        argv = ["sbatch", "--parsable", f"--output={output}", "--open-mode=append", *options]
+        return int(self.run([*argv, "--wrap", script], cwd=cwd).split(";")[0])
+
+    def run(self, argv: Sequence[str], *, cwd: Path | None = None) -> str:
+        """The output of one of Slurm's commands, which must be a success."""
+        return self.hosts[0].run(argv, env=self._environment(), cwd=cwd or self._directory).stdout
+
+    def try_to_run(self, argv: Sequence[str], *, cwd: Path) -> tuple[int, str, str]:
+        """Exit status, stdout and stderr."""
+        process = self.hosts[0].start(
+            argv, env=self._environment(), cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        output, errors = process.communicate(timeout=_START_S * 2)
+        return process.returncode, output, errors
+
+    def job(self, job_id: int) -> dict[str, str]:
+        """What `scontrol show job` says: JobState, ExitCode, Restarts, NodeList, …"""
+        return dict(re.findall(r"(\S+?)=(\S*)", self.run(["scontrol", "show", "job", str(job_id)])))
+
+    def await_state(self, job_id: int, *states: str, timeout_s: float = 60) -> dict[str, str]:
+        """The job, once it is in one of these states."""
+        seen: dict[str, str] = {}
+
+        def is_there() -> bool:
+            seen.update(self.job(job_id))
+            return seen["JobState"] in states
+
+        wait_for(is_there, timeout_s)
+        return seen
+
+    def _environment(self) -> dict[str, str]:
+        """Jobs have the variables of whoever submits them: this test's."""
+        return dict(os.environ) | {"SLURM_CONF": str(self._directory / "slurm.conf")}
+
+    def host_named(self, name: str) -> Host:
+        return next(host for host in self.hosts if host.name == name)
+
+    def _logs(self) -> str:
+        """Of the daemons, for a start that failed."""
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("**/*log")))
+
+    def _start(self) -> None:
+        for host in self.hosts:
+            (self._directory / host.name).mkdir(mode=0o755)
+        self._start_munge()
+        self._start_daemon(self.hosts[0], ["slurmctld", "-D"], "ctld")
+        for host in self.hosts:
+            self._start_daemon(host, ["slurmd", "-D", "-N", host.name], host.name)
+        wait_for(self._is_ready, _START_S)
+
+    def _start_munge(self) -> None:
+        place = self._directory / "munge"
+        place.mkdir(mode=0o711)
+        (place / "key").touch(mode=0o600)
+        (place / "key").write_bytes(os.urandom(1024))
+        options = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        files = [f"--{option}={place / name}" for option, name in options.items()]
+        # All hosts reach it through the file system.
+        self._start_daemon(self.hosts[0], ["munged", "--foreground", "--force", "--num-threads=2", *files], "munged")
+        wait_for((place / "socket").exists, _START_S)
+
+    def _start_daemon(self, host: Host, argv: Sequence[str], name: str) -> None:
+        with (self._directory / f"{name}.stderr").open("wb") as errors:
+            host.start(argv, env=self._environment(), cwd=self._directory, stdout=errors, stderr=errors)
+
+    def _is_ready(self) -> bool:
+        code, output, _ = self.try_to_run(["sinfo", "--noheader", "--Node", "--format=%T"], cwd=self._directory)
+        return code == 0 and output.split() == ["idle"] * len(self.hosts)
+
+
+@contextlib.contextmanager
+def slurm_cluster(num_nodes: int) -> Iterator[Cluster]:
+    """Slurm on hosts h1, h2, …, whose first also is the controller's; all of it is gone at the end."""
+    # Short: Unix sockets lie in it, whose paths have about a hundred bytes.
+    with tempfile.TemporaryDirectory(prefix="slurm-") as name, host_group(num_nodes) as hosts:
+        directory = Path(name)
+        directory.chmod(0o711)
+        nodes = [
+            _NODE.format(name=host.name, address=host.address, weight=10 - 9 * bool(index))
+            for index, host in enumerate(hosts)
+        ]
+        (directory / "slurm.conf").write_text(_CONFIGURATION.format(directory=directory, nodes="\n".join(nodes)))
+        (directory / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n")
+        (directory / "state").mkdir()
+        cluster = Cluster(hosts, directory)
+        try:
+            cluster._start()
+            yield cluster
+        except BaseException:
+            sys.stderr.write(cluster._logs())
+            raise

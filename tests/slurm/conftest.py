@@ -1,0 +1,27 @@
+"""What the tests of Slurm share: a cluster of two nodes, and a place for a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm.cluster import Cluster, slurm_cluster
+from slurm.trainings import write_script
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[Cluster]:
+    """Two nodes, for all tests that kill none."""
+    with slurm_cluster(2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where a job works, with its script in it."""
+    directory = tmp_path / "job"
+    directory.mkdir()
+    write_script(directory)
+    return directory

@@ -1,0 +1,123 @@
+"""Trainings under a real Slurm: placed by srun, stopped by its signals, and gone on with after a requeue."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hosts.hosts import requires_hosts
+from processes import wait_for
+
+from core_sdk.tracking import Home
+from slurm.cluster import Cluster, requires_slurm, slurm_cluster
+from slurm.trainings import finish, has_stored, read_trial
+
+pytestmark = [requires_hosts, requires_slurm]
+
+_ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
+_LAUNCH = f"{sys.executable} -m launch.torch_distributed train.py ranks"
+_ON_EACH_NODE = f"exec srun --ntasks-per-node=1 {_LAUNCH}"
+_ALONE = f"exec {sys.executable} -u train.py alone"
+PAUSED = "75:0"
+
+
+def output(place: Path, job_id: int) -> str:
+    return (place / f"{job_id}.out").read_text()
+
+
+def test_srun_needs_no_flag_and_usr1_is_a_stop(slurm: Cluster, home: Home, place: Path) -> None:
+    """Two nodes train as one trial of two ranks, know of each other, save on SIGUSR1, and end with 75."""
+    job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
+    wait_for(lambda: has_stored(home))
+
+    slurm.run(["scancel", "--signal=USR1", str(job_id)])
+
+    assert slurm.await_state(job_id, *_ENDED)["ExitCode"] == PAUSED
+    lines = output(place, job_id).splitlines()
+    trial = read_trial(home)
+    assert {line for line in lines if "told" in line} == {
+        "[rank=0] told ['h1', 'h2'] 0 [1, 1]",
+        "[rank=1] told ['h1', 'h2'] 1 [1, 1]",
+    }
+    assert {line for line in lines if "began" in line} == {"[rank=0] began 0 of 2 at 0", "[rank=1] began 1 of 2 at 0"}
+    assert {f"[rank={rank}] stopped {rank} at {trial.steps[-1]}" for rank in range(2)} <= set(lines)
+    assert trial.checkpoints[-1] == trial.steps[-1]
+    assert (trial.outcome, home.trial_ids()) == ("paused", [1])
+
+
+def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place: Path) -> None:
+    """A plain script in a batch job: killed by `scontrol requeue`, started anew from its newest checkpoint."""
+    job_id = slurm.submit(_ALONE, "-N1", "--requeue", cwd=place)
+    wait_for(lambda: has_stored(home))
+
+    slurm.run(["scontrol", "requeue", str(job_id)])
+
+    wait_for(lambda: has_stored(home, num_attempts=2))
+    finish(place)
+    assert slurm.await_state(job_id, *_ENDED)["JobState"] == "COMPLETED"
+    trial = read_trial(home)
+    assert trial.starts[1].resumed_steps in trial.checkpoints
+    assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
+    assert (len(trial.starts), trial.outcome, home.trial_ids()) == (2, "completed", [1])
+
+
+@pytest.mark.slow
+def test_a_launcher_without_srun_would_leave_nodes_idle(slurm: Cluster, home: Home, place: Path) -> None:
+    """It says so, instead of training on one node."""
+    job_id = slurm.submit(f"exec {_LAUNCH}", "-N2", cwd=place)
+
+    assert slurm.await_state(job_id, *_ENDED)["ExitCode"] == "2:0"
+    assert "this job has 2 nodes, and the launcher was started on one of them only. Put srun" in output(place, job_id)
+
+
+@pytest.mark.slow
+def test_several_launchers_on_a_node_are_refused(slurm: Cluster, home: Home, place: Path) -> None:
+    """Each would start ranks for all GPUs."""
+    job_id = slurm.submit(f"srun --ntasks-per-node=2 {_LAUNCH}", "-N2", "--ntasks-per-node=2", cwd=place)
+
+    assert slurm.await_state(job_id, *_ENDED)["JobState"] == "FAILED"
+    assert "srun has started 2 launchers on a node" in output(place, job_id)
+
+
+@pytest.mark.slow
+def test_a_cancelled_job_saves_first(slurm: Cluster, home: Home, place: Path) -> None:
+    """`scancel` sends SIGTERM to all processes of its steps, and kills what is left after KillWait."""
+    job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
+    wait_for(lambda: has_stored(home))
+
+    slurm.run(["scancel", str(job_id)])
+
+    slurm.await_state(job_id, *_ENDED)
+    wait_for(lambda: read_trial(home).outcome is not None)
+    trial = read_trial(home)
+    assert trial.outcome == "paused"
+    assert trial.checkpoints[-1] == trial.steps[-1]
+
+
+@pytest.mark.slow
+def test_the_end_of_the_time_is_announced(slurm: Cluster, home: Home, place: Path) -> None:
+    """Slurm sends SIGUSR1 up to a minute before the time that `--signal` says: a stop, and long enough."""
+    job_id = slurm.submit(_ON_EACH_NODE, "-N2", "--time=2", "--signal=USR1@20", cwd=place)
+
+    assert slurm.await_state(job_id, *_ENDED, timeout_s=150)["ExitCode"] == PAUSED
+    assert read_trial(home).outcome == "paused"
+
+
+@pytest.mark.slow
+def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
+    """Slurm notices, and requeues the job on the nodes that are left; nothing is counted twice."""
+    with slurm_cluster(3) as slurm:
+        job_id = slurm.submit(_ON_EACH_NODE, "-N2", "--requeue", cwd=place)
+        wait_for(lambda: has_stored(home))
+        slurm.host_named(slurm.job(job_id)["BatchHost"]).kill()
+
+        wait_for(lambda: has_stored(home, num_attempts=2), timeout_s=120)
+        finish(place)
+        job = slurm.await_state(job_id, *_ENDED)
+
+    trial = read_trial(home)
+    assert (job["JobState"], job["Restarts"]) == ("COMPLETED", "1")
+    assert {start.host for start in trial.starts} != {trial.starts[0].host}
+    assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
+    assert (len(trial.starts), trial.outcome, home.trial_ids()) == (2, "completed", [1])
