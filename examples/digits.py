@@ -48,7 +48,7 @@ def share(batch: Digits, rank: int, num_ranks: int) -> Digits:
     return Digits(batch.images[chosen], batch.labels[chosen])
 
 
-def make_model(num_filters: int = 16) -> nn.Sequential:
+def make_model(num_filters: int = 16, dropout: float = 0.25) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(1, num_filters, kernel_size=3, padding=1),
         nn.ReLU(),
@@ -56,7 +56,7 @@ def make_model(num_filters: int = 16) -> nn.Sequential:
         nn.ReLU(),
         nn.MaxPool2d(2),
         nn.Flatten(),
-        nn.Dropout(0.25),
+        nn.Dropout(dropout),
         nn.Linear(2 * num_filters * 4 * 4, 10),
     )
 

@@ -112,6 +112,8 @@ def _open_links(
     try:
         for is_control in (False, True):
             links.append(_introduce(open_socket(), key, Hello(place, member, is_control), deadline))
+        # Now already: a chief whose host vanishes before it has confirmed the introduction is given up, too.
+        links[1].expect_answers()
     except BaseException:
         for link in links:
             link.close()

@@ -26,6 +26,8 @@ logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
 
 _CLOSE_TIMEOUT_S = 5.0
+# A busy host may take its time to read it, and a network that loses packets to bring it.
+_NEWS_TIMEOUT_S = 5.0
 
 
 class Call(NamedTuple):
@@ -262,9 +264,9 @@ class StarChannel(Channel):
         self._break(Died(rank, self.places[rank].process))
         self._board.check(call.number, str(call))
 
-    def _await_news(self, rank: int, timeout_s: float = 0.3) -> None:
+    def _await_news(self, rank: int) -> None:
         """Why a connection has ended is told on the other one, at about the same time."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + _NEWS_TIMEOUT_S
         while not self._board.knows(rank) and time.monotonic() < deadline:
             time.sleep(0.005)
 

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from torch.distributed import DistError
+from torch.distributed import DistError, TCPStore
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
@@ -32,6 +32,7 @@ from launch._connections import bound_silence
 from launch._directory import LaunchDirectory
 from launch._ending import ending_of, loss_of
 from launch._framework import Framework, Start
+from launch._fresh_store import fresh_store
 from launch._noticeboard import Noticeboard, Word
 from launch._outcome import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded
 from launch._output import RankOutput
@@ -112,6 +113,8 @@ class SupervisedAgent(LocalElasticAgent):
         self._output = output
         self._max_restarts = spec.max_restarts
         self._board = Noticeboard(None)
+        self._num_starts = 0
+        self._ranks_store: TCPStore | None = None
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._supervisor.waiting()
@@ -124,7 +127,14 @@ class SupervisedAgent(LocalElasticAgent):
         start = _start_of(worker_group)
         if start.num_nodes > 1:
             bound_silence()
-        self._board = Noticeboard(worker_group.store, start.node_rank, start.num_nodes, self._meeting_place)
+        self._num_starts += 1
+        if self._are_nodes_fixed() and self._num_starts > 1:
+            self._ranks_store, worker_group.master_port = fresh_store(
+                worker_group.store, self._num_starts, is_first_node=start.node_rank == 0
+            )
+        # torch gives each meeting of nodes that come and go a fresh store; fixed ones start in step, in the same store.
+        number = self._num_starts if self._are_nodes_fixed() else 0
+        self._board = Noticeboard(worker_group.store, start.node_rank, start.num_nodes, self._meeting_place, number)
         self._agree()
         self._framework.meet(start)
 
@@ -159,7 +169,7 @@ class SupervisedAgent(LocalElasticAgent):
             return RunResult(state=WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
         if isinstance(outcome, Failed | NodesLost):
             self._decide_on_restart(outcome)
-        else:
+        elif not (isinstance(outcome, FailedElsewhere) and outcome.is_restarting):
             self._remaining_restarts = 0
         return RunResult(state=WorkerState.FAILED)
 
@@ -195,6 +205,9 @@ class SupervisedAgent(LocalElasticAgent):
         if self._remaining_restarts > 0:
             attempt = self._max_restarts - self._remaining_restarts + 2
             self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._max_restarts + 1} begins")
+            if self._are_nodes_fixed():
+                # Elsewhere nobody would notice, before ranks there fail for want of these, or never.
+                self._board.post(FailedElsewhere(1, (), is_restarting=True))
         elif isinstance(outcome, Failed):
             ending = ending_of(outcome, self._supervisor.num_ranks, socket.gethostname())
             earlier = self._board.post(FailedElsewhere(ending.code, ending.words))
@@ -204,13 +217,15 @@ class SupervisedAgent(LocalElasticAgent):
     def _may_restart(self, outcome: Failed | NodesLost) -> bool:
         if self._supervisor.stop_signal is not None:
             return False
-        handler = self._worker_group.spec.rdzv_handler
-        if isinstance(outcome, NodesLost) and not isinstance(handler, DynamicRendezvousHandler):
+        if isinstance(outcome, NodesLost) and self._are_nodes_fixed():
             return False  # these nodes, or none
         if self._board.is_gone or not self._is_meeting_place_there():
             self._say(f"no other attempt begins: the nodes cannot meet without {self._meeting_place}, which is lost")
             return False
         return True
+
+    def _are_nodes_fixed(self) -> bool:
+        return self._worker_group.spec.rdzv_handler.get_backend() == "static"
 
     def _is_meeting_place_there(self) -> bool:
         store: Any = self._worker_group.store

@@ -21,7 +21,6 @@ from core_sdk.environment import (
     meeting_port,
     passed_variables,
     run_info,
-    run_info,
 )
 from core_sdk.errors import PlacementError
 from launch import _remote_node

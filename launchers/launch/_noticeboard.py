@@ -14,10 +14,6 @@ from typing import Protocol
 
 from launch._outcome import FailedElsewhere, NodesLost
 
-_NOTICE = "core-sdk/failure"
-_NUM_READERS = "core-sdk/failure/readers"
-_WORD = "core-sdk/word"
-_BEAT = "core-sdk/beat"
 # They pass the same place at the same time, but for one whose launcher is another.
 _OTHERS = timedelta(seconds=10)
 # The store goes with the node that keeps it, which may be the one that failed.
@@ -63,8 +59,13 @@ class Word:
 class Noticeboard:
     """Of one start of the ranks."""
 
-    def __init__(self, store: Store | None, node: int = 0, num_nodes: int = 1, keeper: str = "") -> None:
-        """`keeper` names the node that keeps the store."""
+    def __init__(
+        self, store: Store | None, node: int = 0, num_nodes: int = 1, keeper: str = "", start: int = 0
+    ) -> None:
+        """`keeper` names the node that keeps the store; `start` counts the starts that have the same store."""
+        self._notice, self._num_readers, self._word, self._beat = (
+            f"core-sdk/{start}/{name}" for name in ("failure", "readers", "word", "beat")
+        )
         self.is_alone = num_nodes == 1
         self._store = None if self.is_alone else store
         self._node = node
@@ -86,7 +87,7 @@ class Noticeboard:
         """All nodes' words, this one's among them. Waits for the others, but not for ever: then it is the only one."""
         if self._store is None:
             return [word]
-        keys = [f"{_WORD}/{index}" for index in range(len(self._hosts))]
+        keys = [f"{self._word}/{index}" for index in range(len(self._hosts))]
         try:
             self._store.set(keys[self._node], json.dumps([word.host, word.num_restarts, word.trial]))
             self._store.wait(keys, _OTHERS)
@@ -103,8 +104,8 @@ class Noticeboard:
             self._gone_s += tick_s
             return None
         try:
-            if self._store.check([_NOTICE]):
-                return self._take(self._store.get(_NOTICE))
+            if self._store.check([self._notice]):
+                return self._take(self._store.get(self._notice))
             self._listen(self._store, tick_s)
         except RuntimeError:
             self._store = None
@@ -121,12 +122,13 @@ class Noticeboard:
         """Returns what another node has posted before; then ours was not the first failure."""
         if self._store is None:
             return None
-        notice = json.dumps([failure.code, failure.words])
+        notice = json.dumps([failure.code, failure.words, failure.is_restarting])
         try:
-            posted = self._store.compare_set(_NOTICE, "", notice)
+            posted = self._store.compare_set(self._notice, "", notice)
             if posted != notice.encode():
                 return self._take(posted)
-            self._await_readers(self._store)
+            if not failure.is_restarting:
+                self._await_readers(self._store)
         except RuntimeError:
             self._store = None
         return None
@@ -136,7 +138,7 @@ class Noticeboard:
         if self._store is None:
             return
         try:
-            self._store.set(f"{_BEAT}/{self._node}", _LEFT)
+            self._store.set(f"{self._beat}/{self._node}", _LEFT)
         except RuntimeError:
             self._store = None
 
@@ -152,24 +154,24 @@ class Noticeboard:
         if time.monotonic() < self._next_beat_at:
             return
         self._num_beats += 1
-        store.set(f"{_BEAT}/{self._node}", str(self._num_beats))
+        store.set(f"{self._beat}/{self._node}", str(self._num_beats))
         for node in others:
             self._hear(store, node)
         self._next_beat_at = time.monotonic() + _BEAT_INTERVAL_S
 
     def _hear(self, store: Store, node: int) -> None:
-        key = f"{_BEAT}/{node}"
+        key = f"{self._beat}/{node}"
         beat = store.get(key) if store.check([key]) else b""
         if beat != self._beats[node] or beat == _LEFT.encode():
             self._beats[node], self._silences_s[node] = beat, 0.0
 
     def _take(self, notice: bytes) -> FailedElsewhere:
         if self._store is not None:
-            self._store.add(_NUM_READERS, 1)
-        code, words = json.loads(notice)
-        return FailedElsewhere(int(code), tuple(str(line) for line in words))
+            self._store.add(self._num_readers, 1)
+        code, words, is_restarting = json.loads(notice)
+        return FailedElsewhere(int(code), tuple(str(line) for line in words), bool(is_restarting))
 
     def _await_readers(self, store: Store) -> None:
         deadline = time.monotonic() + _READERS_S
-        while store.add(_NUM_READERS, 0) < len(self._hosts) - 1 and time.monotonic() < deadline:
+        while store.add(self._num_readers, 0) < len(self._hosts) - 1 and time.monotonic() < deadline:
             time.sleep(_PAUSE_S)

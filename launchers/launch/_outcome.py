@@ -26,6 +26,8 @@ class FailedElsewhere:
     code: int
     words: tuple[str, ...]
     """That node's about it."""
+    is_restarting: bool = False
+    """All ranks are to be started again."""
 
 
 @dataclass(frozen=True)

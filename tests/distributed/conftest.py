@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pytest
 from distributed.ranks import Nursery, RankGroup, Threads
+from distributed.stage import Stage
 
 
 class StartRanks(Protocol):
@@ -32,3 +33,9 @@ def start_ranks(nursery: Nursery, tmp_path: Path) -> Iterator[StartRanks]:
 @pytest.fixture
 def threads(tmp_path: Path) -> Threads:
     return Threads(tmp_path)
+
+
+@pytest.fixture
+def stage(nursery: Nursery, tmp_path: Path) -> Stage:
+    """Starts ranks on several hosts."""
+    return Stage(nursery, tmp_path)

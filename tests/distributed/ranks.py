@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from hosts.hosts import Host
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.core import DistributedContext
@@ -156,6 +157,10 @@ class RankProcess:
     def _state(self) -> str:
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
+    def told(self) -> list[Any]:
+        """So far."""
+        return [line["value"] for line in self._lines() if "value" in line]
+
     def time_of(self, value: object) -> float:
         """When it told this, on the monotonic clock."""
         return next(float(line["at"]) for line in self._lines() if line.get("value") == value)
@@ -233,6 +238,7 @@ class Nursery:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("warm_ranks.py"))],
+            env=os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -250,9 +256,11 @@ class Nursery:
         num_nodes: int = 1,
         ranks: Sequence[int] | None = None,
         variables: dict[str, str] | None = None,
+        hosts: Sequence[Host] = (),
         **terms: Any,
     ) -> RankGroup:
-        """Runs the script on all ranks, or on some of them."""
+        """Runs the script on all ranks, or on some of them; each host is a node."""
+        num_nodes = len(hosts) or num_nodes
         group = folder / uuid.uuid4().hex
         group.mkdir()
         script = group / "script.py"
@@ -266,6 +274,7 @@ class Nursery:
                 "rank": str(rank),
                 "arguments": json.dumps(arguments or {}),
                 "terms": json.dumps(place(rank, size, num_nodes) | shared),
+                "host": hosts[rank * num_nodes // size].pid if hosts else None,
                 "variables": json.dumps(dict(os.environ) | (variables or {})),
             }
             started.append(
@@ -273,6 +282,12 @@ class Nursery:
             )
         self._started += started
         return RankGroup(group, started)
+
+    def end(self, group: RankGroup) -> None:
+        """Kills those of its ranks that still run."""
+        for rank in group.ranks:
+            rank.end()
+            self._started.remove(rank)
 
     def end_all(self) -> None:
         """Kills what still runs."""

@@ -47,6 +47,7 @@ class Chief:
     def prove(self, connection: socket.socket, key: bytes) -> Link:
         """As a rank does: proves the key, and expects the same of the chief."""
         connector = Connector(key)
+        connection.sendall(connector.knock())
         connection.sendall(connector.proof(read(connection, GREETING_BYTES)))
         connector.check(read(connection, REPLY_BYTES))
         return Link(connection, connector.seal() if self.address.unix_path is None else None)

@@ -34,9 +34,10 @@ from core_sdk.errors import RankDiedError
 class Played:
     """A rank on the other side of a channel under test."""
 
-    def __init__(self, rank: int, size: int) -> None:
+    def __init__(self, rank: int, size: int, *, is_far: bool = False) -> None:
+        """A far one is on another host: all that it is given goes through the connection."""
         self.place = a_place(rank, size)
-        data, self._data_end = socket.socketpair()
+        data, self._data_end = tcp_pair() if is_far else socket.socketpair()
         control, self._control_end = socket.socketpair()
         self.peer = Peer(self.place, Link(data, None), Link(control, None))
         self._data, self._control = Link(self._data_end, None), Link(self._control_end, None)
@@ -72,6 +73,13 @@ class Played:
         return frame
 
 
+def tcp_pair() -> tuple[socket.socket, socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        near = socket.create_connection(server.getsockname())
+        far, _ = server.accept()
+    return near, far
+
+
 def a_place(rank: int, size: int) -> Place:
     return this_place(RankPlace(**place(rank, size)))
 
@@ -105,9 +113,9 @@ def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecuto
 def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(calling: ThreadPoolExecutor) -> None:
     """The chief tells it to the others once they have what they are due, if that does not take long."""
     size = 3
-    ranks = [Played(rank, size) for rank in (1, 2)]
+    ranks = [Played(rank, size, is_far=True) for rank in (1, 2)]
     chief = ChiefChannel(a_place(0, size), [rank.peer for rank in ranks], TIMEOUT_S)
-    chief_value = bytes(3_000_000)
+    chief_value = bytes(30_000_000)
     result: Future[list[bytes]] = calling.submit(chief.allgather, chief_value)
     wait_for(lambda: chief._is_inside)
     for rank in ranks:

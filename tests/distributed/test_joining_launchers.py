@@ -15,6 +15,7 @@ from distributed.conftest import StartRanks
 from processes import TIMEOUT_S
 
 from core_sdk.core import DistributedContext
+from core_sdk.distributed._horovod import nodes_of
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -193,7 +194,10 @@ def test_ranks_under_deepspeed_meet(start_ranks: StartRanks, free_port: int, has
 
 @pytest.mark.parametrize("num_nodes", [1, 2])
 def test_ranks_under_horovod_meet_through_its_broadcast(start_ranks: StartRanks, num_nodes: int) -> None:
-    """It takes one broadcast of Horovod; the module here carries its objects in files."""
+    """It takes one broadcast of Horovod; the module here carries its objects in files, told apart by their names.
+
+    As in Horovod itself: an operation that is not named by its caller is named by its object's type.
+    """
     ranks = start_ranks(
         """
         import pathlib, pickle, types
@@ -201,23 +205,36 @@ def test_ranks_under_horovod_meet_through_its_broadcast(start_ranks: StartRanks,
         from rank_script import arguments, await_mark, join, mark, rank, tell
 
         folder, per_node = pathlib.Path(__file__).parent, 4 // arguments["num_nodes"]
-        num_broadcasts = 0
+        num_broadcasts = num_gathers = 0
 
-        def broadcast_object(obj, root_rank=0):
+        def put(obj, key):
+            (folder / f"object {key}").write_bytes(pickle.dumps(obj))
+            mark(key)
+
+        def take(key):
+            await_mark(key)
+            return pickle.loads((folder / f"object {key}").read_bytes())
+
+        def broadcast_object(obj, root_rank=0, name=None):
             global num_broadcasts
             num_broadcasts += 1
+            key = f"{name or type(obj).__name__} {num_broadcasts}"
             if rank == root_rank:
-                (folder / f"object {num_broadcasts}").write_bytes(pickle.dumps(obj))
-                mark(f"broadcast {num_broadcasts}")
-                return obj
-            await_mark(f"broadcast {num_broadcasts}")
-            return pickle.loads((folder / f"object {num_broadcasts}").read_bytes())
+                put(obj, key)
+            return take(key)
+
+        def allgather_object(obj, name=None):
+            global num_gathers
+            num_gathers += 1
+            key = f"{name or type(obj).__name__} {num_gathers}"
+            put(obj, f"{key} of {rank}")
+            return [take(f"{key} of {each}") for each in range(4)]
 
         hvd = types.SimpleNamespace(
+            is_initialized=lambda: True,
             rank=lambda: rank, size=lambda: 4,
             local_rank=lambda: rank % per_node, local_size=lambda: per_node,
-            cross_rank=lambda: rank // per_node, cross_size=lambda: arguments["num_nodes"],
-            broadcast_object=broadcast_object,
+            allgather_object=allgather_object, broadcast_object=broadcast_object,
         )
         for _ in range(2):
             with DistributedContext.from_horovod(hvd) as distributed:
@@ -233,6 +250,28 @@ def test_ranks_under_horovod_meet_through_its_broadcast(start_ranks: StartRanks,
     for rank in range(4):
         node = [0, 1, 2, 3] if num_nodes == 1 else [[0, 1], [2, 3]][rank // 2]
         assert outcomes[rank].values == [[[0, 1, 2, 3], node]] * 2 + [2], outcomes[rank]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [
+        ([(0, "a"), (1, "a"), (0, "b"), (1, "b")], [0, 0, 1, 1]),
+        ([(0, "a"), (0, "b"), (1, "a"), (1, "b"), (2, "a")], [0, 1, 0, 1, 0]),
+        ([(0, "a"), (1, "a"), (0, "b")], [0, 0, 1]),
+        ([(0, "a"), (1, "a"), (0, "a")], [0, 0, 1]),
+        ([(0, "a"), (1, "b"), (0, "c"), (1, "d")], [0, 0, 1, 1]),
+    ],
+    ids=["in rows", "alternating", "of different sizes", "on one host", "in a container each"],
+)
+def test_nodes_are_told_from_the_local_ranks(ranks: list[tuple[int, str]], nodes: list[int]) -> None:
+    """Horovod's own cross ranks tell them only where all nodes have the same number of ranks."""
+    assert nodes_of(ranks) == nodes
+
+
+def test_what_is_not_horovod_is_refused() -> None:
+    """`import horovod` alone gives the package, which has no ranks."""
+    with pytest.raises(TypeError, match=r"the module horovod\.torch"):
+        DistributedContext.from_horovod(os)  # type: ignore[arg-type]
 
 
 PLACE = {

@@ -273,7 +273,8 @@ def test_50_000_fuzzed_strings_crash_no_reception(holds_key: bool) -> None:
         ours, theirs = socket.socketpair()
         newcomer = _Newcomer(ours, KEY)
         if holds_key:
-            theirs.send(Connector(KEY).proof(theirs.recv(1024)))
+            connector = Connector(KEY)
+            theirs.send(connector.knock() + connector.proof(theirs.recv(1024)))
         theirs.send(fuzzed(generator, hello) or b"x")
         theirs.shutdown(socket.SHUT_WR)
         with contextlib.suppress(*refusals):
@@ -304,29 +305,32 @@ def test_100_000_fuzzed_messages_are_news_or_refused() -> None:
 def test_both_sides_prove_the_key() -> None:
     """Neither believes one that does not hold it, nor one that sends its own proof back to it."""
     acceptor, connector = Acceptor(KEY), Connector(KEY)
+    acceptor.hear_knock(connector.knock())
     connector.check(acceptor.reply(connector.proof(acceptor.greeting())))
 
     with pytest.raises(WrongPeerError):
-        Acceptor(KEY).reply(Connector(b"another key").proof(Acceptor(KEY).greeting()))
+        Acceptor(KEY).hear_knock(Connector(b"another key").knock())
     false, victim = Acceptor(b"another key"), Connector(KEY)
     proof = victim.proof(false.greeting())
     with pytest.raises(WrongPeerError):
-        victim.check(proof[32:])
+        victim.check(proof)
     with pytest.raises(WrongPeerError):
         victim.check(bytes(32))
 
 
 def test_a_proof_is_worth_nothing_a_second_time() -> None:
     """Each connection asks for one of its own."""
-    acceptor, connector = Acceptor(KEY), Connector(KEY)
+    acceptor, connector, other = Acceptor(KEY), Connector(KEY), Acceptor(KEY)
+    acceptor.hear_knock(connector.knock())
     proof = connector.proof(acceptor.greeting())
     acceptor.reply(proof)
 
+    other.hear_knock(connector.knock())
     with pytest.raises(WrongPeerError):
-        Acceptor(KEY).reply(proof)
+        other.reply(proof)
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
 def test_several_contents_travel_as_one(contents: list[bytes]) -> None:
     """And are taken apart again."""
-    assert [bytes(content) for content in split(b"".join(join(contents)))] == contents
+    assert split(b"".join(join(contents)), {}) == contents

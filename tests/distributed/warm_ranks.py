@@ -1,7 +1,7 @@
 """A process that has imported all that ranks need, and forks them on demand: a rank starts in milliseconds.
 
 It reads one request per line, as JSON: `{"start": {…}}` is answered by the new process's id, `{"reap": pid}` by the
-exit status of one that has ended.
+exit status of one that has ended. One whose request names a `host` is a process of that host, and still our child.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ import time
 import traceback
 from pathlib import Path
 
-import core_sdk.core  # noqa: F401 - so that it is there already
+from hosts.namespaces import enter_host_of, process_ids_of
+
+import core_sdk.core
+import core_sdk.distributed._joining  # noqa: F401 - so that they are there already
 
 _PR_SET_PDEATHSIG = 1
 
@@ -35,11 +38,22 @@ def _serve() -> dict[str, str] | None:
             _, status = os.waitpid(request["reap"], 0)
             print(os.waitstatus_to_exitcode(status), flush=True)
             continue
-        pid = os.fork()
+        pid = _fork(request["start"].get("host"))
         if pid == 0:
             return dict(request["start"])
         print(pid, flush=True)
     return None
+
+
+def _fork(host: int | None) -> int:
+    """On this machine, or on the host whose process 1 this is."""
+    if host is None:
+        return os.fork()
+    with process_ids_of(host):
+        pid = os.fork()
+        if pid == 0:
+            enter_host_of(host)
+    return pid
 
 
 def _be_rank(request: dict[str, str]) -> None:

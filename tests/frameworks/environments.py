@@ -1,0 +1,73 @@
+"""Environments with a framework each, on top of the one in which the tests run: where they are, and how to use them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+Framework = Literal["deepspeed", "horovod"]
+
+STAMP = ".installed"
+"""Written when the whole of an environment is there."""
+
+
+@dataclass(frozen=True)
+class FrameworkEnvironment:
+    name: Framework
+    directory: Path
+
+    @property
+    def python(self) -> Path:
+        return self.directory / "bin" / "python"
+
+    @property
+    def is_installed(self) -> bool:
+        return (self.directory / STAMP).exists()
+
+    def program(self, name: str) -> Path:
+        """Of the framework, or of Core SDK, run by this environment's python."""
+        return self.directory / "bin" / name
+
+    def variables(self) -> Mapping[str, str]:
+        """For a process of this environment: as a shell that has activated it."""
+        return {
+            # DeepSpeed looks for `ninja` there.
+            "PATH": f"{self.directory / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
+            # Otherwise each rank asks the machine what it has, which says so in many lines.
+            "DS_ACCELERATOR": "cpu",
+            "TORCH_EXTENSIONS_DIR": str(self._extensions()),
+            "OMP_NUM_THREADS": "1",
+        }
+
+    def why_not_tested(self) -> str:
+        """Loudly, for a skipped test."""
+        log = self.directory / "install.log"
+        why = f"it could not be installed: see {log}" if log.exists() else f"{self.directory} is not there"
+        return f"NOT TESTED: {self.name}; {why}. `make {self.directory / STAMP}` installs it"
+
+    def _extensions(self) -> Path:
+        """What DeepSpeed compiles when it is first used: half a minute that a fresh checkout need not pay again."""
+        versions = [f"python-{sys.version_info.major}.{sys.version_info.minor}", f"torch-{metadata.version('torch')}"]
+        found = metadata.distributions(name=self.name, path=[str(self._site_packages())])
+        versions += [f"{self.name}-{distribution.version}" for distribution in found]
+        return cache() / "extensions" / "-".join(versions)
+
+    def _site_packages(self) -> Path:
+        version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+        return self.directory / "lib" / version / "site-packages"
+
+
+def environment(name: Framework) -> FrameworkEnvironment:
+    """Beside the tests' own python; need not be there."""
+    return FrameworkEnvironment(name, Path(sys.prefix) / name)
+
+
+def cache() -> Path:
+    """Of what takes minutes to make: outside the checkout, so that a fresh one finds it."""
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "core-sdk"

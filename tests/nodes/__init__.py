@@ -1,0 +1,1 @@
+"""Trainings over several hosts, each with a launcher of its own."""

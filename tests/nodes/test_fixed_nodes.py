@@ -1,0 +1,162 @@
+"""Trainings on several hosts, a launcher on each: they begin, stop, fail and end as one."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from hosts.hosts import host_group, requires_hosts, requires_latency
+
+from core_sdk.client import TrialState
+from nodes.conftest import TheTrial
+from nodes.launchers import NodeLaunch, assert_counted_once, fixed, launcher_argv, start_fixed
+
+pytestmark = [requires_hosts, pytest.mark.timeout(600)]
+# The ranks' channel and the launchers notice after half a minute that a host is silent; the rest is a busy machine's.
+_SILENCE_S = 90.0
+
+
+def _stop_step(launch: NodeLaunch) -> int:
+    found = re.search(r"stopped at step (\d+)", launch.output)
+    assert found is not None, launch.output
+    return int(found[1])
+
+
+def test_a_stop_of_one_node_stops_all_at_the_same_step(folder: Path, the_trial: TheTrial) -> None:
+    """SIGTERM comes to the second node's launcher only; both say that the training is to be continued."""
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder)
+        launches[1].await_step(3)
+
+        launches[1].stop()
+
+        assert [launch.wait() for launch in launches] == [75, 75]
+    assert _stop_step(launches[0]) == _stop_step(launches[1])
+    assert the_trial.read().state is TrialState.PAUSED
+    assert "rank 1 of 2" in launches[1].output
+
+
+@pytest.mark.slow
+def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial: TheTrial) -> None:
+    """The first node knows the trial, and the others take part as at first."""
+    core_sdk = [sys.executable, "-m", "core_sdk.cli"]
+    argvs = [launcher_argv(fixed(2, rank)) for rank in range(2)]
+    with host_group(2) as hosts:
+        first = [
+            NodeLaunch(hosts[0], folder, [*core_sdk, "run", "--", *argvs[0]]),
+            NodeLaunch(hosts[1], folder, argvs[1]),
+        ]
+        first[0].await_step(3)
+        first[1].stop()
+        assert [launch.wait() for launch in first] == [75, 75]
+
+        second = [
+            NodeLaunch(hosts[0], folder, [*core_sdk, "trial", "resume", "1"]),
+            NodeLaunch(hosts[1], folder, argvs[1]),
+        ]
+
+        second[1].read_until("from step")
+        second[1].read_until("\n[rank=1] step")
+        (folder / "enough").touch()
+        assert [launch.wait() for launch in second] == [0, 0]
+    assert_counted_once(the_trial.read(), num_attempts=2)
+
+
+@requires_latency
+@pytest.mark.slow
+def test_a_slow_network_changes_nothing_but_the_time(folder: Path, the_trial: TheTrial) -> None:
+    """Three hosts, 20 ms from each other."""
+    with host_group(3, latency_s=0.02) as hosts:
+        launches = start_fixed(hosts, folder)
+        launches[0].await_step(3)
+        (folder / "enough").touch()
+
+        assert [launch.wait() for launch in launches] == [0, 0, 0]
+    assert_counted_once(the_trial.read(), num_attempts=1)
+
+
+@pytest.mark.slow
+def test_a_rank_that_fails_is_named_on_all_nodes(folder: Path) -> None:
+    """With its traceback, and its exit status is that of both launchers."""
+    (folder / "fail-at-3-on-1").touch()
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder)
+
+        assert [launch.wait() for launch in launches] == [1, 1]
+    for launch in launches:
+        assert "rank 1 of 2 failed first (host h2" in launch.errors
+        assert "raised ValueError: no good at step 3" in launch.errors
+
+
+@pytest.mark.slow
+def test_failures_are_followed_by_restarts_on_all_nodes(folder: Path, the_trial: TheTrial) -> None:
+    """In step: one on each node, one after the other."""
+    for step, rank in ((5, 1), (7, 0)):
+        (folder / f"fail-at-{step}-on-{rank}").touch()
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder, "--max-restarts=2")
+        launches[0].await_step(9)
+        (folder / "enough").touch()
+
+        assert [launch.wait() for launch in launches] == [0, 0]
+    assert_counted_once(the_trial.read(), num_attempts=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_launcher_that_is_killed_ends_the_other_nodes(folder: Path, victim: int) -> None:
+    """Its ranks go with it, and theirs lose their peers."""
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder)
+        launches[1 - victim].await_step(3)
+
+        launches[victim].kill()
+
+        assert launches[1 - victim].wait(_SILENCE_S) == 1
+    assert f"rank {1 - victim} of 2 failed first" in launches[1 - victim].errors
+    assert "the consequence of another rank's end" in launches[1 - victim].errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_host_that_dies_ends_the_other_nodes(folder: Path, victim: int) -> None:
+    """The first, which keeps the launchers' store, or another."""
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder)
+        launches[1 - victim].await_step(3)
+
+        hosts[victim].kill()
+
+        assert launches[1 - victim].wait(_SILENCE_S) == 1
+    assert f"rank {1 - victim} of 2 failed first" in launches[1 - victim].errors
+
+
+@pytest.mark.slow
+def test_a_cable_that_is_cut_ends_both_sides(folder: Path) -> None:
+    """Neither hears anything of the other, and nobody tells them."""
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder)
+        launches[0].await_step(3)
+
+        hosts[1].cut()
+
+        assert [launch.wait(_SILENCE_S) for launch in launches] == [1, 1]
+    for launch in launches:
+        assert "RankDiedError" in launch.errors or "is lost: its host is down or cut off" in launch.errors
+
+
+@pytest.mark.slow
+def test_ranks_that_wait_in_torch_do_not_wait_for_a_host_that_is_cut_off(folder: Path) -> None:
+    """In an all-reduce, of which torch itself would despair after half an hour: the launchers end it."""
+    (folder / "hang-at-4-on-1").touch()
+    with host_group(2) as hosts:
+        launches = start_fixed(hosts, folder)
+        launches[0].await_step(3)
+
+        hosts[1].cut()
+
+        assert [launch.wait(_SILENCE_S) for launch in launches] == [1, 1]
+    assert "the launcher of node h2 is lost" in launches[0].errors
+    assert "the launcher of node 10.77.0.1:29400 is lost" in launches[1].errors
