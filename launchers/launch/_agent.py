@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from torch.distributed import DistError, TCPStore
+from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
@@ -129,9 +129,8 @@ class SupervisedAgent(LocalElasticAgent):
             bound_silence()
         self._num_starts += 1
         if self._are_nodes_fixed() and self._num_starts > 1:
-            self._ranks_store, worker_group.master_port = fresh_store(
-                worker_group.store, self._num_starts, is_first_node=start.node_rank == 0
-            )
+            self._ranks_store, port = fresh_store(start, self._num_starts)
+            setattr(worker_group, "master_port", port)  # noqa: B010 - torch's own annotation of it is None
         # torch gives each meeting of nodes that come and go a fresh store; fixed ones start in step, in the same store.
         number = self._num_starts if self._are_nodes_fixed() else 0
         self._board = Noticeboard(worker_group.store, start.node_rank, start.num_nodes, self._meeting_place, number)

@@ -6,13 +6,16 @@ restart used up.
 
 from __future__ import annotations
 
-from torch.distributed import Store, TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from launch._framework import Start
 
 
-def fresh_store(meeting: Store, start: int, *, is_first_node: bool) -> tuple[TCPStore | None, int]:
+def fresh_store(start: Start, number: int) -> tuple[TCPStore | None, int]:
     """Its server, on the first node, and its port there. All nodes call it, with the same number; blocking."""
-    key = f"core-sdk/{start}/port"
+    key = f"core-sdk/{number}/port"
+    is_first_node = start.node_rank == 0
     server = TCPStore("localhost", 0, is_master=True, wait_for_workers=False) if is_first_node else None
     if server is not None:
-        meeting.set(key, str(server.port))
-    return server, int(meeting.get(key))
+        start.store.set(key, str(server.port))
+    return server, int(start.store.get(key))

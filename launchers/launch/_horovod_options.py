@@ -119,15 +119,15 @@ def spread_of(options: HorovodOptions) -> Spread | None:
     """None where no hosts are named. Reads the hostfile. Raises `UsageError`."""
     if not options.names_hosts:
         return None
-    hosts = hosts_of(options)
-    if not hosts:
-        raise UsageError("the hosts have no slots: give name:slots, as in -H worker-1:4,worker-2:4")
-    return Spread(hosts, options.ssh)
+    return Spread(hosts_of(options), options.ssh)
 
 
-def torchrun_options_of(options: HorovodOptions, num_nodes: int) -> tuple[str, ...]:
-    """On one of `num_nodes` nodes. Reads the hostfile of a single node. Raises `UsageError`."""
-    slots = _slots(options, num_nodes)
+def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:
+    """On one of `num_nodes` nodes. Raises `UsageError`.
+
+    Reads the hostfile of a single node, unless a head that has read it has started this launcher.
+    """
+    slots = None if is_sent_by_head else _slots(options, num_nodes)
     timeout_s = options.start_timeout_s
     return (
         *([] if slots is None else [f"--nproc-per-node={slots}"]),

@@ -42,8 +42,11 @@ def find_nodes(command: Command) -> Nodes:
     path, info = Environment.read().run_info, run_info()
     if path is not None and info is not None:
         _check(path, info)
-    nodes = decide_nodes(given_options(command.overrides), info, _count_gpus, _placement)
-    nodes = replace(nodes, port=meeting_port() or nodes.port)
+    port = meeting_port()
+    nodes = decide_nodes(
+        given_options(command.overrides), info, _count_gpus, _placement, is_sent_by_head=port is not None
+    )
+    nodes = replace(nodes, port=port or nodes.port)
     return replace(nodes, run_info=None) if info is not None else nodes
 
 
@@ -52,9 +55,14 @@ def decide_nodes(
     info: ClusterInfo | None,
     count_gpus: Callable[[], int],
     find_placement: Callable[[], Placement | None] = lambda: None,
+    *,
+    is_sent_by_head: bool = False,
 ) -> Nodes:
-    """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`."""
-    info = info if info is not None and _says_more_than_the_default(info) else None
+    """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`.
+
+    A head, which has started this launcher by ssh, means what its run info says.
+    """
+    info = info if info is not None and (is_sent_by_head or _says_more_than_the_default(info)) else None
     if info is not None or _say_all(options) or (placement := find_placement()) is None:
         return _decide(options, info, count_gpus)
     slots = _slots(options, None, lambda: placement.slots or count_gpus())

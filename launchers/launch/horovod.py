@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from core_sdk.environment import horovod_variables
+from core_sdk.environment import horovod_variables, meeting_port
 from launch._command import Command, CommandError
 from launch._framework import Framework, Start
 from launch._horovod_meeting import Meeting, Server, meet_first, meet_other
@@ -52,7 +52,7 @@ class Horovod(Framework):
             # Sooner than in the midst of the start.
             from launch import _horovod_server  # noqa: F401
         self._options = _parsed(overrides)
-        return torchrun_options_of(self._options, _num_nodes())
+        return torchrun_options_of(self._options, _num_nodes(), is_sent_by_head=meeting_port() is not None)
 
     def meet(self, start: Start) -> None:
         from launch._horovod_server import RendezvousServer  # what needs Horovod is imported on demand

@@ -157,6 +157,9 @@ class RankProcess:
     def _state(self) -> str:
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0]
 
+    def has_ended(self) -> bool:
+        return self._await_end(0.0)
+
     def told(self) -> list[Any]:
         """So far."""
         return [line["value"] for line in self._lines() if "value" in line]
@@ -226,6 +229,17 @@ class RankGroup:
     def await_mark(self, name: str) -> None:
         """What the scripts say with `mark`."""
         wait_for((self._folder / name).exists)
+
+    def await_marks(self, name: str) -> None:
+        """Until every rank has said `rank N` and this; none may end before."""
+        marks = [self._folder / f"rank {rank.rank} {name}" for rank in self.ranks]
+
+        def is_decided() -> bool:
+            return all(mark.exists() for mark in marks) or any(rank.has_ended() for rank in self.ranks)
+
+        wait_for(is_decided, 2 * TIMEOUT_S)
+        ended = {rank.rank: rank.outcome() for rank in self.ranks if rank.has_ended()}
+        assert all(mark.exists() for mark in marks), f"some have ended before they said that each {name}: {ended}"
 
     def outcomes(self, *, without: Sequence[int] = ()) -> dict[int, Outcome]:
         """Of all ranks but some, once these have ended."""

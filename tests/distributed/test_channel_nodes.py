@@ -61,6 +61,14 @@ def call_of(distributed):
     return distributed.allgather_local if is_local else getattr(distributed, arguments["call"])
 
 
+def another_call_of(distributed):
+    if arguments["call"] == "background":
+        return distributed.background_channel().gather
+    if is_local:
+        return distributed.gather_local
+    return distributed.gather if arguments["call"] == "allgather" else distributed.allgather
+
+
 def check(result, number):
     assert result == expected(number), f"a wrong object in call {number}: {str(result)[:200]}"
 """
@@ -71,7 +79,7 @@ MISCHIEF = (
 fault = arguments["fault"] if rank == arguments["culprit"] else None
 with join() as distributed:
     call = call_of(distributed)
-    another_call = distributed.gather if arguments["call"] == "allgather" else distributed.allgather
+    another_call = another_call_of(distributed)
     number = 0
     while number < arguments["num_rounds"]:
         number += 1
@@ -94,7 +102,7 @@ with join() as distributed:
             elif fault == "raises":
                 raise ValueError("mischief")
             elif fault == "skips a call":
-                (distributed.allgather if is_local else call)([rank, number + 1, ballast])
+                call([rank, number + 1, ballast])
             elif fault == "makes another call":
                 another_call([rank, number, ballast])
             elif fault == "sends garbage":
@@ -158,7 +166,12 @@ AT_ONCE = {
     "hangs up": "RankDiedError",
 }
 CULPRITS = [(TWO_BY_TWO, 0), (TWO_BY_TWO, 1), (TWO_BY_TWO, 3), (THREE_BY_ONE, 0), (THREE_BY_ONE, 2)]
-RANK_CELLS = [Cell(call, layout, culprit) for layout, culprit in CULPRITS for call in CALLS]
+RANK_CELLS = [
+    Cell(call, layout, culprit)
+    for layout, culprit in CULPRITS
+    for call in CALLS
+    if not (call == "local" and layout.ranks_per_host == 1)  # nobody else is there
+]
 HOST_CELLS = [Cell(call, layout, host) for layout in LAYOUTS for host in (0, layout.num_hosts - 1) for call in CALLS]
 IDLE_CELLS = [cell._replace(host_is_idle=True) for cell in HOST_CELLS if cell.call in ("allgather", "broadcast")]
 LARGE_CELLS = [cell._replace(num_bytes=LARGE) for cell in HOST_CELLS if cell.call in ("gather", "broadcast")]
@@ -167,12 +180,6 @@ LARGE_CELLS = [cell._replace(num_bytes=LARGE) for cell in HOST_CELLS if cell.cal
 def faulty(fault: str, num_rounds: int = 1_000_000) -> dict[str, object]:
     """What the culprit does in its third round, and how many there are."""
     return {"fault": fault, "num_rounds": num_rounds}
-
-
-def await_rounds(ranks: RankGroup) -> None:
-    """Until all ranks are in the middle of it."""
-    for rank in ranks.ranks:
-        ranks.await_mark(f"rank {rank.rank} plays")
 
 
 @pytest.mark.parametrize("fault", AT_ONCE)
@@ -185,8 +192,9 @@ def test_every_other_rank_is_told_at_once_who_it_was(stage: Stage, fault: str, c
             others = ranks.outcomes(without=[cell.culprit])
             began_at = ranks[cell.culprit].time_of("mischief")
 
-        assert {outcome.error for outcome in others.values()} == {AT_ONCE[fault]}, others
-        assert all(cell.culprit in told(outcome)[1] for outcome in others.values()), others
+        for outcome in others.values():
+            assert is_error(outcome, AT_ONCE[fault]), others
+            assert cell.culprit in told(outcome)[1], others
         assert max(outcome.ended_at for outcome in others.values()) - began_at < NAMED_WITHIN_S, others
 
     for_each(cells, check, at_once=4)
@@ -202,9 +210,9 @@ def test_every_other_rank_is_told_in_time_who_is_late(stage: Stage, fault: str, 
             others = ranks.outcomes(without=[cell.culprit])
             began_at = ranks[cell.culprit].time_of("mischief")
 
-        assert {outcome.error for outcome in others.values()} == {"CollectiveTimeoutError"}, others
-        waited = f"waited {LATE_AFTER_S:g} s for rank {cell.culprit}: "
-        assert all(waited in outcome.text for outcome in others.values()), others
+        for outcome in others.values():
+            assert is_error(outcome, "CollectiveTimeoutError"), others
+            assert f"waited {LATE_AFTER_S:g} s for rank {cell.culprit}: " in outcome.text, others
         assert max(outcome.ended_at for outcome in others.values()) - began_at < FOUND_LATE_WITHIN_S, others
 
     for_each(cells, check, at_once=5)
@@ -265,7 +273,7 @@ distributed.allgather(rank)
 def test_the_reason_may_come_long_after_the_end_of_a_connection(stage: Stage) -> None:
     """The chief leaves because another rank has died, and what it says of that is lost once or twice on the way."""
     with stage.set_up(DEAF, Cell("allgather", THREE_BY_ONE, 2)) as (hosts, ranks):
-        await_rounds(ranks)
+        ranks.await_marks("plays")
         (control,) = ranks[1].told()
         hosts[1].run(["iptables", "-A", "INPUT", "-p", "tcp", "--dport", str(control), "-j", "DROP"])
         ranks.mark("deaf")
@@ -283,7 +291,7 @@ def test_a_host_that_dies_is_named_at_once(stage: Stage, cells: Sequence[Cell]) 
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell) as (hosts, ranks):
-            await_rounds(ranks)
+            ranks.await_marks("plays")
             began_at = time.monotonic()
             hosts[cell.culprit].kill()
             dead = cell.layout.ranks_on(cell.culprit)
@@ -296,12 +304,16 @@ def test_a_host_that_dies_is_named_at_once(stage: Stage, cells: Sequence[Cell]) 
     for_each(cells, check, at_once=4)
 
 
+def is_error(outcome: Outcome, error: str) -> bool:
+    """Or that of another rank which has left because of it: it comes through the node's group, say, and tells it all."""
+    return outcome.error == error or (outcome.error == "RankFailedError" and f"{error}: " in outcome.text)
+
+
 def check_deaths(outcomes: dict[int, Outcome], beyond: dict[int, list[int]], began_at: float, within_s: float) -> None:
     """Each rank has been told, in time, of the death of a rank that is `beyond` its reach, or of what that has done."""
     for rank, outcome in outcomes.items():
-        error, named = told(outcome)
-        assert error == "RankDiedError", outcomes
-        assert set(named) & set(beyond[rank]), outcomes
+        assert is_error(outcome, "RankDiedError"), outcomes
+        assert set(told(outcome)[1]) & set(beyond[rank]), outcomes
         assert outcome.ended_at - began_at < within_s, outcomes
     print(f"{max(outcome.ended_at for outcome in outcomes.values()) - began_at:.1f} s to the last error")
 
@@ -314,7 +326,7 @@ def test_a_host_whose_cable_is_cut_is_given_up_by_all_and_gives_all_up(stage: St
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell) as (hosts, ranks):
-            await_rounds(ranks)
+            ranks.await_marks("plays")
             began_at = time.monotonic()
             hosts[cell.culprit].cut()
             away = cell.layout.ranks_on(cell.culprit)
@@ -351,7 +363,7 @@ def test_a_cable_that_is_mended_in_time_harms_nothing(
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell) as (hosts, ranks):
-            await_rounds(ranks)
+            ranks.await_marks("plays")
             hosts[cell.culprit].cut()
             time.sleep(cut_for_s)  # this long it is cut: nothing tells that it was long enough
             hosts[cell.culprit].mend()
@@ -367,7 +379,7 @@ def test_results_are_right_over_slow_cables(stage: Stage, cells: Sequence[Cell])
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell, latency_s=0.02) as (_, ranks):
-            await_rounds(ranks)
+            ranks.await_marks("plays")
             finish(ranks)
 
     for_each(cells, check, at_once=4)
@@ -381,7 +393,7 @@ def test_results_are_right_on_lossy_hosts(stage: Stage, cells: Sequence[Cell], p
 
     def check(cell: Cell) -> None:
         with stage.set_up(STEADY, cell, loss_percent=percent) as (_, ranks):
-            await_rounds(ranks)
+            ranks.await_marks("plays")
             finish(ranks)
 
     for_each(cells, check, at_once=4)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from distributed.ranks import RankGroup
 from distributed.stage import (
     GIVEN_UP_WITHIN_S,
     PATIENCE_S,
@@ -43,12 +42,6 @@ with join() as distributed:
 """
 
 
-def await_all(ranks: RankGroup) -> None:
-    """Until all that have come wait for the others."""
-    for rank in ranks.ranks:
-        ranks.await_mark(f"rank {rank.rank} waits")
-
-
 @sampled("cells", [Cell("join", TWO_BY_TWO, 3), Cell("join", THREE_BY_ONE, 0)], CULPRITS)
 def test_a_rank_that_never_comes_is_named_by_all(stage: Stage, cells: Sequence[Cell]) -> None:
     """Within the time-out, and a little more for those whom the chief tells."""
@@ -73,7 +66,7 @@ def test_a_rank_that_dies_while_all_wait_for_another_is_named_at_once(stage: Sta
 
     def check(cell: Cell) -> None:
         with stage.set_up(JOIN, cell, only=range(cell.layout.size - 1)) as (_, ranks):
-            await_all(ranks)
+            ranks.await_marks("waits")
             died_at = ranks[cell.culprit].kill()
             others = ranks.outcomes(without=[cell.culprit])
 
@@ -91,7 +84,7 @@ def test_a_host_that_dies_while_all_wait_for_another_is_named_at_once(stage: Sta
     def check(cell: Cell) -> None:
         dead = cell.layout.ranks_on(cell.culprit)
         with stage.set_up(JOIN, cell, only=range(cell.layout.size - 1)) as (hosts, ranks):
-            await_all(ranks)
+            ranks.await_marks("waits")
             hosts[cell.culprit].kill()
             died_at = time.monotonic()
             others = ranks.outcomes(without=dead)
@@ -113,7 +106,7 @@ def test_a_host_that_is_cut_off_while_all_wait_for_another_is_given_up(stage: St
     def check(cell: Cell) -> None:
         away = cell.layout.ranks_on(cell.culprit)
         with stage.set_up(JOIN, cell, only=range(cell.layout.size - 1), join_timeout_s=PATIENCE_S) as (hosts, ranks):
-            await_all(ranks)
+            ranks.await_marks("waits")
             hosts[cell.culprit].cut()
             cut_at = time.monotonic()
             outcomes = ranks.outcomes()
@@ -201,8 +194,9 @@ def test_ranks_of_three_hosts_meet_through_the_store_of_torch(stage: Stage, run:
         from datetime import timedelta
         from torch.distributed import TCPStore
         from core_sdk.core import DistributedContext
-        from rank_script import arguments, rank, tell
+        from rank_script import arguments, mark, rank, tell
 
+        mark(f"rank {rank} waits")
         size = arguments["size"]
         place = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1}
         place |= {"GROUP_RANK": rank, "GROUP_WORLD_SIZE": size, "MASTER_ADDR": "h1", "MASTER_PORT": 4001}
@@ -215,6 +209,7 @@ def test_ranks_of_three_hosts_meet_through_the_store_of_torch(stage: Stage, run:
             distributed.allgather("goodbye")
         """
     with stage.set_up(source, Cell("join", THREE_BY_ONE, 0)) as (_, ranks):
+        ranks.await_marks("waits")
         outcomes = ranks.outcomes()
 
     assert {rank: list(outcome.values) for rank, outcome in outcomes.items()} == {

@@ -5,18 +5,19 @@ No wheel of it is published, and its sources ask for a C++ that torch's headers 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
 import venv
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import IO
@@ -133,21 +134,7 @@ def _run(
     log.write(f"$ {' '.join(command)}\n")
     log.flush()
     with tempfile.TemporaryFile("w+", errors="replace") as said:
-        environment = os.environ | dict(variables or {})
-        try:
-            done = subprocess.run(
-                command,
-                cwd=cwd,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-            ended = None if done.returncode == 0 else f"ended with {done.returncode}"
-        except subprocess.TimeoutExpired:
-            ended = f"took more than {_TIMEOUT_S} s"
+        ended = _end_of(command, said, cwd, os.environ | dict(variables or {}))
         said.seek(0)
         text = said.read()
     log.write(text)
@@ -157,7 +144,30 @@ def _run(
         raise BuildError(f"Horovod {VERSION} could not be built: `{' '.join(command)}` {ended}:\n{tail}")
 
 
-@contextmanager
+def _end_of(command: Sequence[str], output: IO[str], cwd: Path | None, variables: Mapping[str, str]) -> str | None:
+    """How it failed; None if it did not."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return f"took more than {_TIMEOUT_S} s"
+    finally:
+        # The compilers that it has started must not outlive it, nor us.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return None if code == 0 else f"ended with {code}"
+
+
+@contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
     """One build at a time; whoever waited finds the wheel."""
     with path.open("w") as file:

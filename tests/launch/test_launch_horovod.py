@@ -88,6 +88,7 @@ def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
     assert spread.hosts == (Host("h1", 2), Host("h2", 1))
     assert spread.ssh == Ssh(2222, Path("key"))
     assert torchrun_options_of(named, 2) == ()
+    assert torchrun_options_of(named, 1, is_sent_by_head=True) == ()
 
 
 def test_one_host_gives_this_node_its_slots() -> None:

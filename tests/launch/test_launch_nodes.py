@@ -78,6 +78,15 @@ def test_torchruns_options_go_before_all(line: str) -> None:
     assert decided(line, None, 8).slots == decided(line, CLUSTER, 8).slots == 3
 
 
+def test_a_head_has_counted_the_ranks_of_a_single_host() -> None:
+    """One slot that was asked for is one, where one of a laptop's run info says nothing."""
+    one_slot = ClusterInfo(container_addrs=["h2"], container_slot_counts=[1])
+
+    nodes = [decide_nodes({}, one_slot, lambda: 8, is_sent_by_head=is_sent) for is_sent in (True, False)]
+
+    assert [node.slots for node in nodes] == [1, 8]
+
+
 def test_options_take_a_node_out_of_its_group() -> None:
     """Then it is the first and only one of its own training."""
     alone = Nodes(num_nodes=1, node_rank=0, slots=8, chief_address="localhost")

@@ -28,10 +28,10 @@ TIMEOUT_S = 150.0
 class NodeLaunch:
     """The launcher of one host, whose output is in files of `folder`."""
 
-    def __init__(self, host: Host, folder: Path, argv: Sequence[str]) -> None:
+    def __init__(self, host: Host, folder: Path, argv: Sequence[str], **variables: str) -> None:
         count = len(list(folder.glob(f"{host.name}-*.out")))
         self._output, self._errors = (folder / f"{host.name}-{count}.{kind}" for kind in ("out", "err"))
-        environment = os.environ | {"CORE_SDK_HOME": str(folder / "home")}
+        environment = os.environ | {"CORE_SDK_HOME": str(folder / "home")} | variables
         with self._output.open("w") as output, self._errors.open("w") as errors:
             self._process = host.start(argv, env=environment, cwd=folder, stdout=output, stderr=errors)
 
@@ -45,7 +45,7 @@ class NodeLaunch:
 
     def read_until(self, words: str) -> None:
         """Blocks until its ranks have printed them."""
-        wait_for(lambda: words in self.output or self._has_ended(), TIMEOUT_S)
+        wait_for(lambda: words in self.output or self.has_ended(), TIMEOUT_S)
         assert words in self.output, f"it ended with {self._process.returncode}:\n{self.output}\n{self.errors}"
 
     def await_step(self, step: int) -> None:
@@ -64,7 +64,7 @@ class NodeLaunch:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"it has not ended:\n{self.output}\n{self.errors}") from None
 
-    def _has_ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self._process.poll() is not None
 
 
