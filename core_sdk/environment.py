@@ -42,6 +42,7 @@ import msgspec
 
 from core_sdk.errors import HomeNotWritableError, RunInfoError
 from core_sdk.placement import (
+    INDEX_VARIABLE,
     JOB_ID_VARIABLE,
     Job,
     Placement,
@@ -302,7 +303,7 @@ def job_placement(variables: Mapping[str, str] | None = None) -> Placement | Non
     Raises `PlacementError` where it has not started one launcher on each node.
     """
     variables = os.environ if variables is None else variables
-    if (placement := slurm_placement(variables)) is not None or "JOB_COMPLETION_INDEX" not in variables:
+    if (placement := slurm_placement(variables)) is not None or INDEX_VARIABLE not in variables:
         return placement
     return kubernetes_placement(variables, socket.gethostname(), socket.getfqdn())
 

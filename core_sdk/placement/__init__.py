@@ -5,8 +5,17 @@ tell each its place; `core_sdk.environment` hands their variables in.
 """
 
 from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, scheduled_job
-from core_sdk.placement._kubernetes import kubernetes_placement
-from core_sdk.placement._placement import Placement
+from core_sdk.placement._kubernetes import INDEX_VARIABLE, kubernetes_placement
+from core_sdk.placement._placement import MEETING_PORTS, Placement
 from core_sdk.placement._slurm import slurm_placement
 
-__all__ = ["JOB_ID_VARIABLE", "Job", "Placement", "kubernetes_placement", "scheduled_job", "slurm_placement"]
+__all__ = [
+    "INDEX_VARIABLE",
+    "JOB_ID_VARIABLE",
+    "MEETING_PORTS",
+    "Job",
+    "Placement",
+    "kubernetes_placement",
+    "scheduled_job",
+    "slurm_placement",
+]

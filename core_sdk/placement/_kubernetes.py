@@ -25,8 +25,6 @@ def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str)
         raise SchedulerVariableError(INDEX_VARIABLE, str(index), f"less than the number of nodes, {num_nodes}")
     job = f"kubernetes/{hostname.partition('.')[0].removesuffix(f'-{index}')}"
     return Placement(
-        scheduler="kubernetes",
-        job=job,
         addresses=(hostname,) if num_nodes == 1 else _addresses(variables, index, num_nodes, fqdn),
         # Alone, a pod may have any index.
         node_rank=index if num_nodes > 1 else 0,

@@ -29,14 +29,11 @@ def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
     addresses = _nodes(variables)
     node_rank = _parsed(variables, "SLURM_NODEID", int)
     _check_step(variables, addresses, node_rank)
-    job = slurm_job_name(variables)
     return Placement(
-        scheduler="slurm",
-        job=job,
         addresses=tuple(addresses),
         node_rank=node_rank,
         slots=_num_gpus(variables),
-        port=port_of(job),
+        port=port_of(slurm_job_name(variables)),
     )
 
 

@@ -60,6 +60,7 @@ class CommandRecord(msgspec.Struct, kw_only=True):
 class JobRecord(msgspec.Struct, kw_only=True):
     """`<home>/jobs/<sha256>.json`: the trial that a scheduler's job has begun, by the SHA-256 of the job's name."""
 
+    format: int = 1
     job: str
     trial_id: int | None
     """None if one start of the job has begun several, and which of them to go on with cannot be told."""

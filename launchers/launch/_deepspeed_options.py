@@ -17,6 +17,7 @@ _REFUSED: Mapping[str, str] = {
     "launcher": "launchers on several hosts are started by ssh, by `srun python -m launch.deepspeed …` under Slurm, or "
     "by yourself with --no_ssh and --node_rank",
     "launcher_args": "what ssh is to do differently belongs into ~/.ssh/config",
+    "force_multi": "a host of the hostfile that is not this machine is reached by ssh, a single one too",
     "module": "write `-- -m MODULE` instead",
     "autotuning": "tune with the `deepspeed` program itself",
     "save_pid": "the process to signal is the launcher itself, `$!` in the shell that started it",
@@ -45,8 +46,6 @@ class DeepSpeedOptions:
     node_rank: int | None = None
     is_without_ssh: bool = False
     """A launcher is started on each node by other means."""
-    is_forced_to_ssh: bool = False
-    """To a single host too."""
     ssh_port: int | None = None
 
 
@@ -69,7 +68,6 @@ def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
         master_port=given.master_port,
         node_rank=None if given.node_rank == -1 else given.node_rank,
         is_without_ssh=given.no_ssh,
-        is_forced_to_ssh=given.force_multi,
         ssh_port=given.ssh_port,
     )
     _check(options)
@@ -133,5 +131,3 @@ def _check(options: DeepSpeedOptions) -> None:
         raise UsageError("--include and --exclude cannot stand together: name what to use, or what not to use")
     if (options.num_nodes or options.num_gpus) and (options.include or options.exclude):
         raise UsageError("--num_nodes and --num_gpus cannot stand beside --include or --exclude, which say it all")
-    if options.is_without_ssh and options.is_forced_to_ssh:
-        raise UsageError("--force_multi asks for ssh, and --no_ssh for none")

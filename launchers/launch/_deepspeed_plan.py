@@ -27,8 +27,6 @@ def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str
 
     `visible_gpus` as CUDA names them.
     """
-    if options.is_forced_to_ssh:
-        raise UsageError("--force_multi needs hosts to reach: name them by --hostfile")
     devices, num_ranks = _devices_here(options, visible_gpus)
     torchrun = {
         "nnodes": options.num_nodes,
@@ -165,7 +163,8 @@ def parse_filter(text: str) -> dict[str, list[int]]:
         slots = numbers.split(",") if colon else []
         if not name or not all(slot.isascii() and slot.isdigit() for slot in slots):
             raise UsageError(f"{text!r} names no hosts and slots: write HOST or HOST:0,2, with @ between hosts")
-        named[name] = sorted({*named.get(name, []), *map(int, slots)})
+        everything = not slots or named.get(name) == []
+        named[name] = [] if everything else sorted({*named.get(name, []), *map(int, slots)})
     return named
 
 

@@ -16,8 +16,6 @@ from types import TracebackType
 from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
 from launch import _guardian
 
-# Elsewhere the guardian needs a third-party library to see other processes.
-_ISOLATION = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
 _STOPPED = "stopped"
 _COMPLETED = "completed"
 _TRIAL = "trial.json"
@@ -119,7 +117,7 @@ def _start_guardian(directory: Path) -> tuple[subprocess.Popen[bytes], int]:
     from_launcher, to_guardian = os.pipe()
     try:
         guardian = subprocess.Popen(
-            [sys.executable, *_ISOLATION, _guardian.__file__, *arguments],
+            [sys.executable, *_guardian.ISOLATION, _guardian.__file__, *arguments],
             # The launcher may itself be a rank's child: the guardian of that launch must not take this one for its own.
             env=unmarked_variables(),
             cwd="/",

@@ -23,7 +23,7 @@ from core_sdk.environment import (
     run_info,
 )
 from core_sdk.errors import PlacementError
-from launch import _remote_node
+from launch import _guardian, _remote_node
 from launch._command import Command, CommandError
 from launch._directory import LaunchDirectory
 from launch._ending import Ending
@@ -41,8 +41,6 @@ from launch._words import marked
 
 _STDOUT = 1
 _STDERR = 2
-# Elsewhere a host's guardian needs a third-party library.
-_ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 # The hosts believe that the head is dead when they hear nothing for a minute.
 _BEAT_S = 5.0
 _UNSETTLED_S = 0.1
@@ -126,7 +124,7 @@ def _start(
 ) -> Node:
     place = directory.path / f"node-{rank}"
     place.mkdir(mode=0o700)
-    program = [sys.executable, *_ISOLATION, _remote_node.__file__]
+    program = [sys.executable, *_guardian.ISOLATION, _remote_node.__file__]
     is_child = is_here(host)
     argv = program if is_child else ssh_argv(host, spread.ssh, program, place / "ssh.log")
     variables = login_variables() if is_child else None
@@ -147,6 +145,7 @@ class _Watch:
         self.nodes: list[Node] = []
         """Those that run."""
         self._min_hosts = spread.min_hosts
+        self._first = spread.hosts[0]
         self._grace_s = grace_s
         self._signals = signals
         self._forwarder = forwarder
@@ -196,18 +195,22 @@ class _Watch:
                 self._note(node, replace(ending, why=Why.ENDED) if self._is_ending else ending)
 
     def _note(self, node: Node, ending: NodeEnding) -> None:
-        if node.is_lost and self._can_go_on():
+        if node.is_lost and self._can_go_on_without(node):
             self._forwarder.say(marked([*ending.ending.words, self._goes_on()]).encode(errors="surrogateescape"))
             return
         self._endings.append(ending)
         if ending.is_failure:
             self._end_at = min(self._end_at, time.monotonic() + self._patience_s(ending))
 
-    def _can_go_on(self) -> bool:
-        return self._min_hosts is not None and len(self.nodes) >= self._min_hosts and not self._is_ending
+    def _can_go_on_without(self, node: Node) -> bool:
+        """The others meet at the first one."""
+        is_first = node.host == self._first
+        return (
+            self._min_hosts is not None and len(self.nodes) >= self._min_hosts and not is_first and not self._is_ending
+        )
 
     def _goes_on(self) -> str:
-        return f"the training goes on: {len(self.nodes)} nodes are left, and {self._min_hosts} are enough"
+        return f"the training goes on: nodes left: {len(self.nodes)}, needed: {self._min_hosts}"
 
     def _patience_s(self, ending: NodeEnding) -> float:
         """How long the other nodes have to end by themselves."""

@@ -9,20 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from launch._hosts import Spread
-
-
-class Store(Protocol):
-    """Of torch's: all nodes' launchers see it, each start of the ranks has a fresh one."""
-
-    def get(self, key: str) -> bytes:
-        """Waits until somebody has set it. Raises `RuntimeError` when the store is gone, or after minutes."""
-
-    def set(self, key: str, value: str) -> None: ...
-
-    def delete_key(self, key: str) -> bool: ...
+from launch._store import Store
 
 
 @dataclass(frozen=True)
@@ -36,6 +25,7 @@ class Start:
     chief_address: str
     """Where the first node is reached; "localhost" or its like on a single node."""
     store: Store
+    """A fresh one for each start of the ranks."""
 
 
 class Framework(ABC):

@@ -23,6 +23,9 @@ from pathlib import Path
 _LEAST_S = 1.0
 _MOST_S = 60.0
 _PAUSE_S = 0.05
+ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
+"""How to start it: elsewhere it needs a third-party library to see other processes."""
+
 _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from core_sdk.environment import torchrun_variables
 from launch._command import UsageError
 from launch._hosts import Host, Spread
+from launch._torchrun_options import node_range
 
 _OPTION = "--hostfile"
 _PLACES = ("node_rank", "standalone")
@@ -36,14 +37,15 @@ def spread_over(hosts: Sequence[Host], options: Sequence[str]) -> Spread:
     for name in _PLACES:
         if getattr(given, name):
             raise UsageError(f"--{name.replace('_', '-')} is for a launcher that was started by hand on this node")
-    least, most = _num_hosts(given.nnodes, len(hosts))
+    least, most = node_range(given.nnodes or str(len(hosts)))
     if most > len(hosts):
         raise UsageError(f"--nnodes={given.nnodes} needs {most} hosts, and the hostfile names {len(hosts)}")
     used = tuple(hosts[:most])
     return Spread(
         used,
         overrides=with_slots(options, used[0]) if most == 1 else tuple(options),
-        min_hosts=least if least < most else None,
+        # Without restarts the loss of a node is the end.
+        min_hosts=least if least < most and given.max_restarts > 0 else None,
     )
 
 
@@ -60,22 +62,9 @@ def _given(options: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--nnodes", default=variables.get("nnodes"))
     parser.add_argument("--nproc-per-node", "--nproc_per_node", default=variables.get("nproc_per_node"))
     parser.add_argument("--node-rank", "--node_rank", default=variables.get("node_rank"))
+    parser.add_argument("--max-restarts", "--max_restarts", type=int, default=int(variables.get("max_restarts", "0")))
     parser.add_argument("--standalone", action="store_true")
     try:
         return parser.parse_known_args(options)[0]
     except argparse.ArgumentError as error:
         raise UsageError(str(error)) from error
-
-
-def _num_hosts(nnodes: str | None, num_named: int) -> tuple[int, int]:
-    """The least and the most."""
-    if nnodes is None:
-        return num_named, num_named
-    least, _, most = nnodes.partition(":")
-    try:
-        numbers = int(least), int(most or least)
-    except ValueError:
-        raise UsageError(f"--nnodes={nnodes} is no number of nodes: give N or MIN:MAX") from None
-    if not 1 <= numbers[0] <= numbers[1]:
-        raise UsageError(f"--nnodes={nnodes} cannot be: give N or MIN:MAX with 1 <= MIN <= MAX")
-    return numbers

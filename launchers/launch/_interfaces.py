@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 LOOPBACK = "127.0.0.1"
 
@@ -12,11 +13,11 @@ def ipv4_of(host: str) -> str:
     return socket.gethostbyname(host)
 
 
-def is_own(address: str) -> bool:
-    """Whether it is an address of this machine: one can listen there."""
+def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket.AF_INET) -> bool:
+    """Whether this machine has the address: only such can be bound to. A tuple is what `family` calls an address."""
     try:
-        with socket.socket() as probe:
-            probe.bind((address, 0))
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0) if isinstance(address, str) else address)
     except OSError:
         return False
     return True

@@ -9,6 +9,7 @@ import socket
 from typing import Any
 
 from launch._hosts import Host
+from launch._interfaces import is_own
 
 _LOOPBACK = ("localhost", "ip6-localhost", "ip6-loopback", "::1")
 
@@ -20,7 +21,7 @@ def is_here(host: Host) -> bool:
         return False
     own = socket.gethostname()
     return host.address.lower() in {own.lower(), own.partition(".")[0].lower()} or any(
-        _is_own(family, address) for family, address in _addresses(host.address)
+        is_own(address, family) for family, address in _addresses(host.address)
     )
 
 
@@ -33,11 +34,3 @@ def _addresses(name: str) -> list[tuple[socket.AddressFamily, Any]]:
     with contextlib.suppress(OSError, UnicodeError):  # one that only ssh's configuration knows has none here
         return [(family, address) for family, _, _, _, address in socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM)]
     return []
-
-
-def _is_own(family: socket.AddressFamily, address: Any) -> bool:
-    """Only an own address can be bound to."""
-    with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.bind(address)
-        return True
-    return False

@@ -11,14 +11,13 @@ from typing import Any
 import msgspec
 
 from core_sdk.environment import MEETING_PORT_VARIABLE
+from core_sdk.placement import MEETING_PORTS
 from core_sdk.records import PLACED, ClusterInfo
 from launch._command import UsageError
 from launch._hosts import Host
 from launch._local_host import is_loopback
 
 _DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
-# Above the ports of well-known services, below those that systems give away.
-_PORTS = range(10_000, 30_000)
 
 
 @dataclass(frozen=True)
@@ -68,4 +67,4 @@ def node_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterI
 
 def with_meeting_port(variables: Mapping[str, str]) -> dict[str, str]:
     """By chance, so that two trainings on the same hosts do not meet each other."""
-    return dict(variables) | {MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(_PORTS))}
+    return dict(variables) | {MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(MEETING_PORTS))}

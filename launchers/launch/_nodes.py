@@ -12,7 +12,7 @@ from core_sdk.errors import PlacementError, RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import PLACED, ClusterInfo
 from launch._command import Command, UsageError, program_argv
-from launch._torchrun_options import given_options
+from launch._torchrun_options import given_options, node_range
 
 _MASTER_PORT = 29400
 _LOCALHOST = "localhost"
@@ -120,7 +120,7 @@ def _says_more_than_the_default(info: ClusterInfo) -> bool:
 
 def _say_all(options: Mapping[str, Any]) -> bool:
     """Whether the options leave nothing to ask a scheduler for: they name one node, or the first one and this one."""
-    if options.get("standalone") or _node_range(options.get("nnodes", "2"))[1] == 1:
+    if options.get("standalone") or node_range(options.get("nnodes", "2"))[1] == 1:
         return True
     is_first_known = bool(options.get("rdzv_endpoint")) or "master_addr" in options
     return is_first_known and ("node_rank" in options or _is_dynamic(options))
@@ -147,21 +147,10 @@ def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
 
 def _num_nodes(options: Mapping[str, Any], info: ClusterInfo | None) -> int:
     if "nnodes" in options:
-        return _node_range(options["nnodes"])[1]
+        return node_range(options["nnodes"])[1]
     if info is None or options.get("standalone"):
         return 1
     return len(info.container_addrs)
-
-
-def _node_range(nnodes: str) -> tuple[int, int]:
-    least, _, most = nnodes.partition(":")
-    try:
-        numbers = int(least), int(most or least)
-    except ValueError:
-        raise UsageError(f"--nnodes={nnodes} is no number of nodes: give N or MIN:MAX") from None
-    if not 1 <= numbers[0] <= numbers[1]:
-        raise UsageError(f"--nnodes={nnodes} cannot be: give N or MIN:MAX with 1 <= MIN <= MAX")
-    return numbers
 
 
 def _node_rank(options: Mapping[str, Any], group: ClusterInfo | None, num_nodes: int) -> int:
@@ -215,7 +204,7 @@ def _is_dynamic(options: Mapping[str, Any]) -> bool:
     """Whether the nodes find their places among themselves."""
     if "rdzv_backend" in options:
         return bool(options["rdzv_backend"] != "static")
-    least, most = _node_range(options.get("nnodes", "1"))
+    least, most = node_range(options.get("nnodes", "1"))
     return least != most or bool(options.get("standalone"))
 
 

@@ -10,9 +10,9 @@ import json
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
 
 from launch._outcome import FailedElsewhere, NodesLost
+from launch._store import Store
 
 # They pass the same place at the same time, but for one whose launcher is another.
 _OTHERS = timedelta(seconds=10)
@@ -27,22 +27,6 @@ _GONE_S = 10.0
 # Time in which this process was not running, because somebody had stopped it, is no silence of others.
 _LONGEST_TICK_S = 1.0
 _LEFT = "left"
-
-
-class Store(Protocol):
-    """Of torch's; every method raises `RuntimeError` when the store is gone."""
-
-    def check(self, keys: list[str]) -> bool: ...
-
-    def get(self, key: str) -> bytes: ...
-
-    def set(self, key: str, value: str) -> None: ...
-
-    def wait(self, keys: list[str], timeout: timedelta) -> None: ...
-
-    def compare_set(self, key: str, expected: str, wanted: str) -> bytes: ...
-
-    def add(self, key: str, amount: int) -> int: ...
 
 
 @dataclass(frozen=True)

@@ -125,12 +125,11 @@ def _start(job: dict[str, Any], directory: Path) -> subprocess.Popen[bytes]:
     run_info = directory / "run_info.json"
     run_info.touch(mode=0o600)
     run_info.write_text(job["run_info"])
-    os.environ.update(job["variables"])
-    os.environ[_RUN_INFO_VARIABLE] = str(run_info)
-    os.environ[_ENDING_VARIABLE] = f"{os.getpid()}:{directory / 'ending.json'}"
+    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: f"{os.getpid()}:{directory / 'ending.json'}"}
     return subprocess.Popen(
         # Without the working directory in its path, where a `launch.py` of the user's may lie.
         [sys.executable, "-P", "-m", job["module"], *job["arguments"]],
+        env=os.environ | job["variables"] | told,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

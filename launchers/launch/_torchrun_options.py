@@ -30,6 +30,18 @@ def given_options(overrides: Sequence[str]) -> dict[str, Any]:
     return options
 
 
+def node_range(nnodes: str) -> tuple[int, int]:
+    """The least and the most, of `N` or `MIN:MAX`. Raises `UsageError`."""
+    least, _, most = nnodes.partition(":")
+    try:
+        numbers = int(least), int(most or least)
+    except ValueError:
+        raise UsageError(f"--nnodes={nnodes} is no number of nodes: give N or MIN:MAX") from None
+    if not 1 <= numbers[0] <= numbers[1]:
+        raise UsageError(f"--nnodes={nnodes} cannot be: give N or MIN:MAX with 1 <= MIN <= MAX")
+    return numbers
+
+
 def _parse(overrides: Sequence[str]) -> tuple[dict[str, Any], set[str]]:
     """All of torch's values, and the names of those that were overridden."""
     from torch.distributed.run import get_args_parser  # a second, and only torchrun's launcher needs it

@@ -86,7 +86,6 @@ def test_what_only_deepspeeds_launcher_does_is_refused_with_what_to_do_instead(l
         ("-q train.py", "followed by something else"),
         ("-i h1 -e h2", "cannot stand together"),
         ("-i h1 --num_gpus 2", "cannot stand beside"),
-        ("--no_ssh --force_multi", "--force_multi asks for ssh"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(line: str, message: str) -> None:
@@ -140,7 +139,7 @@ def test_gpus_of_this_node_are_included_and_excluded() -> None:
         ("-e localhost", "leaves no GPU"),
         ("-i localhost:x", "names no hosts and slots"),
         ("-i localhost:", "names no hosts and slots"),
-        ("--force_multi", "--force_multi needs hosts"),
+        ("--force_multi", "reached by ssh, a single one too"),
     ],
 )
 def test_a_choice_that_leaves_nothing_here_is_refused(line: str, message: str) -> None:

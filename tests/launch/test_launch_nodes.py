@@ -27,7 +27,7 @@ CLUSTER = ClusterInfo(
     container_slot_counts=[4, 8],
     slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
 )
-PLACEMENT = Placement("slurm", "slurm/tests/17/0", ("h1", "h2"), node_rank=1, slots=4, port=12345)
+PLACEMENT = Placement(("h1", "h2"), node_rank=1, slots=4, port=12345)
 SCRIPT = ["--no-python", sys.executable, "-u", "train.py"]
 
 
@@ -279,7 +279,7 @@ def test_a_scheduler_goes_before_the_machine() -> None:
 
 def test_gpus_that_a_scheduler_does_not_count_are_counted() -> None:
     """Kubernetes, say, tells a container nothing of them but by what it sees."""
-    placement = Placement("kubernetes", "kubernetes/train", ("train-0", "train-1"), node_rank=0, slots=None, port=1234)
+    placement = Placement(("train-0", "train-1"), node_rank=0, slots=None, port=1234)
 
     assert placed("", placement=placement).slots == 8
 

@@ -330,7 +330,7 @@ def test_an_elastic_training_outlives_a_host(own_cluster: Cluster) -> None:
     ended = head.wait()
 
     assert ended.code == 0, ended.stderr
-    assert "[core-sdk] the training goes on: 1 nodes are left, and 1 are enough" in ended.stderr
+    assert "[core-sdk] the training goes on: nodes left: 1, needed: 1" in ended.stderr
     assert "[rank=0] of 1" in ended.stdout
 
 

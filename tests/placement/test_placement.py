@@ -85,7 +85,6 @@ def test_a_step_of_slurm_has_its_place() -> None:
     placement = placed_by_slurm()
 
     assert (placement.addresses, placement.node_rank, placement.slots) == (("h1", "h2"), 1, None)
-    assert (placement.scheduler, placement.job) == ("slurm", "slurm/tests/17/0")
 
 
 def test_nodes_of_a_heterogeneous_job_are_counted_from_component_to_component() -> None:
@@ -171,7 +170,7 @@ def test_a_pod_of_an_indexed_job_has_its_place() -> None:
     placement = placed_by_kubernetes(POD)
 
     assert placement.addresses == tuple(f"train-{index}.{DOMAIN}" for index in range(3))
-    assert (placement.scheduler, placement.node_rank, placement.slots) == ("kubernetes", 1, None)
+    assert (placement.node_rank, placement.slots) == (1, None)
     assert placement.port == placed_by_kubernetes(POD | {"JOB_COMPLETION_INDEX": "0"}, "train-0").port
 
 
