@@ -28,9 +28,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # where the stub servers and warm launchers are
 
@@ -245,6 +246,7 @@ class Ranks:
         number: signal.Signals,
         server: GoogleStub | AmazonStub | None,
     ) -> None:
+        self._folder = plan.folder
         self._number = number
         self._server = server
         self._victim = plan.index % size
@@ -271,9 +273,10 @@ class Ranks:
     def wait(self) -> list[str]:
         deadline = time.monotonic() + HOPELESS_S
         for process in self._processes:
-            process.join(max(deadline - time.monotonic(), 0))
-        codes = [process.exitcode for process in self._processes]
-        return [] if codes == [0] * len(codes) else [f"the ranks ended with {codes}; None is one that still runs"]
+            wait_for_any([process.sentinel], max(deadline - time.monotonic(), 0))
+        # Not by their exit codes, which multiprocessing tells only one of several threads that ask.
+        unwell = [rank for rank in range(len(self._processes)) if not ended_well(self._folder, rank).exists()]
+        return [f"these ranks did not end well: {unwell}"] if unwell else []
 
     def kill(self) -> None:
         for process in self._processes:
@@ -281,21 +284,26 @@ class Ranks:
             process.join()
 
 
-class Kind(tuple[int, bool, Any, signal.Signals, dict[str, str]]):
-    """Number of ranks, whether a launcher starts them, whose stub gives notice, the signal, what Slurm says."""
+class Kind(NamedTuple):
+    num_ranks: int
+    is_launched: bool
+    stub: type[GoogleStub] | type[AmazonStub] | None
+    """Whose notice is the stop; None where it is the signal."""
+    number: signal.Signals
+    slurm: dict[str, str]
 
 
 _SLURM = {"SLURM_JOB_ID": "7"}
 KINDS = {
-    "SIGTERM to a single process": Kind((1, False, None, signal.SIGTERM, {})),
-    "SIGTERM to one of two ranks": Kind((2, False, None, signal.SIGTERM, {})),
-    "SIGTERM to the launcher": Kind((2, True, None, signal.SIGTERM, {})),
-    "SIGUSR1 to a single process": Kind((1, False, None, signal.SIGUSR1, _SLURM)),
-    "SIGUSR1 to one of two ranks": Kind((2, False, None, signal.SIGUSR1, _SLURM)),
-    "SIGUSR1 to the launcher": Kind((2, True, None, signal.SIGUSR1, _SLURM)),
-    "GCE's notice to a single process": Kind((1, False, GoogleStub, signal.SIGTERM, {})),
-    "GCE's notice to one of two nodes": Kind((2, False, GoogleStub, signal.SIGTERM, {})),
-    "EC2's notice to one of two nodes": Kind((2, False, AmazonStub, signal.SIGTERM, {})),
+    "SIGTERM to a single process": Kind(1, False, None, signal.SIGTERM, {}),
+    "SIGTERM to one of two ranks": Kind(2, False, None, signal.SIGTERM, {}),
+    "SIGTERM to the launcher": Kind(2, True, None, signal.SIGTERM, {}),
+    "SIGUSR1 to a single process": Kind(1, False, None, signal.SIGUSR1, _SLURM),
+    "SIGUSR1 to one of two ranks": Kind(2, False, None, signal.SIGUSR1, _SLURM),
+    "SIGUSR1 to the launcher": Kind(2, True, None, signal.SIGUSR1, _SLURM),
+    "GCE's notice to a single process": Kind(1, False, GoogleStub, signal.SIGTERM, {}),
+    "GCE's notice to one of two nodes": Kind(2, False, GoogleStub, signal.SIGTERM, {}),
+    "EC2's notice to one of two nodes": Kind(2, False, AmazonStub, signal.SIGTERM, {}),
 }
 
 
@@ -327,6 +335,11 @@ def become_rank(folder: Path, place: Place, variables: Mapping[str, str]) -> Non
     os.dup2(errors, 2)
     os.environ.update(variables)
     train_on_rank(folder, place.join(folder))
+    ended_well(folder, place.rank).touch()
+
+
+def ended_well(folder: Path, rank: int) -> Path:
+    return folder / f"ended-{rank}"
 
 
 def train_on_rank(folder: Path, distributed: core.DistributedContext) -> None:

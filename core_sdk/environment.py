@@ -122,6 +122,8 @@ _NEVER_PASSED = frozenset(
         "PET_NODE_RANK",
     }
 )
+# It counts this host's devices.
+_PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # What a login gives a process beside what is passed.
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
@@ -422,7 +424,8 @@ def _is_passed(name: str, wishes: Sequence[str]) -> bool:
         return False
     is_wished = any(name.startswith(wish[:-1]) if wish.endswith("*") else name == wish for wish in wishes)
     has_prefix = name.startswith(_PASSED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
-    return is_wished or name in _PASSED_NAMES or has_prefix
+    is_usual = (name in _PASSED_NAMES or has_prefix) and name not in _PASSED_IF_NAMED
+    return is_wished or is_usual
 
 
 def login_variables() -> dict[str, str]:

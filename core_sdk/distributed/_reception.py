@@ -303,7 +303,9 @@ class Reception:
         now = time.monotonic()
         # They stand in the order of their coming.
         for newcomer in list(itertools.takewhile(lambda each: each.expires_at < now, self._newcomers.values())):
-            self._drop(newcomer, f"it did not say who it is within {_STRANGER_TIMEOUT_S:g} s")
+            # One that has proved the key waits for its welcome: what it said last is only late.
+            if newcomer.link is None:
+                self._drop(newcomer, f"it did not say who it is within {_STRANGER_TIMEOUT_S:g} s")
 
     def _close_links(self) -> None:
         for links in self._links.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from core_sdk.environment import torchrun_variables
 from launch._command import UsageError
@@ -55,16 +56,18 @@ def with_slots(options: Sequence[str], host: Host) -> tuple[str, ...]:
     return tuple(options) if is_given else (*options, f"--nproc-per-node={host.slots}")
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"torchrun's options: {message}")
+
+
 def _given(options: Sequence[str]) -> argparse.Namespace:
     """Of torchrun's options, those that concern us, whose parser would take a second to import."""
-    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser = _Parser(add_help=False)
     variables = torchrun_variables()
     parser.add_argument("--nnodes", default=variables.get("nnodes"))
     parser.add_argument("--nproc-per-node", "--nproc_per_node", default=variables.get("nproc_per_node"))
     parser.add_argument("--node-rank", "--node_rank", default=variables.get("node_rank"))
     parser.add_argument("--max-restarts", "--max_restarts", type=int, default=int(variables.get("max_restarts", "0")))
     parser.add_argument("--standalone", action="store_true")
-    try:
-        return parser.parse_known_args(options)[0]
-    except argparse.ArgumentError as error:
-        raise UsageError(str(error)) from error
+    return parser.parse_known_args(options)[0]

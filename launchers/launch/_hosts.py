@@ -55,7 +55,7 @@ class Spread:
 def read_hostfile(path: Path) -> tuple[Host, ...]:
     """Raises `UsageError` for one that cannot be read or understood."""
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"the hostfile {path} does not exist") from None
     except OSError as error:
@@ -91,6 +91,8 @@ def _host_of_line(place: str, words: list[str]) -> Host:
 def _host_of_part(part: str) -> Host:
     match = _PART.fullmatch(part)
     if match is None:
+        if part.rpartition("@")[2].count(":") > 1 and "[" not in part:
+            raise UsageError(f"{part!r}: write an IPv6 address in brackets, [{part}]:2, say, for two slots")
         return _host(repr(part), part, 1)
     return _host(repr(part), match["name"], int(match["slots"]))
 
@@ -116,8 +118,8 @@ def _distinct(placed: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
     """Raises `UsageError` for a host that is there twice, and for none."""
     hosts: dict[str, tuple[str, Host]] = {}
     for place, host in placed:
-        first, _ = hosts.setdefault(host.address.lower(), (place, host))
-        if hosts[host.address.lower()][1] is not host:
+        first, known = hosts.setdefault(host.address.lower().rstrip("."), (place, host))
+        if known is not host:
             raise UsageError(f"{place}: {host.address} was named before, in {first}; name it once, with all its slots")
     if not hosts:
         raise UsageError("no host is named: give each one with its slots, as in `worker-1 slots=4`")

@@ -6,6 +6,8 @@ import socket
 from typing import Any
 
 LOOPBACK = "127.0.0.1"
+# Of a datagram socket that only asks the kernel for its route.
+_ANY_PORT = 9
 
 
 def ipv4_of(host: str) -> str:
@@ -14,19 +16,24 @@ def ipv4_of(host: str) -> str:
 
 
 def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket.AF_INET) -> bool:
-    """Whether this machine has the address: only such can be bound to. A tuple is what `family` calls an address."""
+    """Whether this machine has the address: then what is sent there comes from there. Sends nothing.
+
+    A tuple is what `family` calls an address.
+    """
+    target = address if isinstance(address, tuple) else (address, _ANY_PORT)
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0) if isinstance(address, str) else address)
+            # Not `bind`, which some machines allow for any address (net.ipv4.ip_nonlocal_bind).
+            probe.connect((target[0], _ANY_PORT, *target[2:]))
+            return bool(probe.getsockname()[0] == target[0])
     except OSError:
         return False
-    return True
 
 
 def own_address_towards(address: str) -> str:
     """From which address what is sent there leaves. Sends nothing. Raises `OSError` if there is no way."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, 9))  # any port: this only asks the kernel for its route
+        probe.connect((address, _ANY_PORT))
         name: str = probe.getsockname()[0]
         return name
 

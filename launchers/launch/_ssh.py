@@ -15,6 +15,7 @@ _CONNECT_S = 15
 # A host that has vanished is noticed when so many questions, with so many seconds between them, had no answer.
 _ALIVE_S = 8
 _ALIVE_COUNT = 3
+_NUM_QUOTED_LINES = 20
 
 _OPTIONS = {
     # Nobody is there to be asked for a password, or whether to trust a host.
@@ -32,6 +33,9 @@ _OPTIONS = {
     "ControlMaster": "no",
     "ControlPath": "none",
     "RequestTTY": "no",
+    "RemoteCommand": "none",
+    # Why a call has failed is told from what ssh says.
+    "LogLevel": "INFO",
 }
 
 
@@ -83,7 +87,7 @@ def _known_as(host: Host, ssh: Ssh) -> str:
     return host.address if ssh.port in (None, 22) else f"'[{host.address}]:{ssh.port}'"
 
 
-def _quoted(text: str, num_lines: int = 20) -> list[str]:
+def _quoted(text: str) -> list[str]:
     lines = [line.strip("\r\n") for line in text.splitlines()]
-    shown = [line for line in lines if line.strip()][-num_lines:]
+    shown = [line for line in lines if line.strip()][-_NUM_QUOTED_LINES:]
     return [f"  {''.join(character if character.isprintable() else '�' for character in line)}" for line in shown]

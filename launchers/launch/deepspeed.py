@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import visible_gpus
+from core_sdk.environment import meeting_port, visible_gpus
 from launch._deepspeed_options import DeepSpeedOptions, parse_options
 from launch._deepspeed_plan import Plan, plan_here, plan_hosts
 from launch._framework import Framework
@@ -48,8 +48,13 @@ class DeepSpeed(Framework):
 
 
 def _plan(options: DeepSpeedOptions) -> Plan:
-    hostfile = options.hostfile or (_USUAL_HOSTFILE if _USUAL_HOSTFILE.is_file() else None)
+    hostfile = options.hostfile or _usual_hostfile()
     return plan_here(options, _visible_gpus) if hostfile is None else plan_hosts(options, read_hostfile(hostfile))
+
+
+def _usual_hostfile() -> Path | None:
+    """None for a launcher that a head has sent here, and told what the head's own hostfile says."""
+    return _USUAL_HOSTFILE if meeting_port() is None and _USUAL_HOSTFILE.is_file() else None
 
 
 def _visible_gpus() -> list[str]:

@@ -15,7 +15,7 @@ from processes import Script, wait_for
 from core_sdk import core
 from core_sdk.core._notices import chosen_clouds
 from core_sdk.core._notices._ec2 import AmazonNotices
-from core_sdk.core._notices._server import MetadataServer
+from core_sdk.core._notices._server import MetadataServer, NoAnswer
 from core_sdk.environment import StopNoticeSettings
 from core_sdk.journal import read_records
 from core_sdk.records import StopAcknowledged
@@ -302,6 +302,15 @@ def test_the_end_does_not_wait_for_a_server(
 
         assert time.monotonic() - begun_at < 1.0
         assert "are not heard" not in caplog.text
+
+
+def test_an_answer_that_drips_is_none() -> None:
+    """However long each byte keeps the line alive."""
+    with GoogleStub("drips") as server:
+        (cloud,) = chosen_clouds("gce", StopNoticeSettings.read(server.variables))
+
+        with pytest.raises(NoAnswer):
+            MetadataServer(cloud).ask("GET", "/", {}, timeout_s=0.3)
 
 
 def test_a_token_that_the_server_has_forgotten_is_replaced() -> None:

@@ -81,29 +81,41 @@ class Stage:
         *,
         latency_s: float = 0.0,
         loss_percent: float = 0.0,
-        arguments: dict[str, object] | None = None,
-        only: Sequence[int] | None = None,
-        **terms: Any,
+        **keywords: Any,
     ) -> Iterator[tuple[HostGroup, RankGroup]]:
         """Hosts, and ranks that have just been started there."""
-        size = cell.layout.size
         with host_group(cell.layout.num_hosts, latency_s=latency_s) as hosts:
             for host in hosts if loss_percent else ():
                 host.lose(loss_percent)
-            ranks = self._nursery.start(
-                self._folder,
-                source,
-                size,
-                arguments=cell.arguments() | (arguments or {}),
-                hosts=hosts.hosts,
-                ranks=only,
-                variables=KEY,
-                **(STANDARD_TERMS | terms),
-            )
-            try:
+            with self.set_up_on(hosts, source, cell, **keywords) as ranks:
                 yield hosts, ranks
-            finally:
-                self._nursery.end(ranks)
+
+    @contextlib.contextmanager
+    def set_up_on(
+        self,
+        hosts: HostGroup,
+        source: str,
+        cell: Cell,
+        *,
+        arguments: dict[str, object] | None = None,
+        only: Sequence[int] | None = None,
+        **terms: Any,
+    ) -> Iterator[RankGroup]:
+        """Ranks that have just been started."""
+        ranks = self._nursery.start(
+            self._folder,
+            source,
+            cell.layout.size,
+            arguments=cell.arguments() | (arguments or {}),
+            hosts=hosts.hosts,
+            ranks=only,
+            variables=KEY,
+            **(STANDARD_TERMS | terms),
+        )
+        try:
+            yield ranks
+        finally:
+            self._nursery.end(ranks)
 
 
 def for_each(cells: Sequence[Cell], check: Callable[[Cell], None], *, at_once: int = 1) -> None:

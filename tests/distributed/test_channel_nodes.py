@@ -6,7 +6,9 @@ default a sample of it is tested; `pytest -m slow` tests all of it, three times.
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
 import time
 from collections.abc import Sequence
 
@@ -20,12 +22,15 @@ from distributed.stage import (
     THREE_BY_ONE,
     TWO_BY_TWO,
     Cell,
+    Layout,
     Stage,
     for_each,
     sampled,
     told,
 )
 from hosts.hosts import requires_hosts, requires_latency, requires_loss
+
+from core_sdk.distributed._link import _TCP_RTO_MAX_MS
 
 pytestmark = requires_hosts
 
@@ -250,6 +255,26 @@ def test_a_rank_that_is_slow_but_in_time_harms_nothing(stage: Stage, cells: Sequ
     for_each(cells, check, at_once=4)
 
 
+CROSSED = """
+from rank_script import join, rank
+
+with join() as distributed:
+    distributed.allgather(rank)
+    (distributed.allgather_local if rank == 2 else distributed.allgather)(rank)
+    distributed.allgather_local(rank)
+"""
+
+
+@pytest.mark.slow  # it takes the time-out
+def test_ranks_that_wait_for_each_other_in_different_groups_do_not_wait_for_ever(stage: Stage) -> None:
+    """No group sees a wrong call: the time-out ends it, and says where everyone is."""
+    with stage.set_up(CROSSED, Cell("local", TWO_BY_TWO, 2), timeout_s=LATE_AFTER_S) as (_, ranks):
+        outcomes = ranks.outcomes()
+
+    assert all(is_error(outcome, "CollectiveTimeoutError") for outcome in outcomes.values()), outcomes
+    assert "for rank 2: " in outcomes[0].text, outcomes
+
+
 DEAF = """
 import os, socket
 from rank_script import await_mark, join, mark, own_sockets, rank, tell
@@ -305,7 +330,7 @@ def test_a_host_that_dies_is_named_at_once(stage: Stage, cells: Sequence[Cell]) 
 
 
 def is_error(outcome: Outcome, error: str) -> bool:
-    """Or that of another rank which has left because of it: it comes through the node's group, say, and tells it all."""
+    """Or that of a rank which has left because of it: it may come through the node's group, and it tells all."""
     return outcome.error == error or (outcome.error == "RankFailedError" and f"{error}: " in outcome.text)
 
 
@@ -370,6 +395,32 @@ def test_a_cable_that_is_mended_in_time_harms_nothing(
             finish(ranks)
 
     for_each(cells, check, at_once=7)
+
+
+@pytest.mark.slow  # the longer it was, the longer a connection may wait until it tries again
+@requires_loss
+def test_the_ranks_go_on_soon_after_a_time_when_all_was_lost(stage: Stage) -> None:
+    """Within seconds, however long it was."""
+    if not can_limit_pauses():
+        pytest.skip("NOT TESTED: how soon ranks go on after an outage; it takes Linux 6.15")
+    with stage.set_up(STEADY, Cell("allgather", Layout(2, 1), 1)) as (hosts, ranks):
+        ranks.await_marks("plays")
+        for host in hosts:
+            host.lose(percent=100)
+        time.sleep(8.0)  # this long all is lost; a connection tries again after 6.2 seconds, then after 12.6
+        for host in hosts:
+            host.lose(percent=0)
+        mended_at = time.monotonic()
+        outcomes = finish(ranks)
+
+    assert max(outcome.ended_at for outcome in outcomes.values()) - mended_at < 4.0, outcomes
+
+
+def can_limit_pauses() -> bool:
+    with socket.socket() as probe, contextlib.suppress(OSError):
+        probe.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, 3000)
+        return True
+    return False
 
 
 @requires_latency

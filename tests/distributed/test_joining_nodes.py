@@ -13,12 +13,13 @@ from distributed.stage import (
     THREE_BY_ONE,
     TWO_BY_TWO,
     Cell,
+    Layout,
     Stage,
     for_each,
     sampled,
     told,
 )
-from hosts.hosts import requires_hosts
+from hosts.hosts import host_group, requires_hosts, requires_loss
 
 pytestmark = requires_hosts
 
@@ -142,6 +143,21 @@ def test_a_host_whose_cable_is_mended_in_time_joins(stage: Stage, cells: Sequenc
         assert all(outcome.values[-1] == everyone for outcome in outcomes.values()), outcomes
 
     for_each(cells, check, at_once=4)
+
+
+@pytest.mark.slow  # longer than a stranger may be silent
+@requires_loss
+def test_a_rank_whose_introduction_is_late_joins(stage: Stage) -> None:
+    """It has proved the key, so that it is waited for: it would not come again."""
+    with host_group(2) as hosts:
+        hosts[0].run(["iptables", "-A", "INPUT", "-p", "tcp", "-m", "length", "--length", "250:", "-j", "DROP"])
+        with stage.set_up_on(hosts, JOIN, Cell("join", Layout(2, 1), 1)) as ranks:
+            ranks.await_marks("waits")
+            time.sleep(12.0)  # this long it is lost
+            hosts[0].lose(percent=0)
+            outcomes = ranks.outcomes()
+
+    assert [outcome.values[-1] for outcome in outcomes.values()] == [[0, 1], [0, 1]], outcomes
 
 
 LAST_WORD = """

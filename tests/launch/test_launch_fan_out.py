@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hosts.hosts import requires_hosts
 
 from core_sdk.environment import meeting_port, passed_variables
 from core_sdk.records import ClusterInfo
@@ -140,10 +142,12 @@ def test_variables_pass_by_an_allow_list() -> None:
         "CORE_SDK_MEETING_PORT": "1",
         "CORE_SDK_ENDING": "1:/e",
         "CUDA_API_KEY": "s",
+        "CUDA_VISIBLE_DEVICES": "0",
         "MYTOKEN": "s",
     }
 
     assert passed_variables(passed | kept) == passed
+    assert "CUDA_VISIBLE_DEVICES" in passed_variables(kept | {"CORE_SDK_PASS_VARIABLES": "CUDA_VISIBLE_DEVICES"})
 
 
 def test_a_host_is_told_its_place() -> None:
@@ -215,6 +219,21 @@ def test_this_machine_is_known_by_name_and_address() -> None:
     assert not is_here(Host("192.0.2.1", 1))
     assert not is_here(Host("no-such-user-here@localhost", 1))
     assert not is_here(Host("no-such-host.invalid", 1))
+
+
+@requires_hosts
+def test_an_address_that_can_merely_be_bound_is_not_this_machine() -> None:
+    """Balancers of load let any address be bound to (`ip_nonlocal_bind`); all hosts would be taken for this one."""
+    script = (
+        "from launch._hosts import Host; from launch._local_host import is_here; print(is_here(Host('10.9.9.7', 1)))"
+    )
+    allow = 'echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; exec "$0" "$@"'
+
+    ran = subprocess.run(
+        ["unshare", "-n", "sh", "-c", allow, sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout == "False\n"
 
 
 @pytest.mark.parametrize(

@@ -51,11 +51,13 @@ class Cluster:
         ours["PATH"] = f"{self.network.folder / 'bin'}:{ours.get('PATH', self.network.variables['PATH'])}"
         return NodeLaunch(self.hosts[node], self.folder, list(map(str, argv)), **ours)
 
-    def start_over_ssh(self, framework: str, script: Sequence[object], slots: str = "1 1", job: str = "") -> NodeLaunch:
+    def start_over_ssh(
+        self, framework: str, script: Sequence[object], slots: str = "1 1", **variables: str
+    ) -> NodeLaunch:
         """One command on the first host."""
         named = ",".join(f"{host.name}:{count}" for host, count in self._counts(slots))
         hosts = ["-H", named] if framework == "horovod" else ["--hostfile", self.write_hostfile(slots)]
-        return self.start(framework, [*_launcher(framework), *hosts, "--", *script], CORE_SDK_JOB_ID=job)
+        return self.start(framework, [*_launcher(framework), *hosts, "--", *script], 0, **variables)
 
     def start_placed(self, framework: str, script: Sequence[object], slots: str = "1 1") -> list[NodeLaunch]:
         """A launcher on each host, which is told its place."""
@@ -148,11 +150,11 @@ def test_one_command_trains_on_two_hosts_as_on_one(
     script = ["python", EXAMPLE]
     num_ranks = sum(map(int, slots.split()))
 
-    first = cluster.start_over_ssh(framework, script, slots, "digits")
+    first = cluster.start_over_ssh(framework, script, slots, CORE_SDK_JOB_ID="digits")
     first.read_until("[rank=0] epoch 3,")
     first.stop()
     assert first.wait(_TIMEOUT_S) == 75, first.errors
-    second = cluster.start_over_ssh(framework, script, slots, "digits")
+    second = cluster.start_over_ssh(framework, script, slots, CORE_SDK_JOB_ID="digits")
     assert second.wait(_TIMEOUT_S) == 0, second.errors
     trial = the_trial.read()
     alone = cluster.start_over_ssh(framework, script, f"{num_ranks} 0")
@@ -194,6 +196,20 @@ def test_only_the_head_needs_the_hostfile(
     )
 
     _await_places([launch], line)
+    assert launch.wait(_TIMEOUT_S) == 0, launch.errors
+
+
+@pytest.mark.slow
+def test_gloo_can_be_told_an_interface_where_names_lead_nowhere(cluster: Cluster, tmp_path: Path) -> None:
+    """Debian's installer has each host take its own name for 127.0.1.1."""
+    for host, other in (tuple(cluster.hosts), tuple(cluster.hosts)[::-1]):
+        names = tmp_path / f"{host.name}-names"
+        names.write_text(f"127.0.0.1 localhost\n127.0.1.1 {host.name}\n{other.address} {other.name}\n")
+        host.bind(names, "/etc/hosts")
+
+    launch = cluster.start_over_ssh("deepspeed", _places("deepspeed"), GLOO_SOCKET_IFNAME="eth0")
+
+    _await_places([launch], _TWO_RANKS)
     assert launch.wait(_TIMEOUT_S) == 0, launch.errors
 
 
@@ -272,5 +288,5 @@ def test_a_slow_network_changes_nothing_but_the_time(
     head = distant_cluster.start_over_ssh(framework, script)
 
     assert head.wait(_TIMEOUT_S) == 0, head.errors
-    assert re.findall(r"^\[rank=0\] epoch (\d), step (\d+)", head.output, re.MULTILINE) == [("1", "5"), ("2", "10")]
-    assert _steps(the_trial.read()) == [5, 10]
+    assert re.findall(r"^\[rank=0\] epoch (\d), step (\d+)", head.output, re.MULTILINE) == [("1", "6"), ("2", "12")]
+    assert _steps(the_trial.read()) == [6, 12]

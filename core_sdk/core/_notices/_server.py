@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client  # urllib and requests heed proxies, follow redirects, and take longer to import
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -39,6 +40,11 @@ class MetadataServer:
     def ask(self, method: str, path: str, headers: Mapping[str, str], timeout_s: float) -> Answer:
         """Whatever the server has answered. Raises `NoAnswer` if that is nothing, or no HTTP."""
         connection = http.client.HTTPConnection(self._cloud.host, self._cloud.port, timeout=_CONNECT_S)
+        # The socket's own time-out begins anew with every byte that trickles in.
+        is_late = threading.Event()
+        deadline = threading.Timer(_CONNECT_S + timeout_s, self._end_late_question, (is_late,))
+        deadline.daemon = True
+        deadline.start()
         try:
             connection.connect()
             self._socket = connection.sock
@@ -46,16 +52,28 @@ class MetadataServer:
                 raise NoAnswer("it is not asked any more")
             connection.sock.settimeout(timeout_s)
             connection.request(method, self._cloud.path + path, headers={"Connection": "close", **headers})
-            return _read(connection.getresponse())
-        except (OSError, http.client.HTTPException, UnicodeError) as error:  # the last one: a name that can be none
+            answer = _read(connection.getresponse())
+            if is_late.is_set():
+                raise NoAnswer("it answers too slowly")
+            return answer
+        # The last one: a name, a length or a number that can be none.
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}"[:_MAX_REASON_CHARS]) from error
         finally:
+            deadline.cancel()
             self._socket = None
             connection.close()
 
     def abort(self) -> None:
         """Ends the question that is under way, soon, and those that come after it."""
         self._is_aborted = True
+        self._end_question()
+
+    def _end_late_question(self, is_late: threading.Event) -> None:
+        is_late.set()
+        self._end_question()
+
+    def _end_question(self) -> None:
         if (connected := self._socket) is not None:
             with contextlib.suppress(OSError):  # it has just ended by itself
                 connected.shutdown(socket.SHUT_RDWR)
