@@ -13,7 +13,7 @@ import socket
 import sys
 from typing import NoReturn
 
-from launch import _agent  # noqa: F401  # what is to be warm
+from launch._torchrun import _agent  # noqa: F401  # what is to be warm
 from launch.torch_distributed import main
 
 

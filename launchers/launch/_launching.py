@@ -18,19 +18,19 @@ from typing import NoReturn
 
 from core_sdk.environment import LaunchSettings, ending_path
 from core_sdk.errors import CoreSDKError
-from launch import _fan_out
 from launch._command import Command, CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
 from launch._ending import Ending, ending_before_start, ending_of
-from launch._fan_out import spread_of
 from launch._framework import Framework
-from launch._hosts import Spread
-from launch._nodes import find_nodes, torchrun_argv
-from launch._output import RankOutput
-from launch._rank_errors import RankErrors
+from launch._over_hosts import _fan_out
+from launch._over_hosts._fan_out import spread_of
+from launch._over_hosts._hosts import Spread
+from launch._rank_output._rank_errors import RankErrors
+from launch._rank_output._rank_output import RankOutput
 from launch._run_info import tell_ranks
 from launch._signals import CaughtSignals, block_usr1
 from launch._supervisor import Supervisor
+from launch._torchrun._nodes import find_nodes, torchrun_argv
 from launch._words import say
 
 _USAGE = 2
@@ -126,7 +126,7 @@ def _run(
     if is_usr1_stop:
         block_usr1()
     command = replace(command, overrides=framework.torchrun_options(command.overrides))
-    from launch import _agent  # torch: more than a second, and nothing above needs it
+    from launch._torchrun import _agent  # torch: more than a second, and nothing above needs it
 
     nodes = find_nodes(command)
     tell_ranks(nodes, directory.path)

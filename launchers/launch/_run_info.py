@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.environment import use_run_info
-from launch._nodes import Nodes
+from launch._torchrun._nodes import Nodes
 
 _NAME = "run.json"
 

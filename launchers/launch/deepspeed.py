@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from core_sdk.environment import meeting_port, visible_gpus
-from launch._deepspeed_options import DeepSpeedOptions, parse_options
-from launch._deepspeed_plan import Plan, plan_here, plan_hosts
+from launch._deepspeed._options import DeepSpeedOptions, parse_options
+from launch._deepspeed._plan import Plan, plan_here, plan_hosts
 from launch._framework import Framework
-from launch._hosts import Spread, read_hostfile
 from launch._launching import run
+from launch._over_hosts._hosts import Spread, read_hostfile
 
 # Where DeepSpeed looks without being told to.
 _USUAL_HOSTFILE = Path("/job/hostfile")

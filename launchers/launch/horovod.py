@@ -14,10 +14,10 @@ from typing import NoReturn
 from core_sdk.environment import horovod_variables, meeting_port
 from launch._command import Command, CommandError
 from launch._framework import Framework, Start
-from launch._horovod_meeting import Meeting, Server, meet_first, meet_other
-from launch._horovod_options import HorovodOptions, options_of, spread_of, torchrun_options_of
-from launch._hosts import Spread
+from launch._horovod._meeting import Meeting, Server, meet_first, meet_other
+from launch._horovod._options import HorovodOptions, options_of, spread_of, torchrun_options_of
 from launch._launching import run
+from launch._over_hosts._hosts import Spread
 from launch._words import say
 
 # Ranks that import from a slow disk, or of which one prepares the data, are further apart than Horovod's 30 seconds.
@@ -50,12 +50,12 @@ class Horovod(Framework):
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
         with _needing_horovod():
             # Sooner than in the midst of the start.
-            from launch import _horovod_server  # noqa: F401
+            from launch._horovod import _server  # noqa: F401
         self._options = _parsed(overrides)
         return torchrun_options_of(self._options, _num_nodes(), is_sent_by_head=meeting_port() is not None)
 
     def meet(self, start: Start) -> None:
-        from launch._horovod_server import RendezvousServer  # what needs Horovod is imported on demand
+        from launch._horovod._server import RendezvousServer  # what needs Horovod is imported on demand
 
         self.close()
         options, interfaces = self._options, self._interfaces()
@@ -67,7 +67,7 @@ class Horovod(Framework):
             say([f"Horovod: {self._meeting}"])
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        from launch._horovod_server import rank_variables  # as above
+        from launch._horovod._server import rank_variables  # as above
 
         meeting = self._met()
         return {
@@ -115,13 +115,13 @@ def _parsed(overrides: Sequence[str]) -> HorovodOptions:
     if not overrides:
         return HorovodOptions()
     with _needing_horovod():
-        from launch._horovod_parser import parse  # half a second, and only options need it
+        from launch._horovod._parser import parse  # half a second, and only options need it
     return options_of(*parse(overrides))
 
 
 def _num_nodes() -> int:
     """As far as the run info, the placement and torchrun's variables say it."""
-    from launch._nodes import find_nodes  # torch, which is needed from here on
+    from launch._torchrun._nodes import find_nodes  # torch, which is needed from here on
 
     return find_nodes(Command((), ())).num_nodes
 

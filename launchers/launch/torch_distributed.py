@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from launch._framework import Framework
-from launch._hostfile_option import split_hostfile, spread_over, with_slots
-from launch._hosts import Spread, read_hostfile
 from launch._launching import run
+from launch._over_hosts._hosts import Spread, read_hostfile
+from launch._torchrun._hostfile_option import split_hostfile, spread_over, with_slots
 
 
 class TorchDistributed(Framework):

@@ -17,6 +17,7 @@ import sys
 import tarfile
 import tempfile
 import venv
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import IO
 
 VERSION = "0.28.1"
 _SHA256 = "92a43f5a94c43907a56805bad15f19700c62ffc83b7ca483f9e104e229f67ef0"
-_TIMEOUT_S = 1800
+_TIMEOUT_S = 3600
 _TAIL_LINES = 20
 
 _STANDARD = ("CMAKE_CXX_STANDARD 14", "CMAKE_CXX_STANDARD 20")
@@ -63,15 +64,30 @@ def _kept(place: Path) -> Path | None:
 
 
 def _built(place: Path, log: IO[str]) -> Path:
-    # Beside the wheel's last place, so that it can be renamed into it.
-    with tempfile.TemporaryDirectory(dir=place, prefix="build-") as folder:
+    # Not in the cache: a path with a plus in it, say, is a wrong pattern to Horovod's CMake files.
+    with tempfile.TemporaryDirectory(prefix="horovod-build-") as folder:
         build = Path(folder)
         python = _environment(build / "env", log)
         sources = _sources(build, python, log)
         _raise_standard(sources)
         _run([python, "setup.py", "-q", "bdist_wheel"], log, cwd=sources, variables=_variables(build / "env"))
         wheel = next((sources / "dist").glob("*.whl"))
-        return wheel.replace(place / wheel.name)
+        _check(wheel)
+        return _put(wheel, place)
+
+
+def _check(wheel: Path) -> None:
+    """What CMake leaves in another place is not missed by setuptools."""
+    names = zipfile.ZipFile(wheel).namelist()
+    if not any(name.startswith("horovod/torch/mpi_lib") for name in names):
+        raise BuildError(f"{wheel.name} was built without horovod/torch/mpi_lib: it has {sorted(names)[-1]}")
+
+
+def _put(wheel: Path, place: Path) -> Path:
+    """Whole, or not there."""
+    part = place / f"{wheel.name}.part"
+    shutil.copyfile(wheel, part)
+    return part.replace(place / wheel.name)
 
 
 def _environment(directory: Path, log: IO[str]) -> str:

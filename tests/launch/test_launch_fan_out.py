@@ -13,16 +13,17 @@ import pytest
 from hosts.hosts import requires_hosts
 
 from core_sdk.environment import meeting_port, passed_variables
+from core_sdk.placement import scheduled_job, slurm_placement
 from core_sdk.records import ClusterInfo
 from launch._command import UsageError
 from launch._ending import Ending
-from launch._hostfile_option import split_hostfile, spread_over
-from launch._hosts import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
-from launch._local_host import is_here
-from launch._node_endings import NodeEnding, Why, ending_of_all
-from launch._node_job import NodeJob, node_infos, with_meeting_port
-from launch._node_lines import NodeLines
-from launch._ssh import ssh_argv, why_lost, why_not_started
+from launch._over_hosts._hosts import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
+from launch._over_hosts._local_host import is_here
+from launch._over_hosts._node_endings import NodeEnding, Why, ending_of_all
+from launch._over_hosts._node_job import NodeJob, node_infos, with_meeting_port
+from launch._over_hosts._node_lines import NodeLines
+from launch._over_hosts._ssh import ssh_argv, why_lost, why_not_started
+from launch._torchrun._hostfile_option import split_hostfile, spread_over
 
 H1, H2 = Host("h1", 2), Host("h2", 4)
 MARK = "\x1e0123456789abcdef "
@@ -128,6 +129,11 @@ def test_variables_pass_by_an_allow_list() -> None:
         "CORE_SDK_PASS_VARIABLES": "WANDB_API_KEY, MY_*",
         "WANDB_API_KEY": "w",
         "MY_TOKEN": "m",
+        "SLURM_ARRAY_JOB_ID": "6",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_CLUSTER_NAME": "c",
+        "SLURM_JOB_ID": "7",
+        "SLURM_RESTART_COUNT": "1",
     }
     kept = {
         "AWS_SECRET_ACCESS_KEY": "s",
@@ -144,10 +150,36 @@ def test_variables_pass_by_an_allow_list() -> None:
         "CUDA_API_KEY": "s",
         "CUDA_VISIBLE_DEVICES": "0",
         "MYTOKEN": "s",
+        "CORE_SDK_LEFT_JOB": "1:j",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_STEP_ID": "0",
     }
 
     assert passed_variables(passed | kept) == passed
     assert "CUDA_VISIBLE_DEVICES" in passed_variables(kept | {"CORE_SDK_PASS_VARIABLES": "CUDA_VISIBLE_DEVICES"})
+
+
+def test_hosts_know_the_job_and_no_place_in_it() -> None:
+    """So a requeue goes on with its trial, and no host's launcher looks for the other nodes, or misses `srun`."""
+    variables = {
+        "SLURM_ARRAY_JOB_ID": "6",
+        "SLURM_ARRAY_TASK_ID": "3",
+        "SLURM_CLUSTER_NAME": "c",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NUM_NODES": "2",
+        "SLURM_NODEID": "0",
+        "SLURM_PROCID": "0",
+        "SLURM_RESTART_COUNT": "1",
+    }
+
+    passed = passed_variables(variables)
+
+    job = scheduled_job(passed, ["train.py"])
+    assert job is not None
+    assert job == scheduled_job(variables, ["train.py"])
+    assert slurm_placement(passed) is None
 
 
 def test_a_host_is_told_its_place() -> None:
@@ -224,9 +256,7 @@ def test_this_machine_is_known_by_name_and_address() -> None:
 @requires_hosts
 def test_an_address_that_can_merely_be_bound_is_not_this_machine() -> None:
     """Balancers of load let any address be bound to (`ip_nonlocal_bind`); all hosts would be taken for this one."""
-    script = (
-        "from launch._hosts import Host; from launch._local_host import is_here; print(is_here(Host('10.9.9.7', 1)))"
-    )
+    script = "from launch._over_hosts import _hosts, _local_host as it; print(it.is_here(_hosts.Host('10.9.9.7', 1)))"
     allow = 'echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; exec "$0" "$@"'
 
     ran = subprocess.run(

@@ -16,8 +16,8 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from launch._command import UsageError
 from launch._framework import Start
-from launch._horovod_meeting import Meeting, MeetingError, choose_interface, meet_first, meet_other
-from launch._horovod_options import (
+from launch._horovod._meeting import Meeting, MeetingError, choose_interface, meet_first, meet_other
+from launch._horovod._options import (
     NOT_GIVEN,
     HorovodOptions,
     filled,
@@ -25,8 +25,8 @@ from launch._horovod_options import (
     spread_of,
     torchrun_options_of,
 )
-from launch._hosts import Host, Ssh
 from launch._interfaces import interface_of
+from launch._over_hosts._hosts import Host, Ssh
 
 _UNSET = [
     "hosts",

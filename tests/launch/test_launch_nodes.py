@@ -15,9 +15,9 @@ from core_sdk.errors import RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
 from launch._command import Command, UsageError, parse
-from launch._nodes import Nodes, decide_nodes, find_nodes, torchrun_argv
 from launch._run_info import tell_ranks
-from launch._torchrun_options import given_options
+from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, torchrun_argv
+from launch._torchrun._options import given_options
 
 ONE_NODE = Nodes(num_nodes=1, node_rank=0, slots=2, chief_address="localhost")
 SECOND_OF_TWO = Nodes(num_nodes=2, node_rank=1, slots=4, chief_address="h1")

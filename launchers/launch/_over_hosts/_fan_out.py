@@ -23,20 +23,21 @@ from core_sdk.environment import (
     run_info,
 )
 from core_sdk.errors import PlacementError
-from launch import _guardian, _remote_node
+from launch import _guardian
 from launch._command import Command, CommandError
 from launch._directory import LaunchDirectory
 from launch._ending import Ending
-from launch._forwarder import Forwarder
 from launch._framework import Framework
-from launch._hosts import Host, Spread
-from launch._local_host import is_here
-from launch._node import Node
-from launch._node_endings import NodeEnding, Why, ending_of_all
-from launch._node_job import NodeJob, node_infos, with_meeting_port
+from launch._over_hosts import _remote_node
+from launch._over_hosts._hosts import Host, Spread
+from launch._over_hosts._local_host import is_here
+from launch._over_hosts._node import Node
+from launch._over_hosts._node_endings import NodeEnding, Why, ending_of_all
+from launch._over_hosts._node_job import NodeJob, node_infos, with_meeting_port
+from launch._over_hosts._ssh import ssh_argv
+from launch._rank_output._forwarder import Forwarder
 from launch._report import exit_code, signal_name
 from launch._signals import STOPS, CaughtSignals
-from launch._ssh import ssh_argv
 from launch._words import marked
 
 _STDOUT = 1

@@ -10,8 +10,8 @@ from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 from core_sdk.environment import GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from launch._directory import LaunchDirectory
 from launch._framework import Framework
-from launch._output import RankOutput
-from launch._rank_errors import RankErrors
+from launch._rank_output._rank_errors import RankErrors
+from launch._rank_output._rank_output import RankOutput
 
 
 class RankLogs(LogsSpecs):

@@ -10,9 +10,9 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from launch._lines import PrefixedLines
-from launch._sink import Sink
-from launch._stream import Stream
+from launch._rank_output._lines import PrefixedLines
+from launch._rank_output._sink import Sink
+from launch._rank_output._stream import Stream
 
 
 class Forwarder:

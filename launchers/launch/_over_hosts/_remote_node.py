@@ -41,7 +41,7 @@ class Guardian:
     """Ends all that carries the mark in its environment, and removes the directory, unless it is told farewell."""
 
     def __init__(self, directory: Path, mark: str) -> None:
-        path = Path(__file__).with_name("_guardian.py")
+        path = Path(__file__).parents[1] / "_guardian.py"
         stdin, self._to_guardian = os.pipe()
         self._lock = threading.Lock()
         self._process = subprocess.Popen(

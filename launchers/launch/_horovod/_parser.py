@@ -12,7 +12,7 @@ from horovod.runner.common.util import config_parser
 from horovod.runner.launch import parse_args
 
 from launch._command import UsageError
-from launch._horovod_options import NOT_GIVEN
+from launch._horovod._options import NOT_GIVEN
 
 
 def parse(overrides: Sequence[str]) -> tuple[Namespace, dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 
-from launch._lines import PrefixedLines
+from launch._rank_output._lines import PrefixedLines
 
 
 class Sink:

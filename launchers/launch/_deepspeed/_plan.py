@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from launch._command import UsageError
-from launch._deepspeed_options import DeepSpeedOptions
-from launch._hosts import Host, Spread, Ssh
+from launch._deepspeed._options import DeepSpeedOptions
+from launch._over_hosts._hosts import Host, Spread, Ssh
 
 _HERE = "localhost"
 

@@ -9,8 +9,8 @@ from typing import NoReturn
 
 from core_sdk.environment import torchrun_variables
 from launch._command import UsageError
-from launch._hosts import Host, Spread
-from launch._torchrun_options import node_range
+from launch._over_hosts._hosts import Host, Spread
+from launch._torchrun._options import node_range
 
 _OPTION = "--hostfile"
 _PLACES = ("node_rank", "standalone")

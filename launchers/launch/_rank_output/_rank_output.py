@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from launch._forwarder import Forwarder
-from launch._lines import PrefixedLines
-from launch._stream import Stream
+from launch._rank_output._forwarder import Forwarder
+from launch._rank_output._lines import PrefixedLines
+from launch._rank_output._stream import Stream
 
 _STDOUT = 1
 _STDERR = 2

@@ -8,54 +8,39 @@ the ranks, and all of torchrun's options mean what they mean there.
 from __future__ import annotations
 
 import logging
-import os
 import socket
-import uuid
-from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import fields
 from typing import Any
 
 from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
 from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
-from torch.distributed.elastic.rendezvous import RendezvousError, RendezvousParameters, registry
+from torch.distributed.elastic.rendezvous import RendezvousError
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
-from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
-from torch.distributed.run import config_from_args, get_args_parser, parse_min_max_nnodes
+from torch.distributed.run import get_args_parser
 
 from core_sdk.environment import LaunchSettings
-from launch._command import CommandError, UsageError
-from launch._connections import bound_silence
+from launch._command import CommandError
 from launch._directory import LaunchDirectory
 from launch._ending import ending_of, loss_of
 from launch._framework import Framework, Start
-from launch._fresh_store import fresh_store
-from launch._noticeboard import Noticeboard, Word
 from launch._outcome import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded
-from launch._output import RankOutput
-from launch._rank_errors import RankErrors
-from launch._rank_logs import RankLogs
+from launch._rank_output._rank_errors import RankErrors
+from launch._rank_output._rank_output import RankOutput
 from launch._report import cause_of
 from launch._supervisor import Supervisor
+from launch._torchrun._config import configure, wants_files, worker_spec
+from launch._torchrun._connections import bound_silence
+from launch._torchrun._fresh_store import fresh_store
+from launch._torchrun._noticeboard import Noticeboard, Word
+from launch._torchrun._rank_logs import RankLogs
 from launch._words import marked
 
-_DEFAULT_PORT = 29500
 _LINE_PREFIX = "[rank=${rank}] "
 # torch's own time for ranks that must make room for other nodes: those that can save then, do.
 _MAKE_ROOM_S = 30.0
-
-_NEWER_OPTIONS = frozenset(
-    {
-        "event_log_handler",
-        "numa_options",
-        "duplicate_stdout_filters",
-        "duplicate_stderr_filters",
-        "virtual_local_rank",
-    }
-)
 
 _log = logging.getLogger(__name__)
 
@@ -254,8 +239,8 @@ def run(
     settings = LaunchSettings.read()
     _set_up_logging(settings.log_level)
     options = get_args_parser().parse_args(arguments)
-    files_wanted = _wants_files(options)
-    config, program, program_arguments = _configure(options)
+    files_wanted = wants_files(options)
+    config, program, program_arguments = configure(options)
     if config.nproc_per_node > 1 and not settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
     if getattr(options, "shutdown_timeout", None) is not None:
@@ -284,7 +269,7 @@ def _run(
     supervisor: Supervisor,
     output: RankOutput,
 ) -> None:
-    spec = _worker_spec(config, program, arguments)
+    spec = worker_spec(config, program, arguments)
     try:
         SupervisedAgent(spec, config, framework, logs, directory, supervisor, output).run()
     finally:
@@ -301,74 +286,6 @@ def _set_up_logging(log_level: str | None) -> None:
     logger = logging.getLogger("torch.distributed")
     logger.handlers = [logging.NullHandler()]
     logger.propagate = False
-
-
-def _configure(options: Namespace) -> tuple[LaunchConfig, str, list[str]]:
-    """What torch's own launcher makes of its options, but for the files that it would always make."""
-    try:
-        _choose_rendezvous(options)
-        if not _wants_files(options):
-            options.log_dir = os.devnull
-        config, program, arguments = config_from_args(options)
-    except (ValueError, AssertionError, RuntimeError) as error:
-        raise UsageError(f"torchrun refuses its options: {error}") from error
-    return config, str(program), arguments
-
-
-def _choose_rendezvous(options: Namespace) -> None:
-    """One node meets itself on a free port, so that launches never clash."""
-    is_open = options.rdzv_backend == "static" and not options.rdzv_endpoint and options.master_port is None
-    if options.standalone or (is_open and parse_min_max_nnodes(options.nnodes)[1] == 1):
-        options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", uuid.uuid4().hex
-    if options.master_port is None:
-        options.master_port = _DEFAULT_PORT
-
-
-def _wants_files(options: Namespace) -> bool:
-    wishes = (options.log_dir, options.logs_specs, options.local_ranks_filter)
-    return any(wishes) or (options.redirects, options.tee) != ("0", "0")
-
-
-def _worker_spec(config: LaunchConfig, program: str, arguments: Sequence[str]) -> WorkerSpec:
-    parameters = RendezvousParameters(
-        backend=config.rdzv_backend,
-        endpoint=config.rdzv_endpoint,
-        run_id=config.run_id,
-        min_nodes=config.min_nodes,
-        max_nodes=config.max_nodes,
-        local_addr=config.local_addr,
-        **config.rdzv_configs,
-    )
-    master_addr, master_port = _static_master(config)
-    return WorkerSpec(
-        role=config.role,
-        local_world_size=config.nproc_per_node,
-        entrypoint=program,
-        args=tuple(arguments),
-        rdzv_handler=registry.get_rendezvous_handler(parameters),
-        max_restarts=config.max_restarts,
-        monitor_interval=config.monitor_interval,
-        master_addr=master_addr,
-        master_port=master_port,
-        local_addr=config.local_addr,
-        **_newer_options(config),
-    )
-
-
-def _newer_options(config: LaunchConfig) -> dict[str, Any]:
-    """Those that this torch has of what came over its versions."""
-    common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
-    return {name: getattr(config, name) for name in _NEWER_OPTIONS & common}
-
-
-def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:
-    """Where rank 0 listens, if the user has said so; else the rendezvous finds out."""
-    if config.rdzv_backend != "static":
-        return None, None
-    address, port = parse_rendezvous_endpoint(config.rdzv_endpoint.strip(), default_port=-1)
-    if port == -1:
-        raise UsageError(f"the rendezvous endpoint {config.rdzv_endpoint!r} has no port: give HOST:PORT")
-    return address, port
 
 
 def _failure_of(outcome: Failed | NodesLost) -> str:

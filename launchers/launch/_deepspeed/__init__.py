@@ -1,0 +1,1 @@
+"""DeepSpeed's options, and what they mean on these hosts."""

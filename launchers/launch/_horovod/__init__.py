@@ -1,0 +1,1 @@
+"""What Horovod's ranks are told, and where they meet."""

@@ -1,0 +1,1 @@
+"""One command on several hosts, which ssh reaches."""

@@ -1,0 +1,1 @@
+"""The ranks' output on its way to the launcher's own."""

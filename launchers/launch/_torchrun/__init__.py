@@ -1,0 +1,1 @@
+"""torchrun's agent and options, which start the ranks of every framework."""
