@@ -10,6 +10,7 @@
 | `CORE_SDK_PASS_VARIABLES` | what a launcher brings to other hosts beside its own list: `NAME,OTHER,PREFIX_*` |
 | `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
 | `CORE_SDK_ENDING`   | to a launcher: the pid of the parent that is meant, and the file for its last words |
+| `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has begun       |
 | `CORE_SDK_GRACE_S`  | how long a launcher, which tells its ranks, waits for their end after SIGTERM; default: 3600 |
 | `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
 | `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: none does |
@@ -60,6 +61,7 @@ CHANNEL_KEY_VARIABLE = "CORE_SDK_CHANNEL_KEY"
 PASS_VARIABLES_VARIABLE = "CORE_SDK_PASS_VARIABLES"
 MEETING_PORT_VARIABLE = "CORE_SDK_MEETING_PORT"
 ENDING_VARIABLE = "CORE_SDK_ENDING"
+LEFT_JOB_VARIABLE = "CORE_SDK_LEFT_JOB"
 GRACE_VARIABLE = "CORE_SDK_GRACE_S"
 STORAGE_DEADLINE_VARIABLE = "CORE_SDK_STORAGE_DEADLINE_S"
 STOP_NOTICES_VARIABLE = "CORE_SDK_STOP_NOTICES"
@@ -95,6 +97,14 @@ _NEVER_RECORDED = ("TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL")
 
 # What a training needs on another host beside what is recorded. Secrets go only to where the user names them.
 _PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE}
+# They name the job, so that it is gone on with after a requeue. Those of a step would say that srun has placed us.
+_PASSED_NAMES |= {
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_ID",
+    "SLURM_RESTART_COUNT",
+}
 _PASSED_PREFIXES = (
     "CORE_SDK_",
     "CUDA_",
@@ -119,6 +129,7 @@ _NEVER_PASSED = frozenset(
         RENDEZVOUS_VARIABLE,
         MEETING_PORT_VARIABLE,
         ENDING_VARIABLE,
+        LEFT_JOB_VARIABLE,
         "PET_NODE_RANK",
     }
 )
@@ -312,13 +323,20 @@ def job_placement(variables: Mapping[str, str] | None = None) -> Placement | Non
 
 def job() -> Job | None:
     """The scheduler's job that this process is a training of."""
-    return scheduled_job(os.environ, command_of_this_process() or [])
+    return scheduled_job(os.environ, _script_and_arguments())
 
 
 def leave_job() -> None:
     """From now on what this process begins, and what processes do that it starts, is none of the job's training."""
-    if job() is not None:
+    if (left := job()) is not None:
         os.environ[JOB_ID_VARIABLE] = ""
+        os.environ[LEFT_JOB_VARIABLE] = f"{os.getpid()}:{left.name}"
+
+
+def left_job() -> str | None:
+    """The name of the job that this very process has left; processes that it starts have left none."""
+    pid, _, name = os.environ.get(LEFT_JOB_VARIABLE, "").partition(":")
+    return name if name and pid == str(os.getpid()) else None
 
 
 def visible_gpus(variables: Mapping[str, str] | None = None) -> list[str] | None:
@@ -338,6 +356,16 @@ def num_restarts() -> int:
     """How often torchrun has started this training's ranks anew after a failure."""
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(count) if count.isdigit() else 0
+
+
+def torchrun_launch() -> str:
+    """Tells torchrun's launches apart on one host, not their restarts; empty if nothing does.
+
+    Its run id does not: that is "none" unless the user has chosen one, and often the job's then. Each launch has a
+    directory of its own, with `attempt_0/RANK/error.json` in it.
+    """
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+    return f"{socket.gethostname()}:{Path(file).parent.parent.parent}" if file else ""
 
 
 def num_ranks_started() -> int:
@@ -484,6 +512,20 @@ def command_of_this_process() -> list[str] | None:
     if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
         return None
     return [sys.executable, *sys.orig_argv[1:]]
+
+
+def _script_and_arguments() -> list[str]:
+    """The same each time that a job starts this script."""
+    return list(sys.argv if _is_of_multiprocessing() else sys.orig_argv[1:])
+
+
+def _is_of_multiprocessing() -> bool:
+    """Then the command names pipes; the arguments are still those of the script that began the process."""
+    if "multiprocessing" not in sys.modules:
+        return False
+    from multiprocessing import parent_process  # only where something else has imported it: that takes a while
+
+    return parent_process() is not None
 
 
 def _is_recorded(name: str) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from core_sdk._version import __version__
-from core_sdk.core._jobs import leave_word_of_job
+from core_sdk.core._jobs import leave_word_of_job, leave_word_of_several
 from core_sdk.core._restart import info_of_next_attempt, leave_word
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.distributed import DistributedContext
@@ -24,6 +24,7 @@ from core_sdk.environment import (
     command_of_this_process,
     job,
     leave_job,
+    left_job,
     main_script,
     recorded_variables,
     use_run_info,
@@ -137,7 +138,7 @@ def claim_together(
         attempt = claim_attempt(home, info_of_next_attempt(home, info), definition, distributed.size)
         attempts.append(attempt)
         if _is_new_trial(info):
-            leave_word_of_job(attempt.folder, job())
+            _leave_word_of_job(attempt.folder)
         if _is_restart(info, attempt.number):
             attempt.folder.write_run_info(attempt.number, _as_recorded(attempt))
         return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
@@ -156,6 +157,13 @@ def claim_together(
         # The launcher gave this process, as it gave its predecessor, what was true for the first attempt.
         use_run_info(attempt.folder.run_info_path(attempt.number))
     return attempt
+
+
+def _leave_word_of_job(folder: TrialFolder) -> None:
+    if (current := job()) is not None:
+        leave_word_of_job(folder, current)
+    elif (left := left_job()) is not None:
+        leave_word_of_several(folder.home, left)
 
 
 def _is_restart(info: ClusterInfo | None, number: int) -> bool:

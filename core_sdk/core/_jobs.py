@@ -2,14 +2,18 @@
 
 Which trial a job has begun, its chief says in the home. The scheduler tells how often it has started the job, so a
 word of an earlier start is told from one of this start. With `CORE_SDK_JOB_ID` nobody counts: every start goes on.
+Equal commands of one start cannot be told apart, nor the trials of one process: the next start begins new ones.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 
-from core_sdk.environment import main_script, num_restarts
+import msgspec
+
+from core_sdk.environment import launch_directory, main_script, num_restarts, torchrun_launch
 from core_sdk.errors import PredecessorRunningError, RecordDamagedError, TrialNotFoundError
 from core_sdk.placement import Job
 from core_sdk.records import JobRecord
@@ -33,7 +37,10 @@ def trial_of_job(home: Home, job: Job | None, script: str, *, lease_s: float = _
         return None
     if (folder := _folder(home, record, script)) is None:
         return None
-    if not _has_ended(folder, lease_s):
+    has_ended = _has_ended(folder, lease_s)
+    if (newest := _read(home, job.name)) is not None and _is_of_this_start(newest, job):
+        return None  # an equal command was faster
+    if not has_ended:
         attempt = max(folder.attempts())
         if job.num_restarts is None:
             raise PredecessorRunningError(job.name, folder.trial_id, attempt, lease_s)
@@ -47,26 +54,68 @@ def trial_of_job(home: Home, job: Job | None, script: str, *, lease_s: float = _
     return folder.trial_id
 
 
-def leave_word_of_job(folder: TrialFolder, job: Job | None) -> None:
+def leave_word_of_job(folder: TrialFolder, job: Job) -> None:
     """Tells the job's next start which trial this one has begun, or goes on with."""
-    if job is None:
-        return
-    try:
-        earlier = _read(folder.home, job.name)
+
+    def word_after(earlier: JobRecord | None) -> JobRecord:
         is_second = earlier is not None and earlier.trial_id != folder.trial_id and _is_of_this_start(earlier, job)
-        trial_id = None if is_second else folder.trial_id
-        folder.home.write_job(
-            JobRecord(job=job.name, trial_id=trial_id, script=main_script(), num_restarts=job.num_restarts)
+        return JobRecord(
+            job=job.name,
+            trial_id=None if is_second else folder.trial_id,
+            script=main_script(),
+            num_restarts=job.num_restarts,
+            launch=torchrun_launch(),
         )
+
+    _write(folder.home, job.name, word_after)
+
+
+def leave_word_of_several(home: Home, name: str) -> None:
+    """Tells the job's next start that one process of this one begins several trials."""
+    _write(home, name, lambda earlier: earlier and msgspec.structs.replace(earlier, trial_id=None))
+
+
+def _write(home: Home, name: str, word_after: Callable[[JobRecord | None], JobRecord | None]) -> None:
+    """A word that depends on the one before: equal commands may begin at the same time."""
+    try:
+        with home.lock_job(name):
+            word = word_after(_undamaged(home, name))
+            if word is not None:
+                home.write_job(word)
     except OSError as error:
-        logger.warning("if the scheduler starts the job anew, that begins a new trial: %s", error)
+        if _is_readable(home, name):  # else it was said when the trial was asked for
+            logger.warning("if the scheduler starts the job anew, that begins a new trial: %s", error)
+
+
+def _undamaged(home: Home, name: str) -> JobRecord | None:
+    try:
+        return home.read_job(name)
+    except RecordDamagedError:
+        return None  # as was said when the trial was asked for
+
+
+def _is_readable(home: Home, name: str) -> bool:
+    try:
+        _undamaged(home, name)
+    except OSError:
+        return False
+    return True
 
 
 def _is_of_this_start(record: JobRecord, job: Job) -> bool:
     """The word is another training's of the same start, so not for us."""
-    if job.num_restarts is None or num_restarts() > 0:
+    if job.num_restarts is None or record.num_restarts is None or record.num_restarts < job.num_restarts:
         return False
-    return record.num_restarts is not None and record.num_restarts >= job.num_restarts
+    return not _is_of_this_launch(record)
+
+
+def _is_of_this_launch(record: JobRecord) -> bool:
+    """Whether torchrun has started us in place of the ranks that left the word.
+
+    Our launchers' ranks leave another one in the launch's directory, which has been asked before.
+    """
+    launch = torchrun_launch()
+    return launch_directory() is None and num_restarts() > 0 and launch != "" and record.launch == launch
 
 
 def _folder(home: Home, record: JobRecord, script: str) -> TrialFolder | None:
@@ -99,6 +148,6 @@ def _has_ended(folder: TrialFolder, lease_s: float) -> bool:
 def _read(home: Home, name: str) -> JobRecord | None:
     try:
         return home.read_job(name)
-    except RecordDamagedError as error:
-        logger.warning("the job's trial is not known, and a new one begins: %s", error)
+    except (RecordDamagedError, OSError) as error:
+        logger.warning("what trial the job has begun cannot be read, and a new one begins: %s", error)
         return None

@@ -24,27 +24,21 @@ class Job:
 def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job | None:
     """The job that this process is a training of, by `CORE_SDK_JOB_ID` or Slurm; None where nothing names one.
 
-    An empty `CORE_SDK_JOB_ID` says that it is none, in a job of Slurm too. `command` tells the trainings of one batch
-    script apart, where they are not steps.
+    An empty `CORE_SDK_JOB_ID` says that it is none, in a job of Slurm too. `command` tells the trainings of one job
+    apart. Steps do not: they are counted in the order in which they arrive, which a requeue changes.
     """
     if job_id := variables.get(JOB_ID_VARIABLE):
         return Job(f"job/{job_id}", None)
     if job_id == "" or not variables.get("SLURM_JOB_ID"):
         return None
-    name = slurm_job_name(variables)
-    if slurm_step(variables) is None:
-        name = f"{name}/{_digest(command)}"
     count = variables.get("SLURM_RESTART_COUNT", "")
-    return Job(name, int(count) if count.isdecimal() else 0)
+    return Job(f"{_slurm_job(variables)}/{_digest(command)}", int(count) if count.isdecimal() else 0)
 
 
-def slurm_job_name(variables: Mapping[str, str]) -> str:
-    """`slurm/CLUSTER/JOB[_TASK]/STEP`; steps are counted anew after a requeue, so that each is found again."""
-    job = variables["SLURM_JOB_ID"]
-    if variables.get("SLURM_ARRAY_JOB_ID") and variables.get("SLURM_ARRAY_TASK_ID"):
-        job = f"{variables['SLURM_ARRAY_JOB_ID']}_{variables['SLURM_ARRAY_TASK_ID']}"
+def slurm_step_name(variables: Mapping[str, str]) -> str:
+    """`slurm/CLUSTER/JOB[_TASK]/STEP`: what runs at one time has names of its own."""
     step = slurm_step(variables)
-    return f"slurm/{variables.get('SLURM_CLUSTER_NAME', '')}/{job}/{'batch' if step is None else step}"
+    return f"{_slurm_job(variables)}/{'batch' if step is None else step}"
 
 
 def slurm_step(variables: Mapping[str, str]) -> int | None:
@@ -53,6 +47,13 @@ def slurm_step(variables: Mapping[str, str]) -> int | None:
     if not variables.get("SLURM_JOB_ID") or "SLURM_PROCID" not in variables or not step.isdecimal():
         return None
     return int(step) if int(step) < _FIRST_RESERVED_STEP else None
+
+
+def _slurm_job(variables: Mapping[str, str]) -> str:
+    job = variables["SLURM_JOB_ID"]
+    if variables.get("SLURM_ARRAY_JOB_ID") and variables.get("SLURM_ARRAY_TASK_ID"):
+        job = f"{variables['SLURM_ARRAY_JOB_ID']}_{variables['SLURM_ARRAY_TASK_ID']}"
+    return f"slurm/{variables.get('SLURM_CLUSTER_NAME', '')}/{job}"
 
 
 def _digest(command: Sequence[str]) -> str:

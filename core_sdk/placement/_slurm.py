@@ -12,7 +12,7 @@ from core_sdk.errors import (
     SeveralLaunchersError,
 )
 from core_sdk.placement._host_list import expand_counts, expand_hosts
-from core_sdk.placement._jobs import slurm_job_name, slurm_step
+from core_sdk.placement._jobs import slurm_step, slurm_step_name
 from core_sdk.placement._placement import Placement, port_of
 
 _T = TypeVar("_T")
@@ -33,7 +33,7 @@ def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
         addresses=tuple(addresses),
         node_rank=node_rank,
         slots=_num_gpus(variables),
-        port=port_of(slurm_job_name(variables)),
+        port=port_of(slurm_step_name(variables)),
     )
 
 

@@ -67,6 +67,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
     script: str
     num_restarts: int | None
     """How often the scheduler had started the job anew; None where it does not count."""
+    launch: str = ""
+    """The torchrun that had started the ranks, if it was not one of our launchers."""
 
 
 class StopRequest(msgspec.Struct, kw_only=True):

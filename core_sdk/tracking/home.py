@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from core_sdk._version import __version__
+from core_sdk.alive import AliveLock
 from core_sdk.errors import (
     ExperimentNotFoundError,
     HomeNotWritableError,
@@ -42,6 +43,9 @@ _T = TypeVar("_T")
 
 CHANGES_NAME = "changes.journal"
 """What was done to a trial from outside."""
+
+# Of half a second each; a holder needs milliseconds.
+_NUM_LOCK_TRIES = 20
 
 _OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
 _OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
@@ -172,6 +176,16 @@ class Home:
     def write_job(self, record: JobRecord) -> None:
         self.jobs.mkdir(mode=0o700, exist_ok=True)
         write_atomically(self._job_path(record.job), msgspec.json.encode(record))
+
+    @contextlib.contextmanager
+    def lock_job(self, name: str) -> Iterator[None]:
+        """While one process reads and then writes; waits for another for a while, then `BlockingIOError`."""
+        self.jobs.mkdir(mode=0o700, exist_ok=True)
+        lock = _lock(self._job_path(name).with_suffix(".lock"))
+        try:
+            yield
+        finally:
+            lock.release()
 
     def _job_path(self, name: str) -> Path:
         return self.jobs / f"{hashlib.sha256(name.encode(errors='surrogateescape')).hexdigest()}.json"
@@ -354,6 +368,13 @@ def _numbered_entries(directory: Path) -> list[int]:
         return sorted(int(entry.name) for entry in os.scandir(directory) if entry.name.isdigit())
     except FileNotFoundError:
         return []
+
+
+def _lock(path: Path) -> AliveLock:
+    for _ in range(_NUM_LOCK_TRIES):
+        with contextlib.suppress(BlockingIOError):
+            return AliveLock(path)
+    return AliveLock(path)
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:

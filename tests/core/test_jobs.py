@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +18,8 @@ from core_sdk.client import Tracker
 from core_sdk.core._jobs import leave_word_of_job, trial_of_job
 from core_sdk.errors import PredecessorRunningError
 from core_sdk.placement import Job, scheduled_job
-from core_sdk.tracking import Home
+from core_sdk.records import JobRecord
+from core_sdk.tracking import Home, TrialFolder
 
 Start = Callable[..., str]
 
@@ -43,18 +47,23 @@ with core.init() as context:
 BATCH = {"SLURM_JOB_ID": "17", "SLURM_CLUSTER_NAME": "tests"}
 REQUEUED = BATCH | {"SLURM_RESTART_COUNT": "1"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}
-FIRST_JOB = Job("slurm/tests/17/0", 0)
+NEXT_STEP = STEP | {"SLURM_STEP_ID": "1"}
+# What torchrun tells the ranks of its second start.
+RESTARTED = {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "1"}
+# Its last part is of the SHA-256 of "train.py".
+FIRST_JOB = Job("slurm/tests/17/ed183d67207df065", 0)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
-    """Runs a script to its end with some variables; gives what it printed."""
+    """Runs a script, which must print something, to its end with some variables; gives that."""
 
     def run(*arguments: str, source: str = SCRIPT, name: str = "train.py", **variables: str) -> str:
         (tmp_path / name).write_text(textwrap.dedent(source))
         settings = [f"{variable}={value}" for variable, value in variables.items()]
         argv = ["env", *settings, sys.executable, name, *arguments]
         finished = subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+        assert finished.stdout, finished.stderr
         return finished.stdout
 
     return run
@@ -86,8 +95,8 @@ def test_each_start_of_a_named_job_goes_on(start: Start) -> None:
 
 @pytest.mark.parametrize(
     "variables",
-    [{}, BATCH, REQUEUED | {"SLURM_JOB_ID": "18"}, REQUEUED | STEP, REQUEUED | {"CORE_SDK_JOB_ID": ""}],
-    ids=["no job", "not requeued", "another job", "another step", "named as none"],
+    [{}, BATCH, REQUEUED | {"SLURM_JOB_ID": "18"}, REQUEUED | {"CORE_SDK_JOB_ID": ""}],
+    ids=["no job", "not requeued", "another job", "named as none"],
 )
 def test_what_is_another_training_begins_its_own_trial(start: Start, variables: dict[str, str]) -> None:
     """However much it resembles the first."""
@@ -96,11 +105,11 @@ def test_what_is_another_training_begins_its_own_trial(start: Start, variables: 
     assert start(**variables) == "2.1.0\n"
 
 
-def test_trainings_of_one_batch_script_are_told_apart(start: Start) -> None:
-    """By their commands, in whatever order they are started."""
-    begun = [start("--lr=1", **BATCH), start("--lr=2", **BATCH)]
+def test_trainings_of_one_job_are_told_apart(start: Start) -> None:
+    """By their commands, in whatever order their steps arrive."""
+    begun = [start("--lr=1", **BATCH, **STEP), start("--lr=2", **BATCH, **NEXT_STEP)]
 
-    resumed = [start("--lr=2", **REQUEUED), start("--lr=1", **REQUEUED)]
+    resumed = [start("--lr=2", **REQUEUED, **STEP), start("--lr=1", **REQUEUED, **NEXT_STEP)]
 
     assert begun == ["1.1.0\n", "2.1.0\n"]
     assert resumed == ["2.2.4\n", "1.2.4\n"]
@@ -108,17 +117,133 @@ def test_trainings_of_one_batch_script_are_told_apart(start: Start) -> None:
 
 def test_trainings_that_cannot_be_told_apart_begin_anew(start: Start) -> None:
     """To go on with another's checkpoint would be worse."""
-    start(**BATCH)
-    start(**BATCH)
-
-    assert start(**REQUEUED) == "3.1.0\n"
-
-
-def test_another_script_of_the_same_step_begins_anew(start: Start) -> None:
-    """A batch script that does other things after a requeue counts its steps otherwise."""
     start(**BATCH, **STEP)
+    start(**BATCH, **NEXT_STEP)
 
-    assert start(name="other.py", **REQUEUED, **STEP) == "2.1.0\n"
+    assert start(**REQUEUED, **STEP) == "3.1.0\n"
+
+
+def test_of_equal_commands_that_begin_at_once_none_is_forgotten(home: Home) -> None:
+    """Whichever writes last knows of the others."""
+    Home.create(home.root)
+    context = multiprocessing.get_context("fork")
+    all_there = context.Barrier(4)
+
+    def begin(folder: TrialFolder) -> None:
+        all_there.wait(30)
+        leave_word_of_job(folder, FIRST_JOB)
+
+    processes = [context.Process(target=begin, args=[home.create_trial()]) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(30)
+
+    record = home.read_job(FIRST_JOB.name)
+    assert record is not None
+    assert record.trial_id is None
+
+
+def test_of_equal_commands_one_goes_on(start: Start, home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """Where two begin after a requeue, the slower one waits for its predecessor, and finds that it has none."""
+    start(**BATCH)
+    lock = AliveLock(home.trial(1).alive_path(1))
+    requeued = Job(FIRST_JOB.name, 1)
+
+    with ThreadPoolExecutor(1) as slower, caplog.at_level("DEBUG", "core_sdk.core"):
+        begun = slower.submit(trial_of_job, home, requeued, "train.py")
+        _wait_for("waiting for the end of attempt 1", caplog)
+        leave_word_of_job(home.trial(1), requeued)
+        lock.release()
+
+    assert begun.result() is None
+
+
+def test_another_script_of_the_same_name_begins_anew(start: Start) -> None:
+    """It would not know the other's checkpoints."""
+    start(CORE_SDK_JOB_ID="a")
+
+    assert start(name="other.py", CORE_SDK_JOB_ID="a") == "2.1.0\n"
+
+
+@pytest.mark.slow
+def test_processes_of_multiprocessing_are_known_again(tmp_path: Path, start: Start) -> None:
+    """Their own command line is of pipes, and may differ each time."""
+    (tmp_path / "training.py").write_text(f"def train():\n{textwrap.indent(SCRIPT, '    ')}")
+    source = """
+        import multiprocessing, os, sys
+        from training import train
+
+        if __name__ == "__main__":
+            for _ in range(int(os.environ.get("SLURM_RESTART_COUNT", 0))):
+                os.pipe2(0)
+            process = multiprocessing.get_context("spawn").Process(target=train)
+            process.start()
+            process.join()
+    """
+
+    assert [start(source=source, **BATCH), start(source=source, **REQUEUED)] == ["1.1.0\n", "1.2.4\n"]
+
+
+@pytest.mark.parametrize(("log_dir", "expected"), [("first", "1.2.4\n"), ("second", "2.1.0\n")])
+def test_torchruns_restarts_go_on_with_their_own_launch(start: Start, log_dir: str, expected: str) -> None:
+    """Not with one that came before it in the same start of the job, by the same command."""
+    start(**BATCH, TORCHELASTIC_ERROR_FILE="/logs/first/attempt_0/0/error.json")
+
+    error_file = f"/logs/{log_dir}/attempt_1/0/error.json"
+    assert start(**BATCH, **RESTARTED, TORCHELASTIC_ERROR_FILE=error_file) == expected
+
+
+@pytest.mark.slow
+def test_torchrun_itself_tells_its_launches_apart(start: Start, tmp_path: Path) -> None:
+    """The second one's first ranks die before their `init()`; those of the third in their training."""
+    pytest.importorskip("torch", reason="NOT TESTED: restarts under torchrun itself. Install torch to test them")
+    die_once = (
+        "import os\nif os.environ.get('DIES') and not os.path.exists('died'):\n    os.mkdir('died')\n    os._exit(3)"
+    )
+    (tmp_path / "training.py").write_text(f"{die_once}\n{SCRIPT}")
+    torchrun = """
+        from torch.distributed.run import main
+
+        main(["--max-restarts=1", "--nproc-per-node=1", "--master-port=0", "training.py"])
+    """
+
+    first = start(source=torchrun, name="torchrun.py", **BATCH)
+    second = start(source=torchrun, name="torchrun.py", DIES="1", **BATCH)
+
+    assert first == "1.1.0\n1.2.4\n"
+    assert second == "2.1.0\n"
+
+
+def test_our_launchers_restarts_go_on_by_their_launch_alone(start: Start, tmp_path: Path) -> None:
+    """What died before its `init()` has no trial, whoever has one in this job."""
+    start(**BATCH)
+    (tmp_path / "launch").mkdir()
+
+    assert start(**BATCH, **RESTARTED, CORE_SDK_LAUNCH_DIR=str(tmp_path / "launch")) == "2.1.0\n"
+
+
+def test_a_process_of_several_trials_begins_new_ones(start: Start) -> None:
+    """Which of them to go on with cannot be told, and the first was finished."""
+    source = """
+        from core_sdk import core
+
+        for _ in range(3):
+            with core.init() as context:
+                print(context.info.trial.trial_id)
+    """
+
+    assert [start(source=source, **BATCH), start(source=source, **REQUEUED)] == ["1\n2\n3\n", "4\n5\n6\n"]
+
+
+@pytest.mark.slow
+def test_a_process_killed_in_its_first_trial_goes_on_with_it(start: Start) -> None:
+    """It had begun no other."""
+    start(**BATCH)
+
+    source = f"{SCRIPT}with core.init() as context:\n    print(context.info.trial.trial_id)"
+    (resumed, second, begun_anew) = "".join([start(source=source, **REQUEUED), start(**REQUEUED)]).split()
+    assert (resumed, second, begun_anew) == ("1.2.4", "2", "3.1.0")
 
 
 def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> None:
@@ -153,7 +278,7 @@ def test_a_predecessors_end_is_waited_for(start: Start, home: Home) -> None:
 
 def test_a_lock_that_a_dead_host_left_does_not_hold_a_requeue_up(start: Start, home: Home) -> None:
     """The scheduler knows that the job's last start is over; what it might still write is superseded."""
-    start(**BATCH, **STEP)
+    start(**BATCH)
     lock = AliveLock(home.trial(1).alive_path(1))
 
     assert _begun_by(home, Job(FIRST_JOB.name, 1)) == 1
@@ -164,19 +289,44 @@ def test_words_of_jobs_are_private_and_not_in_the_way(start: Start, home: Home) 
     """No trial, no experiment: nothing lists them."""
     start(**BATCH)
 
-    (word,) = home.jobs.iterdir()
-    assert word.stat().st_mode & 0o777 == 0o600
+    assert {word.stat().st_mode & 0o777 for word in home.jobs.iterdir()} == {0o600}
     assert (home.trial_ids(), len(Tracker().list_experiments())) == ([1], 1)
 
 
 def test_a_word_that_cannot_be_left_costs_no_training(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     """It is warned of."""
     Home.create(home.root)
-    home.jobs.write_text("in the way")
+    home.jobs.symlink_to("nowhere")
 
     leave_word_of_job(home.create_trial(), FIRST_JOB)
 
     assert "that begins a new trial" in caplog.text
+
+
+@pytest.mark.parametrize("damage", ["file for a folder", "folder for a file", "no JSON"])
+def test_a_word_that_cannot_be_read_costs_no_training(
+    home: Home, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    """It is warned of once, and a new trial begins."""
+    Home.create(home.root)
+    home.write_job(JobRecord(job=FIRST_JOB.name, trial_id=1, script="train.py", num_restarts=0))
+    (word,) = home.jobs.iterdir()
+    word.unlink()
+    match damage:
+        case "file for a folder":
+            home.jobs.rmdir()
+            home.jobs.write_text("in the way")
+        case "folder for a file":
+            word.mkdir()
+        case _:
+            word.write_text("{")
+
+    begun = trial_of_job(home, Job(FIRST_JOB.name, 1), "train.py")
+    leave_word_of_job(home.create_trial(), Job(FIRST_JOB.name, 1))
+
+    assert begun is None
+    (record,) = caplog.records
+    assert "a new one begins" in record.message
 
 
 @pytest.mark.parametrize(
@@ -184,14 +334,24 @@ def test_a_word_that_cannot_be_left_costs_no_training(home: Home, caplog: pytest
     [
         ({}, None),
         (BATCH | STEP, FIRST_JOB),
-        (REQUEUED | STEP, Job("slurm/tests/17/0", 1)),
-        (BATCH | STEP | {"SLURM_ARRAY_JOB_ID": "16", "SLURM_ARRAY_TASK_ID": "3"}, Job("slurm/tests/16_3/0", 0)),
+        (REQUEUED | NEXT_STEP, Job(FIRST_JOB.name, 1)),
+        (
+            BATCH | STEP | {"SLURM_ARRAY_JOB_ID": "16", "SLURM_ARRAY_TASK_ID": "3"},
+            Job("slurm/tests/16_3/ed183d67207df065", 0),
+        ),
         (REQUEUED | {"CORE_SDK_JOB_ID": "mine"}, Job("job/mine", None)),
     ],
 )
 def test_jobs_are_named_alike_after_a_requeue(variables: dict[str, str], job: Job | None) -> None:
-    """By what Slurm keeps: the cluster, the job or the task of its array, the step."""
+    """By what Slurm keeps, the cluster, the job or the task of its array, and by the command."""
     assert scheduled_job(variables, ["train.py"]) == job
+
+
+def _wait_for(text: str, caplog: pytest.LogCaptureFixture) -> None:
+    deadline = time.monotonic() + 30
+    while text not in caplog.text:
+        assert time.monotonic() < deadline, caplog.text
+        time.sleep(0.01)
 
 
 def _begun_by(home: Home, job: Job) -> int | None:

@@ -125,6 +125,7 @@ def for_each(cells: Sequence[Cell], check: Callable[[Cell], None], *, at_once: i
         try:
             check(cell)
         except AssertionError as error:
+            print(f"\n{cell}: {error}", flush=True)  # the others may take long
             return f"{cell}: {error}"
         return None
 

@@ -7,6 +7,7 @@ default a sample of it is tested; `pytest -m slow` tests all of it, three times.
 from __future__ import annotations
 
 import contextlib
+import re
 import signal
 import socket
 import time
@@ -35,7 +36,7 @@ from core_sdk.distributed._link import _TCP_RTO_MAX_MS
 pytestmark = requires_hosts
 
 CALLS = ["gather", "allgather", "broadcast", "local", "background"]
-NAMED_WITHIN_S = 4.0
+NAMED_WITHIN_S = 10.0
 LATE_AFTER_S = 2.0
 # The time-out, and then the question to all ranks how they are.
 FOUND_LATE_WITHIN_S = LATE_AFTER_S + 6.0
@@ -208,7 +209,8 @@ def test_every_other_rank_is_told_at_once_who_it_was(stage: Stage, fault: str, c
 @pytest.mark.parametrize("fault", ["is stopped", pytest.param("is too slow", marks=pytest.mark.slow)])
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 3)], RANK_CELLS)
 def test_every_other_rank_is_told_in_time_who_is_late(stage: Stage, fault: str, cells: Sequence[Cell]) -> None:
-    """Soon after the time-out, by an error that names the late rank and no other."""
+    """Soon after the time-out, by an error that says how it is; a rank that is late because of it answers."""
+    sign = {"is stopped": "does not answer", "is too slow": "answers, and is in none"}[fault]
 
     def check(cell: Cell) -> None:
         with stage.set_up(MISCHIEF, cell, arguments=faulty(fault), timeout_s=LATE_AFTER_S) as (_, ranks):
@@ -217,7 +219,10 @@ def test_every_other_rank_is_told_in_time_who_is_late(stage: Stage, fault: str, 
 
         for outcome in others.values():
             assert is_error(outcome, "CollectiveTimeoutError"), others
-            assert f"waited {LATE_AFTER_S:g} s for rank {cell.culprit}: " in outcome.text, others
+            assert f"waited {LATE_AFTER_S:g} s for rank" in outcome.text, others
+            assert re.search(rf"rank {cell.culprit} \([^)]*\) {sign}", outcome.text), others
+            silent = re.findall(r"rank (\d+) \([^)]*\) does not answer", outcome.text)
+            assert set(silent) <= {str(cell.culprit)}, others
         assert max(outcome.ended_at for outcome in others.values()) - began_at < FOUND_LATE_WITHIN_S, others
 
     for_each(cells, check, at_once=5)

@@ -24,7 +24,7 @@ from hosts.hosts import host_group, requires_hosts, requires_loss
 pytestmark = requires_hosts
 
 JOIN_TIMEOUT_S = 3.0
-NAMED_WITHIN_S = 4.0
+NAMED_WITHIN_S = 10.0
 CULPRITS = [
     *(Cell("join", TWO_BY_TWO, culprit) for culprit in range(4)),
     *(Cell("join", THREE_BY_ONE, culprit) for culprit in range(3)),

@@ -113,7 +113,7 @@ class Head:
 def _run(job: dict[str, Any], words: Iterator[bytes], head: Head, directory: Path, guardian: Guardian) -> None:
     launcher = _start(job, directory)
     guardian.guard(launcher.pid)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, _hand_on_to(launcher))
     head.tell(started=socket.gethostname())
     threading.Thread(target=_obey, args=(words, launcher, guardian), daemon=True).start()
