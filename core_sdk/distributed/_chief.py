@@ -250,7 +250,10 @@ class ChiefChannel(StarChannel):
             member.num_heard += 1
 
     def _time_out(self, call: Call, missing: list[int]) -> None:
-        self._break(TimedOut(str(call), self.timeout_s, missing, self._findings_on(missing, call)))
+        findings = self._findings_on(missing, call)
+        # Who has left meanwhile has a better reason than silence.
+        self._board.check(call.number, str(call))
+        self._break(TimedOut(str(call), self.timeout_s, missing, findings))
         self._board.check(call.number, str(call))
 
     def _bear_with(self, call: Call, missing: list[int]) -> None:

@@ -183,6 +183,8 @@ class MemberChannel(StarChannel):
         return {status.rank: status for status in self._statuses.statuses} if self._statuses else {}
 
     def _give_up(self, call: Call, answers: dict[int, Status]) -> None:
+        # Who has left meanwhile has a better reason than silence.
+        self._board.check(call.number, str(call))
         late = late_ranks(answers, self.size, call.number, self.rank) if answers else []
         missing = late or [_CHIEF]
         findings = findings_on(missing, answers, self.places, call.number)

@@ -57,12 +57,12 @@ def train(context):
 if sys.argv[1] == "ranks":
     import torch.distributed
 
-    info = get_cluster_info()
-    if info is not None:
-        print("told", info.container_addrs, info.container_rank, info.container_slot_counts, flush=True)
+    assert get_cluster_info() is None, "no trial has begun"
     torch.distributed.init_process_group("gloo")
     with core.DistributedContext.from_torch_distributed() as distributed:
         with core.init(distributed=distributed, name="slurm") as context:
+            info = context.info
+            print("told", info.container_addrs, info.container_rank, info.container_slot_counts, flush=True)
             train(context)
     torch.distributed.destroy_process_group()
 else:
