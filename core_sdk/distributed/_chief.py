@@ -36,7 +36,7 @@ from core_sdk.errors import ChannelError, MessageTooLargeError
 logger = logging.getLogger("core_sdk.distributed")
 
 _OWN_SURVEY_S = 2.0
-# As long as a host may be silent: a cable that is mended within it harms nothing.
+# Without any progress, as long as a host may be silent: a cable that is mended within it harms nothing.
 _DELIVERY_TIMEOUT_S = 30.0
 # Below, many small pieces cost more than one copy for all members.
 _JOINED_BYTES = 1 << 15
@@ -332,16 +332,21 @@ class ChiefChannel(StarChannel):
 
         What members say from now on cannot do that: they are told that the chief leaves, and say no more.
         """
-        deadline = time.monotonic() + _DELIVERY_TIMEOUT_S
+        num_bytes, deadline = self._num_bytes_on_their_way(), 0.0
         with contextlib.suppress(ChannelError):
-            while self._is_delivering() and time.monotonic() < deadline:
+            while num_bytes > 0 and not self._board.has_trouble():
+                previous, num_bytes = num_bytes, self._num_bytes_on_their_way()
+                if num_bytes < previous or not deadline:
+                    deadline = time.monotonic() + _DELIVERY_TIMEOUT_S
+                if time.monotonic() >= deadline:
+                    break
                 self._poller.poll(_DELIVERY_INTERVAL_MS)
                 self._hear_announcements()
 
-    def _is_delivering(self) -> bool:
-        """Whether something is on its way to a rank that may want it."""
+    def _num_bytes_on_their_way(self) -> int:
+        """To ranks that may want them."""
         listeners = [member for member in self._members.values() if not self._board.has_left(member.rank)]
-        return not self._board.has_trouble() and not all(member.data.has_arrived() for member in listeners)
+        return sum(member.data.num_bytes_on_their_way() for member in listeners)
 
 
 def _too_large(call: Call, parts: Sequence[Part]) -> Part | None:

@@ -49,6 +49,8 @@ _NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 # Linux: Python does not name it yet.
 _TCP_RTO_MAX_MS = 44
+# What was lost comes again soon, not after twice the time each time; and still for longer than half a minute.
+_LONGEST_PAUSE_MS = 3_000
 # A script that lets a closed pipe kill it does not mean ours.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
@@ -358,15 +360,14 @@ class Link:
         if not self.is_local and (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
             self._socket.setsockopt(socket.IPPROTO_TCP, option, 30_000)
 
-    def has_arrived(self) -> bool:
-        """Whether all that was sent is with the peer's host, so that closing cannot lose it."""
+    def num_bytes_on_their_way(self) -> int:
+        """What was sent and is not yet with the peer's host, so that closing could lose it."""
         if self.is_local:
-            return True
+            return 0
         try:
-            num_bytes = fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4)
+            return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
         except OSError:
-            return False
-        return not any(num_bytes)
+            return 1
 
     def end_sending(self) -> None:
         """The peer reads to the end of what was sent, then sees that there is no more."""
@@ -384,9 +385,8 @@ class Link:
 
 def _tune_tcp(connection: socket.socket) -> None:
     if sys.platform == "linux":
-        # What was lost comes again soon, not after twice the time each time. It stays longer than half a minute.
         with contextlib.suppress(OSError):  # a kernel before 6.15
-            connection.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, 3000)
+            connection.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, _LONGEST_PAUSE_MS)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     # A host that vanishes says nothing: it is given up after half a minute without an answer. The questions are many,
     # as a network may lose some of them.

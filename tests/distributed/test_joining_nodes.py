@@ -23,7 +23,7 @@ from hosts.hosts import host_group, requires_hosts, requires_loss
 
 pytestmark = requires_hosts
 
-JOIN_TIMEOUT_S = 3.0
+JOIN_TIMEOUT_S = 2.0
 NAMED_WITHIN_S = 10.0
 CULPRITS = [
     *(Cell("join", TWO_BY_TWO, culprit) for culprit in range(4)),
@@ -199,6 +199,39 @@ def test_what_the_chief_has_said_before_it_left_comes_through_a_mended_cable(sta
         assert all(outcomes[rank].values == ["the last word", "all is well"] for rank in outcomes if rank), outcomes
 
     for_each([Cell("close", TWO_BY_TWO, 1), Cell("close", THREE_BY_ONE, 2)], check, at_once=2)
+
+
+FAREWELL = """
+from rank_script import await_mark, join, mark, rank
+
+with join() as distributed:
+    distributed.allgather(rank)
+    mark(f"rank {rank} plays")
+    if rank == 2:
+        await_mark("deaf")
+        raise ValueError("mischief")
+    distributed.allgather(rank)
+"""
+
+
+@pytest.mark.slow  # longer than the first attempts to send what was lost
+@requires_loss
+@pytest.mark.parametrize("run", RUNS)
+def test_the_last_words_of_a_rank_come_through_after_a_time_when_all_was_lost(stage: Stage, run: int) -> None:
+    """Its process has ended meanwhile: its kernel goes on trying."""
+    with stage.set_up(FAREWELL, Cell("close", THREE_BY_ONE, 2)) as (hosts, ranks):
+        ranks.await_marks("plays")
+        for host in hosts:
+            host.lose(percent=100)
+        ranks.mark("deaf")
+        ranks[2].outcome()
+        time.sleep(8.0)  # this long all is lost
+        for host in hosts:
+            host.lose(percent=0)
+        outcomes = ranks.outcomes(without=[2])
+
+    assert [told(outcome)[0] for outcome in outcomes.values()] == ["RankFailedError"] * 2, outcomes
+    assert all("ValueError: mischief" in outcome.text for outcome in outcomes.values()), outcomes
 
 
 @pytest.mark.slow  # torch is imported on every rank

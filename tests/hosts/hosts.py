@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.namespaces import new_process_ids_for_children, process_ids, process_ids_of, processes_in
 from processes import wait_for
+
+from hosts.namespaces import new_process_ids_for_children, process_ids, process_ids_of, processes_in
 
 _TOOLS = ("bash", "unshare", "nsenter", "ip", "mount", "hostname")
 _HOW_TO_GET_THEM = "it takes root, Linux with namespaces, and the packages util-linux, iproute2 and iptables"
