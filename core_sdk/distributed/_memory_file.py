@@ -35,6 +35,10 @@ class MemoryFile:
     def fileno(self) -> int:
         return self._descriptor
 
+    def grow_to(self, num_bytes: int) -> None:
+        """Its writer has finished."""
+        self._num_bytes = num_bytes
+
     def reader(self) -> BinaryIO:
         """From the beginning; cheaper than a map for what is read once."""
         return cast(BinaryIO, io.BufferedReader(_Reading(self._descriptor)))
@@ -87,16 +91,13 @@ class MemoryFiles:
 
     def write(self, dump: Callable[[Writable], None]) -> bytes | MemoryFile:
         """What `dump` writes; in a file if it is large. Raises what `dump` raises, and `OSError`."""
-        draft = _Draft()
+        draft = _Draft(self._open)
         try:
             dump(draft)
-            content = draft.finished()
+            return draft.finished()
         except BaseException:
             draft.drop()
             raise
-        if isinstance(content, MemoryFile):
-            self._open.add(content)
-        return content
 
     def adopt(self, descriptor: int, num_bytes: int) -> MemoryFile:
         """A file that a peer has sent. Raises `ValueError` for what is not sealed, or of another size."""
@@ -118,10 +119,11 @@ def are_memory_files_available() -> bool:
 class _Draft:
     """Becomes a file as soon as it is large."""
 
-    def __init__(self) -> None:
+    def __init__(self, opened: weakref.WeakSet[MemoryFile]) -> None:
+        self._opened = opened
         self._pieces: list[Buffer] = []
         self._num_bytes = 0
-        self._descriptor = -1
+        self._file: MemoryFile | None = None
 
     def write(self, piece: Buffer) -> None:
         self._num_bytes += len(piece)
@@ -131,23 +133,25 @@ class _Draft:
             self._flush()
 
     def finished(self) -> bytes | MemoryFile:
-        if self._descriptor < 0:
+        if self._file is None:
             return b"".join(self._pieces)
-        fcntl.fcntl(self._descriptor, fcntl.F_ADD_SEALS, _seals())
-        descriptor, self._descriptor = self._descriptor, -1
-        return MemoryFile(descriptor, self._num_bytes)
+        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _seals())
+        self._file.grow_to(self._num_bytes)
+        return self._file
 
     def drop(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._file is not None:
+            self._file.close()
 
     def _flush(self) -> None:
-        if self._descriptor < 0:
-            self._descriptor = os.memfd_create("core-sdk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        if self._file is None:
+            self._file = MemoryFile(os.memfd_create("core-sdk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), 0)
+            # At once: a process that is forked while it is being written would keep it.
+            self._opened.add(self._file)
         for piece in self._pieces:
             waiting = memoryview(piece)
             while waiting:
-                waiting = waiting[os.write(self._descriptor, waiting) :]
+                waiting = waiting[os.write(self._file.fileno(), waiting) :]
         self._pieces.clear()
 
 
