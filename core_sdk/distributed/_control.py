@@ -11,6 +11,7 @@ import logging
 import select
 import selectors
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -23,6 +24,7 @@ logger = logging.getLogger("core_sdk.distributed")
 
 _SEND_TIMEOUT_S = 5.0
 _TICK_S = 1.0
+_FINISH_INTERVAL_S = 0.01
 
 
 class ControlThread:
@@ -53,6 +55,7 @@ class ControlThread:
             link.expect_answers()
             self._selector.register(link, selectors.EVENT_READ, rank)
         self._is_stopping = False
+        self._deadline = 0.0
         self._thread = threading.Thread(target=self._run, name="core-sdk-channel", daemon=True)
 
     def start(self) -> None:
@@ -69,7 +72,8 @@ class ControlThread:
         self._waker.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """Sends what was posted, and closes the connections."""
+        """Sends what was posted, and closes the connections once it has arrived."""
+        self._deadline = time.monotonic() + timeout_s
         self._is_stopping = True
         self._waker.wake()
         # The collector of garbage may run in any thread, and end a forgotten group in its own.
@@ -92,6 +96,7 @@ class ControlThread:
                 is_last = self._is_stopping
                 self._send_posts()
                 if is_last:
+                    self._finish_sending()
                     break
                 for key, _ in ready:
                     if key.data is not None:
@@ -103,6 +108,24 @@ class ControlThread:
                 link.close()
             self._selector.close()
             self._waker.close()
+
+    def _finish_sending(self) -> None:
+        """A TCP connection that is closed before all was read from it may lose what the other side has not yet."""
+        for link in self._links.values():
+            link.end_sending()
+        while time.monotonic() < self._deadline and any(link.num_bytes_on_their_way() for link in self._links.values()):
+            for key, _ in self._selector.select(_FINISH_INTERVAL_S):
+                if key.data is not None:
+                    self._read_to_nobody(key.data)
+
+    def _read_to_nobody(self, rank: int) -> None:
+        try:
+            while self._links[rank].receive_nowait() is not None:
+                pass
+        except LinkEndedError:
+            link = self._links.pop(rank)
+            self._selector.unregister(link)
+            link.close()
 
     def _send_posts(self) -> None:
         while self._posts:

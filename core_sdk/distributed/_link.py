@@ -368,6 +368,8 @@ class Link:
             return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
         except OSError:
             return 1
+        except ValueError:  # closed meanwhile by another thread
+            return 0
 
     def end_sending(self) -> None:
         """The peer reads to the end of what was sent, then sees that there is no more."""

@@ -25,7 +25,8 @@ from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeErr
 logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
 
-_CLOSE_TIMEOUT_S = 5.0
+# As long as a host may be silent.
+_CLOSE_TIMEOUT_S = 30.0
 # A busy host may take its time to read it, and a network that loses packets to bring it.
 _NEWS_TIMEOUT_S = 5.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import sys
 import threading
@@ -59,6 +60,16 @@ def own_sockets() -> list[int]:
     """The descriptors of this process's connections."""
     descriptors = [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]
     return [descriptor for descriptor in sorted(descriptors) if _is_socket(descriptor)]
+
+
+def tcp_ports() -> list[int]:
+    """Its own ends of its connections, in the order in which they were made."""
+    ports = []
+    for descriptor in own_sockets():
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            if connection.family in (socket.AF_INET, socket.AF_INET6):
+                ports.append(int(connection.getsockname()[1]))
+    return ports
 
 
 def _is_socket(descriptor: int) -> bool:

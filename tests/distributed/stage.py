@@ -21,6 +21,7 @@ PATIENCE_S = 100.0
 STANDARD_TERMS: dict[str, Any] = {"rendezvous": MEETING, "timeout_s": PATIENCE_S}
 # Half a minute without an answer, and the last question of it.
 GIVEN_UP_WITHIN_S = 40.0
+A_FEW_PACKETS = 7_000
 SMALL = 500 * 70
 LARGE = 1_000_000
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 import pytest
 from distributed.ranks import Outcome, RankGroup
 from distributed.stage import (
+    A_FEW_PACKETS,
     GIVEN_UP_WITHIN_S,
     LARGE,
     LAYOUTS,
@@ -180,6 +181,7 @@ RANK_CELLS = [
 ]
 HOST_CELLS = [Cell(call, layout, host) for layout in LAYOUTS for host in (0, layout.num_hosts - 1) for call in CALLS]
 IDLE_CELLS = [cell._replace(host_is_idle=True) for cell in HOST_CELLS if cell.call in ("allgather", "broadcast")]
+LOSSY_CELLS = [cell._replace(num_bytes=A_FEW_PACKETS) for cell in HOST_CELLS]
 LARGE_CELLS = [cell._replace(num_bytes=LARGE) for cell in HOST_CELLS if cell.call in ("gather", "broadcast")]
 
 
@@ -281,21 +283,20 @@ def test_ranks_that_wait_for_each_other_in_different_groups_do_not_wait_for_ever
 
 
 DEAF = """
-import os, socket
-from rank_script import await_mark, join, mark, own_sockets, rank, tell
+import os
+from rank_script import await_mark, join, mark, rank, tcp_ports, tell
 
 distributed = join()
 distributed.allgather(rank)
-connections = [socket.socket(fileno=os.dup(descriptor)) for descriptor in own_sockets()]
-ports = [connection.getsockname()[1] for connection in connections if connection.family != socket.AF_UNIX]
-for connection in connections:
-    connection.close()
-tell(ports[-1])
+tell(tcp_ports()[-1])
 mark(f"rank {rank} plays")
 if rank == 2:
     await_mark("deaf")
     os._exit(7)
-distributed.allgather(rank)
+try:
+    distributed.allgather(rank)
+finally:
+    mark(f"rank {rank} knows")
 """
 
 
@@ -307,7 +308,7 @@ def test_the_reason_may_come_long_after_the_end_of_a_connection(stage: Stage) ->
         (control,) = ranks[1].told()
         hosts[1].run(["iptables", "-A", "INPUT", "-p", "tcp", "--dport", str(control), "-j", "DROP"])
         ranks.mark("deaf")
-        ranks[0].outcome()
+        ranks.await_mark("rank 0 knows")
         time.sleep(0.8)  # this long all is lost
         hosts[1].lose(percent=0)
         outcomes = ranks.outcomes(without=[2])
@@ -443,7 +444,7 @@ def test_results_are_right_over_slow_cables(stage: Stage, cells: Sequence[Cell])
 
 @requires_loss
 @pytest.mark.parametrize("percent", [10, pytest.param(20, marks=pytest.mark.slow)])
-@sampled("cells", [Cell("allgather", TWO_BY_TWO, 0)], HOST_CELLS)
+@sampled("cells", [Cell("allgather", TWO_BY_TWO, 0, A_FEW_PACKETS)], LOSSY_CELLS)
 def test_results_are_right_on_lossy_hosts(stage: Stage, cells: Sequence[Cell], percent: int) -> None:
     """Each loses packets of all that come; the ranks also join and close meanwhile."""
 

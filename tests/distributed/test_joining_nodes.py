@@ -234,6 +234,54 @@ def test_the_last_words_of_a_rank_come_through_after_a_time_when_all_was_lost(st
     assert all("ValueError: mischief" in outcome.text for outcome in outcomes.values()), outcomes
 
 
+QUIET_END = """
+import time
+from rank_script import await_mark, join, mark, rank, tcp_ports, tell
+
+with join() as distributed:
+    distributed.allgather(rank)
+    if rank == 2:
+        tell(tcp_ports()[-1])
+    mark(f"rank {rank} plays")
+    if rank == 0:
+        await_mark("deaf")
+        distributed.broadcast("the last word")
+        await_mark("leaves")
+        distributed.channel.tell_all("news", b"that the rank which leaves does not read")
+        await_mark("late")
+    elif rank == 1:
+        await_mark("mended")
+        until = time.monotonic() + 4.0
+        while time.monotonic() < until:
+            distributed.channel.check()
+            time.sleep(0.01)
+        tell(distributed.broadcast(None))
+        mark("late")
+    else:
+        tell(distributed.broadcast(None))
+        mark("leaves")
+tell("all is well")
+"""
+
+
+@pytest.mark.slow  # as long as it may take until a rank is wrongly thought dead
+@requires_loss
+def test_a_rank_that_leaves_well_is_not_thought_dead_because_its_farewell_was_lost(stage: Stage) -> None:
+    """Nor because of what it was still told: who closes a connection before reading all destroys what was said."""
+    with stage.set_up(QUIET_END, Cell("close", THREE_BY_ONE, 2)) as (hosts, ranks):
+        ranks.await_marks("plays")
+        (control,) = ranks[2].told()
+        hosts[0].run(["iptables", "-A", "INPUT", "-p", "tcp", "--sport", str(control), "-j", "DROP"])
+        ranks.mark("deaf")
+        ranks.await_mark("leaves")
+        time.sleep(1.0)  # this long its farewell is lost
+        hosts[0].lose(percent=0)
+        ranks.mark("mended")
+        outcomes = ranks.outcomes()
+
+    assert all(outcome.values[-1] == "all is well" for outcome in outcomes.values()), outcomes
+
+
 @pytest.mark.slow  # torch is imported on every rank
 @pytest.mark.parametrize("run", RUNS)
 def test_ranks_of_three_hosts_meet_through_the_store_of_torch(stage: Stage, run: int) -> None:
