@@ -25,8 +25,8 @@ from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeErr
 logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
 
-# As long as a host may be silent.
-_CLOSE_TIMEOUT_S = 30.0
+# A host that is cut off must not keep the others longer than its loss already has.
+_CLOSE_TIMEOUT_S = 5.0
 # A busy host may take its time to read it, and a network that loses packets to bring it.
 _NEWS_TIMEOUT_S = 5.0
 
