@@ -16,7 +16,8 @@ from processes import wait_for
 
 from core_sdk.client import Trial
 
-_SCRIPT = Path(__file__).with_name("training.py")
+TRAINING = Path(__file__).with_name("training.py")
+"""The script of the ranks."""
 NUM_SAMPLES = 24
 STEPS_PER_EPOCH = 4
 EVERY_SAMPLE = (1 << NUM_SAMPLES) - 1
@@ -69,7 +70,7 @@ class NodeLaunch:
 
 
 def launcher_argv(options: Sequence[str], step_s: float = 0.05) -> list[str]:
-    script = ["--", str(_SCRIPT), str(step_s)]
+    script = ["--", str(TRAINING), str(step_s)]
     return [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=1", *options, *script]
 
 

@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -104,8 +104,16 @@ class Cluster:
             seen.update(self.job(job_id))
             return seen["JobState"] in states
 
-        wait_for(is_there, timeout_s)
+        self.wait_for(is_there, timeout_s)
         return seen
+
+    def wait_for(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
+        """Blocks until the condition holds; if it never does, the failure shows the jobs, the nodes and the logs."""
+        try:
+            wait_for(condition, timeout_s)
+        except AssertionError as error:
+            shown = [self.run(["scontrol", "show", what]) for what in ("jobs", "nodes")]
+            raise AssertionError("\n".join([str(error), *shown, self._logs()])) from None
 
     def _environment(self) -> dict[str, str]:
         """Jobs have the variables of whoever submits them: this test's."""

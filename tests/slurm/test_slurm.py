@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from hosts.hosts import requires_hosts
-from processes import wait_for
 
 from core_sdk.tracking import Home
 from slurm.cluster import Cluster, requires_slurm, slurm_cluster
@@ -29,7 +28,7 @@ def output(place: Path, job_id: int) -> str:
 def test_srun_needs_no_flag_and_usr1_is_a_stop(slurm: Cluster, home: Home, place: Path) -> None:
     """Two nodes train as one trial of two ranks, know of each other, save on SIGUSR1, and end with 75."""
     job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
-    wait_for(lambda: has_stored(home))
+    slurm.wait_for(lambda: has_stored(home))
 
     slurm.run(["scancel", "--signal=USR1", str(job_id)])
 
@@ -49,11 +48,11 @@ def test_srun_needs_no_flag_and_usr1_is_a_stop(slurm: Cluster, home: Home, place
 def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place: Path) -> None:
     """A plain script in a batch job: killed by `scontrol requeue`, started anew from its newest checkpoint."""
     job_id = slurm.submit(_ALONE, "-N1", "--requeue", cwd=place)
-    wait_for(lambda: has_stored(home))
+    slurm.wait_for(lambda: has_stored(home))
 
     slurm.run(["scontrol", "requeue", str(job_id)])
 
-    wait_for(lambda: has_stored(home, num_attempts=2))
+    slurm.wait_for(lambda: has_stored(home, num_attempts=2))
     finish(place)
     assert slurm.await_state(job_id, *_ENDED)["JobState"] == "COMPLETED"
     trial = read_trial(home)
@@ -84,12 +83,12 @@ def test_several_launchers_on_a_node_are_refused(slurm: Cluster, home: Home, pla
 def test_a_cancelled_job_saves_first(slurm: Cluster, home: Home, place: Path) -> None:
     """`scancel` sends SIGTERM to all processes of its steps, and kills what is left after KillWait."""
     job_id = slurm.submit(_ON_EACH_NODE, "-N2", cwd=place)
-    wait_for(lambda: has_stored(home))
+    slurm.wait_for(lambda: has_stored(home))
 
     slurm.run(["scancel", str(job_id)])
 
     slurm.await_state(job_id, *_ENDED)
-    wait_for(lambda: read_trial(home).outcome is not None)
+    slurm.wait_for(lambda: read_trial(home).outcome is not None)
     trial = read_trial(home)
     assert trial.outcome == "paused"
     assert trial.checkpoints[-1] == trial.steps[-1]
@@ -109,10 +108,10 @@ def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
     """Slurm notices, and requeues the job on the nodes that are left; nothing is counted twice."""
     with slurm_cluster(3) as slurm:
         job_id = slurm.submit(_ON_EACH_NODE, "-N2", "--requeue", cwd=place)
-        wait_for(lambda: has_stored(home))
+        slurm.wait_for(lambda: has_stored(home))
         slurm.host_named(slurm.job(job_id)["BatchHost"]).kill()
 
-        wait_for(lambda: has_stored(home, num_attempts=2), timeout_s=120)
+        slurm.wait_for(lambda: has_stored(home, num_attempts=2), timeout_s=120)
         finish(place)
         job = slurm.await_state(job_id, *_ENDED)
 

@@ -1,0 +1,79 @@
+"""Trainings in the pods of an indexed Job: what Kubernetes gives a pod is made here, and the launchers are real."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hosts.hosts import HostGroup, host_group, requires_hosts
+
+from core_sdk.client import TrialState
+from nodes.conftest import TheTrial
+from nodes.launchers import TRAINING, NodeLaunch, assert_counted_once
+
+pytestmark = [requires_hosts, pytest.mark.timeout(600)]
+
+_DOMAIN = "workers.default.svc.cluster.local"
+_COMMAND = [sys.executable, "-m", "launch.torch_distributed", str(TRAINING), "0.05"]
+
+
+def _as_pods(hosts: HostGroup, folder: Path) -> None:
+    """Each has the name that its Job gives a pod, and finds the others by what their Service tells."""
+    lines = ["127.0.0.1 localhost"]
+    lines += [f"{host.address} digits-{index}.{_DOMAIN} digits-{index}" for index, host in enumerate(hosts)]
+    names = folder / "pods"
+    names.write_text("\n".join(lines) + "\n")
+    for index, host in enumerate(hosts):
+        host.bind(names, "/etc/hosts")
+        host.run(["hostname", f"digits-{index}"])
+
+
+def _start(hosts: HostGroup, folder: Path) -> Sequence[NodeLaunch]:
+    """The manifest's command in each pod, without an option."""
+    variables = {"CORE_SDK_NUM_NODES": str(len(hosts)), "CORE_SDK_JOB_ID": "digits"}
+    return [
+        NodeLaunch(host, folder, _COMMAND, JOB_COMPLETION_INDEX=str(index), **variables)
+        for index, host in enumerate(hosts)
+    ]
+
+
+def test_an_evicted_pod_stops_all_and_its_successor_goes_on(folder: Path, the_trial: TheTrial) -> None:
+    """SIGTERM to one pod is a stop of the training; what the Job starts instead is the trial's next attempt."""
+    with host_group(2) as hosts:
+        _as_pods(hosts, folder)
+        first = _start(hosts, folder)
+        first[0].await_step(3)
+        first[1].stop()
+        assert [launch.wait() for launch in first] == [75, 75]
+        stopped = the_trial.read()
+
+        second = _start(hosts, folder)
+
+        second[1].read_until("from step")
+        (folder / "enough").touch()
+        assert [launch.wait() for launch in second] == [0, 0]
+    assert stopped.state is TrialState.PAUSED
+    assert "on digits-1, rank 1 of 2" in second[1].output
+    assert_counted_once(the_trial.read(), num_attempts=2)
+
+
+@pytest.mark.slow
+def test_pods_that_replace_killed_ones_go_on(folder: Path, the_trial: TheTrial) -> None:
+    """A node dies with its pod; the other pod fails because of it, and the Job starts both anew."""
+    with host_group(2) as hosts:
+        _as_pods(hosts, folder)
+        first = _start(hosts, folder)
+        first[0].await_step(3)
+        hosts[1].kill()
+        assert first[0].wait() == 1
+
+    with host_group(2) as hosts:
+        _as_pods(hosts, folder)
+        second = _start(hosts, folder)
+        second[1].read_until("from step")
+        (folder / "enough").touch()
+
+        assert [launch.wait() for launch in second] == [0, 0]
+    assert_counted_once(the_trial.read(), num_attempts=2)
