@@ -54,7 +54,7 @@ JobAcctGatherType=jobacct_gather/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
-SlurmdTimeout=6
+SlurmdTimeout={silence_s}
 SlurmctldTimeout=30
 KillWait=20
 ReturnToService=2
@@ -156,8 +156,11 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def slurm_cluster(num_nodes: int) -> Iterator[Cluster]:
-    """Slurm on hosts h1, h2, …, whose first also is the controller's; all of it is gone at the end."""
+def slurm_cluster(num_nodes: int, *, silence_s: int = 120) -> Iterator[Cluster]:
+    """Slurm on hosts h1, h2, …, whose first also is the controller's; all of it is gone at the end.
+
+    A node that has not answered for `silence_s` is given up: a busy machine's may take seconds.
+    """
     # Short: Unix sockets lie in it, whose paths have about a hundred bytes.
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, host_group(num_nodes) as hosts:
         directory = Path(name)
@@ -166,7 +169,8 @@ def slurm_cluster(num_nodes: int) -> Iterator[Cluster]:
             _NODE.format(name=host.name, address=host.address, weight=10 - 9 * bool(index))
             for index, host in enumerate(hosts)
         ]
-        (directory / "slurm.conf").write_text(_CONFIGURATION.format(directory=directory, nodes="\n".join(nodes)))
+        configuration = _CONFIGURATION.format(directory=directory, silence_s=silence_s, nodes="\n".join(nodes))
+        (directory / "slurm.conf").write_text(configuration)
         (directory / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n")
         (directory / "state").mkdir()
         cluster = Cluster(hosts, directory)

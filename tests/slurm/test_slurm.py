@@ -52,7 +52,7 @@ def test_a_requeue_goes_on_with_the_same_trial(slurm: Cluster, home: Home, place
 
     slurm.run(["scontrol", "requeue", str(job_id)])
 
-    slurm.wait_for(lambda: has_stored(home, num_attempts=2))
+    slurm.wait_for(lambda: has_stored(home, num_attempts=2), timeout_s=120)
     finish(place)
     assert slurm.await_state(job_id, *_ENDED)["JobState"] == "COMPLETED"
     trial = read_trial(home)
@@ -106,7 +106,7 @@ def test_the_end_of_the_time_is_announced(slurm: Cluster, home: Home, place: Pat
 @pytest.mark.slow
 def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
     """Slurm notices, and requeues the job on the nodes that are left; nothing is counted twice."""
-    with slurm_cluster(3) as slurm:
+    with slurm_cluster(3, silence_s=6) as slurm:
         job_id = slurm.submit(_ON_EACH_NODE, "-N2", "--requeue", cwd=place)
         slurm.wait_for(lambda: has_stored(home))
         slurm.host_named(slurm.job(job_id)["BatchHost"]).kill()
