@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Content, Part, join
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError, Operation
+from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Kind, LinkEndedError, Operation
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MemoryFile
 from core_sdk.distributed._messages import (
     Died,

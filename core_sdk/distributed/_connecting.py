@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from core_sdk.distributed._frames import Frame, Kind, LinkEndedError
 from core_sdk.distributed._handshake import GREETING_BYTES, REPLY_BYTES, Connector, WrongPeerError
-from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._messages import Died, Hello, Message, Place, Refusal, Welcome, decode_message
 from core_sdk.distributed._reception import Peer
 from core_sdk.distributed._rendezvous import Address, Rendezvous

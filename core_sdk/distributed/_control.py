@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError
+from core_sdk.distributed._frames import Frame, Kind, LinkEndedError
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._messages import Message, decode_message, encode_message
 from core_sdk.distributed._waker import Waker
 

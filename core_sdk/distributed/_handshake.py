@@ -15,7 +15,7 @@ from __future__ import annotations
 import hmac
 import secrets
 
-from core_sdk.distributed._link import Seal
+from core_sdk.distributed._frames import Seal
 
 GREETING = b"core-sdk ranks 2"
 GREETING_BYTES = len(GREETING) + 32

@@ -14,9 +14,10 @@ import msgspec
 from core_sdk.distributed._channel import Channel, SoloChannel
 from core_sdk.distributed._chief import ChiefChannel
 from core_sdk.distributed._connecting import join_chief
+from core_sdk.distributed._listeners import Listeners
 from core_sdk.distributed._member import MemberChannel
 from core_sdk.distributed._messages import Place
-from core_sdk.distributed._reception import Listeners, Reception, welcome
+from core_sdk.distributed._reception import Reception, welcome
 from core_sdk.distributed._rendezvous import (
     Address,
     DirectoryRendezvous,

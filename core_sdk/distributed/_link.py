@@ -1,51 +1,37 @@
-"""One connection between two ranks that know each other: frames in order, whole, and bounded.
-
-A frame names the operation, its sequence number and its call site, and carries a payload:
-
-    kind (1 byte), operation (1), length of the call site (2), sequence (8), length of the payload (8), big-endian
-    [16 bytes of HMAC-SHA-256 over the header]
-    call site, payload
-    [16 bytes of HMAC-SHA-256 over header, call site and payload]
-
-The codes in brackets are there on TCP only. Each covers the direction (a key of its own) and the number of the frame in
-it, so that frames can be neither altered, nor repeated, nor turned back, nor left out; the first one comes before any
-memory is taken for what it announces.
-
-On Unix sockets a large content may stay out of the frame: a frame of kind `FILE` before it announces its position in
-the payload (as the sequence) and its size (as the length of the payload), and brings the descriptor of a memory file.
-"""
+"""One connection between two ranks that know each other: frames in order, whole, and bounded."""
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import errno
 import fcntl
-import hmac
 import os
 import socket
-import struct
 import sys
 import termios
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import NamedTuple
 
 from core_sdk.distributed._encoding import Content
+from core_sdk.distributed._frames import (
+    CODE_BYTES,
+    HEADER,
+    MAX_PAYLOAD_BYTES,
+    NO_FILES,
+    Frame,
+    Kind,
+    LinkEndedError,
+    Operation,
+    Seal,
+)
 from core_sdk.distributed._memory_file import Buffer, MemoryFile, MemoryFiles, are_memory_files_available
 from core_sdk.distributed._passing import receive_with_descriptor, send_with_descriptor
 
-MAX_PAYLOAD_BYTES = 1 << 30
-
-_HEADER = struct.Struct("!BBHQQ")
-_CODE_BYTES = 16
 _CHUNK_BYTES = 1 << 16
 _FIRST_BYTES = 1 << 22
 # Below, one copy is cheaper than the kernel's walk over several buffers.
 _COPIED_BYTES = 1 << 15
 # A process may have a thousand files open, or fewer. What is beyond travels as bytes.
 _MAX_FILES = 64
-_NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 # Linux: Python does not name it yet.
 _TCP_RTO_MAX_MS = 44
@@ -53,76 +39,6 @@ _TCP_RTO_MAX_MS = 44
 _LONGEST_PAUSE_MS = 3_000
 # A script that lets a closed pipe kill it does not mean ours.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
-
-
-class Kind(enum.IntEnum):
-    HELLO = 1
-    VALUE = 2
-    FAILURE = 3
-    MESSAGE = 4
-    FILE = 5
-
-
-class Operation(enum.IntEnum):
-    NONE = 0
-    GATHER = 1
-    ALLGATHER = 2
-    BROADCAST = 3
-
-
-class Frame(NamedTuple):
-    kind: int
-    operation: int
-    sequence: int
-    site: bytes
-    payload: Buffer
-    files: Mapping[int, MemoryFile] = _NO_FILES
-    """What came instead of bytes, by its position in the payload."""
-
-    @property
-    def content(self) -> Content:
-        """Of a frame that carries a single one."""
-        return self.files.get(0, self.payload)
-
-
-class LinkEndedError(Exception):
-    """The peer has closed, died, or sent what no peer sends."""
-
-
-class Seal:
-    """The codes of a link's frames, one key for each direction."""
-
-    def __init__(self, *, send_key: bytes, receive_key: bytes) -> None:
-        self._sender = hmac.new(send_key, digestmod="sha256")
-        self._receiver = hmac.new(receive_key, digestmod="sha256")
-        self._num_sent = 0
-        self._num_received = 0
-
-    def seal(self, header: bytes, body: Sequence[Buffer]) -> tuple[bytes, bytes]:
-        codes = _code(self._sender, self._num_sent, header), _code(self._sender, self._num_sent, header, *body)
-        self._num_sent += 1
-        return codes
-
-    def check_header(self, header: Buffer, code: Buffer) -> None:
-        _compare(_code(self._receiver, self._num_received, header), code)
-
-    def check_frame(self, header: Buffer, body: Buffer, code: Buffer) -> None:
-        _compare(_code(self._receiver, self._num_received, header, body), code)
-        self._num_received += 1
-
-
-def _code(key: hmac.HMAC, number: int, header: Buffer, *body: Buffer) -> bytes:
-    digest = key.copy()
-    digest.update(number.to_bytes(8, "big") + bytes([bool(body)]))
-    digest.update(header)
-    for piece in body:
-        digest.update(piece)
-    return digest.digest()[:_CODE_BYTES]
-
-
-def _compare(expected: bytes, found: Buffer) -> None:
-    if not hmac.compare_digest(expected, found):
-        raise LinkEndedError("a frame came without the right code: something between the nodes has altered it")
 
 
 class Link:
@@ -137,7 +53,7 @@ class Link:
             _tune_tcp(connection)
         self._socket = connection
         self._seal = seal
-        self._code_bytes = _CODE_BYTES if seal else 0
+        self._code_bytes = CODE_BYTES if seal else 0
         self.max_payload_bytes = max_payload_bytes
         self._data = b""
         self._offset = 0
@@ -171,7 +87,7 @@ class Link:
         """
         body = [frame.site, *self._lend_files([frame.payload, *payload], blocked)]
         num_bytes = sum(map(len, body)) - len(frame.site)
-        header = _HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
+        header = HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
         if self._seal is not None:
             header_code, frame_code = self._seal.seal(header, body)
             body = [header_code, *body, frame_code]
@@ -198,7 +114,7 @@ class Link:
         """False if the peer cannot have it."""
         if self._memory_files is None:
             return False
-        header = _HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
+        header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
         while True:
             try:
                 num_sent = send_with_descriptor(self._socket, header, file.fileno())
@@ -294,7 +210,7 @@ class Link:
 
     def _take_lent(self) -> Mapping[int, MemoryFile]:
         if not self._lent:
-            return _NO_FILES
+            return NO_FILES
         lent, self._lent, self._lent_bytes = self._lent, {}, 0
         return lent
 
@@ -315,13 +231,13 @@ class Link:
 
     def _take_header(self) -> tuple[int, int, int, int, int] | None:
         start = self._offset
-        end = start + _HEADER.size
+        end = start + HEADER.size
         if len(self._data) < end + self._code_bytes:
             return None
         header_bytes = self._data[start:end]
         if self._seal is not None:
             self._seal.check_header(header_bytes, self._data[end : end + self._code_bytes])
-        header = _HEADER.unpack(header_bytes)
+        header = HEADER.unpack(header_bytes)
         if not (Kind.HELLO <= header[0] <= self._last_kind and header[1] <= Operation.BROADCAST):
             raise LinkEndedError("something came that is no frame")
         num_bytes = header[4] + self._lent_bytes

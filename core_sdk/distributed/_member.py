@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Content, Part, split
-from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError, Operation
+from core_sdk.distributed._frames import Frame, Kind, LinkEndedError, Operation
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._messages import (
     Died,
     Interrupted,

@@ -8,30 +8,27 @@ import itertools
 import logging
 import select
 import selectors
-import shutil
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
-from core_sdk.distributed._handshake import KNOCK_BYTES, PROOF_BYTES, Acceptor, WrongPeerError
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError
-from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, decode_hello, encode_message
+from core_sdk.distributed._frames import Frame, Kind, LinkEndedError
+from core_sdk.distributed._handshake import WrongPeerError
+from core_sdk.distributed._link import Link
+from core_sdk.distributed._listeners import Listeners
+from core_sdk.distributed._messages import Died, Hello, Place, Refusal, Welcome, encode_message
+from core_sdk.distributed._newcomer import STRANGER_TIMEOUT_S, Newcomer
 from core_sdk.distributed._places import problems_among
-from core_sdk.errors import ContradictoryRanksError, JoinError, RankDiedError, RanksMissingError
+from core_sdk.errors import ContradictoryRanksError, RankDiedError, RanksMissingError
 
 logger = logging.getLogger("core_sdk.distributed")
 
-_STRANGER_TIMEOUT_S = 10.0
 _MAX_STRANGERS = 256
 _MAX_WARNINGS = 5
 _TELL_TIMEOUT_S = 5.0
-_MAX_HELLO_BYTES = 4096
-_MAX_UNIX_PATH_BYTES = 100
 
 
 @dataclass
@@ -54,94 +51,6 @@ def welcome(place: Place, peers: Sequence[Peer]) -> None:
         _tell(peer.control, message)
 
 
-class Listeners:
-    """Where a chief can be reached while its group forms."""
-
-    def __init__(self) -> None:
-        self.sockets: list[socket.socket] = []
-        self._open = contextlib.ExitStack()
-
-    def listen_unix(self) -> str:
-        directory = _short_private_directory()
-        self._open.callback(shutil.rmtree, directory, ignore_errors=True)
-        path = str(directory / "chief.sock")
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._open.callback(listener.close)
-        listener.bind(path)
-        self._add(listener)
-        return path
-
-    def listen_tcp(self, host: str | None, port: int) -> int:
-        """On all interfaces if `host` is None; gives the port."""
-        try:
-            listener = _tcp_listener(host, port)
-        except OSError as error:
-            raise JoinError(
-                f"rank 0 cannot be reached at port {port} of {host or 'this host'}: {error.strerror or error}. "
-                "Choose a port that is free, and an address of rank 0's node."
-            ) from error
-        self._open.callback(listener.close)
-        self._add(listener)
-        return int(listener.getsockname()[1])
-
-    def __enter__(self) -> Listeners:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._open.close()
-
-    def _add(self, listener: socket.socket) -> None:
-        listener.listen(1024)
-        listener.setblocking(False)
-        self.sockets.append(listener)
-
-
-def _tcp_listener(host: str | None, port: int) -> socket.socket:
-    if host is None and socket.has_dualstack_ipv6():
-        return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
-    family = socket.AF_INET6 if host and ":" in host else socket.AF_INET
-    return socket.create_server((host or "", port), family=family)
-
-
-class _Newcomer:
-    """A connection that has not yet proved anything, or not yet said who it is."""
-
-    def __init__(self, connection: socket.socket, key: bytes) -> None:
-        connection.setblocking(False)
-        self.socket = connection
-        self.expires_at = time.monotonic() + _STRANGER_TIMEOUT_S
-        self._acceptor = Acceptor(key)
-        self._said = b""
-        self.has_knocked = False
-        self.link: Link | None = None
-        connection.send(self._acceptor.greeting())
-
-    def read(self) -> Hello | None:
-        """None while more must come. Raises `WrongPeerError`, `LinkEndedError`, `OSError`."""
-        if self.link is None:
-            self._read_proof()
-        # It may all be there already.
-        if self.link is None or (frame := self.link.receive_nowait()) is None:
-            return None
-        if frame.kind != Kind.HELLO:
-            raise WrongPeerError("it did not introduce itself")
-        self.link.max_payload_bytes = MAX_PAYLOAD_BYTES
-        return decode_hello(frame.payload)
-
-    def _read_proof(self) -> None:
-        chunk = self.socket.recv(KNOCK_BYTES + PROOF_BYTES - len(self._said))
-        if not chunk:
-            raise WrongPeerError("it closed the connection")
-        self._said += chunk
-        if len(self._said) >= KNOCK_BYTES and not self.has_knocked:
-            self._acceptor.hear_knock(self._said[:KNOCK_BYTES])
-            self.has_knocked = True
-        if len(self._said) == KNOCK_BYTES + PROOF_BYTES:
-            self.socket.send(self._acceptor.reply(self._said[KNOCK_BYTES:]))
-            seal = None if self.socket.family == socket.AF_UNIX else self._acceptor.seal()
-            self.link = Link(self.socket, seal, _MAX_HELLO_BYTES)
-
-
 class Reception:
     """Accepts until everybody has come."""
 
@@ -155,8 +64,8 @@ class Reception:
         self._check = check
         self._deadline = time.monotonic() + timeout_s
         self._selector = selectors.DefaultSelector()
-        self._newcomers: dict[socket.socket, _Newcomer] = {}
-        self._strangers: dict[socket.socket, _Newcomer] = {}
+        self._newcomers: dict[socket.socket, Newcomer] = {}
+        self._strangers: dict[socket.socket, Newcomer] = {}
         """Those of the newcomers that have not knocked."""
         self._links: dict[str, dict[bool, Link]] = {}
         self._members: dict[str, Place] = {}
@@ -253,7 +162,7 @@ class Reception:
                 self._drop_oldest()
             return
         try:
-            newcomer = _Newcomer(connection, self._key)
+            newcomer = Newcomer(connection, self._key)
         except OSError:
             connection.close()
             return
@@ -273,7 +182,7 @@ class Reception:
         if (oldest := next(iter((self._strangers or self._newcomers).values()), None)) is not None:
             self._drop(oldest, "too many strangers")
 
-    def _read(self, newcomer: _Newcomer) -> None:
+    def _read(self, newcomer: Newcomer) -> None:
         try:
             hello = newcomer.read()
         except BlockingIOError:
@@ -290,7 +199,7 @@ class Reception:
             self._members[hello.member] = hello.place
             self._links.setdefault(hello.member, {})[hello.is_control] = newcomer.link
 
-    def _drop(self, newcomer: _Newcomer, reason: str) -> None:
+    def _drop(self, newcomer: Newcomer, reason: str) -> None:
         self._num_refused += 1
         level = logging.WARNING if self._num_refused <= _MAX_WARNINGS else logging.DEBUG
         logger.log(level, "refused a connection to the ranks' channel: %s", reason)
@@ -305,7 +214,7 @@ class Reception:
         for newcomer in list(itertools.takewhile(lambda each: each.expires_at < now, self._newcomers.values())):
             # One that has proved the key waits for its welcome: what it said last is only late.
             if newcomer.link is None:
-                self._drop(newcomer, f"it did not say who it is within {_STRANGER_TIMEOUT_S:g} s")
+                self._drop(newcomer, f"it did not say who it is within {STRANGER_TIMEOUT_S:g} s")
 
     def _close_links(self) -> None:
         for links in self._links.values():
@@ -337,13 +246,3 @@ def _tell(control: Link, message: bytes) -> None:
 
     with contextlib.suppress(LinkEndedError):
         control.send(Frame(Kind.MESSAGE, 0, 0, b"", message), blocked)
-
-
-def _short_private_directory() -> Path:
-    """The path of a Unix socket has about a hundred bytes, fewer than some temporary directories."""
-    for parent in (tempfile.gettempdir(), "/tmp"):
-        directory = Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
-        if len(str(directory / "chief.sock").encode()) <= _MAX_UNIX_PATH_BYTES:
-            return directory
-        directory.rmdir()
-    raise OSError(f"no temporary directory has a path short enough for a socket: {tempfile.gettempdir()}")

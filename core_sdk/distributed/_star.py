@@ -16,7 +16,8 @@ from core_sdk.distributed._call_site import CallSites, describe, describe_both
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Content, Failure, Part, decode
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Link, Operation
+from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Operation
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MemoryFiles
 from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Mismatch, Notice, Place, Status, Trouble
 from core_sdk.distributed._trouble import TroubleBoard

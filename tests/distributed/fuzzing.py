@@ -16,11 +16,12 @@ import msgspec
 from distributed.strangers import Bomb
 
 from core_sdk.distributed._encoding import Part
+from core_sdk.distributed._frames import Frame, Kind, LinkEndedError, Operation, Seal
 from core_sdk.distributed._handshake import Connector, WrongPeerError
-from core_sdk.distributed._link import Frame, Kind, Link, LinkEndedError, Operation, Seal
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MemoryFiles
 from core_sdk.distributed._messages import Died, Hello, Left, Notice, Place, decode_message, encode_message
-from core_sdk.distributed._reception import _Newcomer
+from core_sdk.distributed._newcomer import Newcomer
 
 KEY = b"a key of 32 bytes, or thereabout"
 REFUSALS = (OSError, WrongPeerError, LinkEndedError, msgspec.MsgspecError)
@@ -159,7 +160,7 @@ def feed_reception(generator: random.Random, pieces: list[bytes], *, holds_key: 
     """What a chief that waits for its ranks makes of it."""
     near, far = socket.socketpair()
     with near, far:
-        newcomer = _Newcomer(far, KEY)
+        newcomer = Newcomer(far, KEY)
         connector = Connector(KEY if holds_key else os.urandom(32))
         proof = connector.knock() + connector.proof(near.recv(1024))
         near.send(proof + mutated(generator, pieces) if holds_key else mutated(generator, [proof, *pieces]))

@@ -14,8 +14,9 @@ from typing import Any
 import msgspec
 from processes import wait_for
 
+from core_sdk.distributed._frames import Frame, Kind
 from core_sdk.distributed._handshake import GREETING_BYTES, REPLY_BYTES, Connector
-from core_sdk.distributed._link import Frame, Kind, Link
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._messages import Hello
 from core_sdk.distributed._places import this_place
 from core_sdk.distributed._rendezvous import Address, DirectoryRendezvous

@@ -19,8 +19,9 @@ from processes import TIMEOUT_S, wait_for
 from core_sdk.distributed._chief import ChiefChannel
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import encode, join
+from core_sdk.distributed._frames import Frame, Kind
 from core_sdk.distributed._joining import choose_reach, join_ranks
-from core_sdk.distributed._link import Frame, Kind, Link
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._member import MemberChannel
 from core_sdk.distributed._messages import Died, Left, Message, Place, decode_message, encode_message
 from core_sdk.distributed._places import this_place

@@ -18,8 +18,8 @@ from distributed.strangers import KINDS, Bomb, Chief, dripping, read
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.core import DistributedContext
+from core_sdk.distributed._frames import Frame, Kind
 from core_sdk.distributed._handshake import GREETING_BYTES
-from core_sdk.distributed._link import Frame, Kind
 from core_sdk.errors import (
     ChannelError,
     ChiefNotFoundError,

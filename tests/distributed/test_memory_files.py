@@ -21,7 +21,8 @@ from distributed.ranks import Threads
 
 from core_sdk.core import DistributedContext
 from core_sdk.distributed._encoding import Content, decode, encode, encode_into, join, split
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError, Operation
+from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Kind, LinkEndedError, Operation
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MIN_BYTES, MemoryFile, MemoryFiles, are_memory_files_available
 from core_sdk.errors import RankFailedError
 

@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_sdk.distributed._encoding import join, split
+from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Kind, LinkEndedError, Operation, Seal
 from core_sdk.distributed._handshake import Acceptor, Connector, WrongPeerError
-from core_sdk.distributed._link import MAX_PAYLOAD_BYTES, Frame, Kind, Link, LinkEndedError, Operation, Seal
+from core_sdk.distributed._link import Link
 from core_sdk.distributed._messages import Hello, Left, Place, decode_message, encode_message
-from core_sdk.distributed._reception import _Newcomer
+from core_sdk.distributed._newcomer import Newcomer
 
 KEY = b"a key of 32 bytes, or thereabout"
 FRAMES = [
@@ -271,7 +272,7 @@ def test_50_000_fuzzed_strings_crash_no_reception(holds_key: bool) -> None:
 
     for _ in range(50_000):
         ours, theirs = socket.socketpair()
-        newcomer = _Newcomer(ours, KEY)
+        newcomer = Newcomer(ours, KEY)
         if holds_key:
             connector = Connector(KEY)
             theirs.send(connector.knock() + connector.proof(theirs.recv(1024)))

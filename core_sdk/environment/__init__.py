@@ -1,0 +1,130 @@
+"""The process's environment, read here and nowhere else.
+
+| variable            | meaning                                                                     |
+|---------------------|-----------------------------------------------------------------------------|
+| `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
+| `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
+| `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
+| `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
+| `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
+| `CORE_SDK_PASS_VARIABLES` | what a launcher brings to other hosts beside its own list: `NAME,OTHER,PREFIX_*` |
+| `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
+| `CORE_SDK_ENDING`   | to a launcher: the pid of the parent that is meant, and the file for its last words |
+| `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has begun       |
+| `CORE_SDK_GRACE_S`  | how long a launcher, which tells its ranks, waits for their end after SIGTERM; default: 3600 |
+| `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
+| `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: none does |
+| `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
+| `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
+
+Where those clouds' metadata servers are, say their own variables `GCE_METADATA_HOST` and
+`AWS_EC2_METADATA_SERVICE_ENDPOINT`. Slurm sets `SLURM_JOB_ID`: with it SIGUSR1 is a stop as SIGTERM is.
+
+Azure's own variables say where checkpoints lie if a storage names no account, and who we are:
+`AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT` with `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`.
+
+Slurm's `SLURM_…` and the `JOB_COMPLETION_INDEX` of Kubernetes' indexed Jobs tell a launcher its place among the nodes.
+
+torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
+`GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
+`CROSS_RANK` and `CROSS_SIZE`. Both tell where torch's store is in `MASTER_ADDR` and `MASTER_PORT`.
+"""
+
+from __future__ import annotations
+
+from core_sdk.environment._children import (
+    child_variables,
+    login_variables,
+    passed_variables,
+    recorded_variables,
+    unmarked_variables,
+)
+from core_sdk.environment._command import command_of_this_process, main_script
+from core_sdk.environment._jobs import job, leave_job, left_job
+from core_sdk.environment._launchers import (
+    ending_path,
+    horovod_variables,
+    job_placement,
+    meeting_port,
+    torchrun_variables,
+    visible_gpus,
+)
+from core_sdk.environment._names import (
+    CHANNEL_KEY_VARIABLE,
+    ENDING_VARIABLE,
+    GRACE_VARIABLE,
+    HOME_VARIABLE,
+    LAUNCH_DIR_VARIABLE,
+    LEFT_JOB_VARIABLE,
+    MEETING_PORT_VARIABLE,
+    PASS_VARIABLES_VARIABLE,
+    RENDEZVOUS_VARIABLE,
+    RUN_INFO_VARIABLE,
+    STOP_NOTICES_VARIABLE,
+    STORAGE_DEADLINE_VARIABLE,
+)
+from core_sdk.environment._ranks import (
+    Meeting,
+    RankPlace,
+    launch_directory,
+    num_ranks_started,
+    num_restarts,
+    torchrun_launch,
+)
+from core_sdk.environment._run_info import get_cluster_info, run_info, use_run_info
+from core_sdk.environment._settings import (
+    AzureSettings,
+    Environment,
+    LaunchSettings,
+    StopNoticeSettings,
+    is_usr1_stop,
+    known_grace_s,
+    storage_deadline_s,
+)
+
+__all__ = [
+    "CHANNEL_KEY_VARIABLE",
+    "ENDING_VARIABLE",
+    "GRACE_VARIABLE",
+    "HOME_VARIABLE",
+    "LAUNCH_DIR_VARIABLE",
+    "LEFT_JOB_VARIABLE",
+    "MEETING_PORT_VARIABLE",
+    "PASS_VARIABLES_VARIABLE",
+    "RENDEZVOUS_VARIABLE",
+    "RUN_INFO_VARIABLE",
+    "STOP_NOTICES_VARIABLE",
+    "STORAGE_DEADLINE_VARIABLE",
+    "AzureSettings",
+    "Environment",
+    "LaunchSettings",
+    "Meeting",
+    "RankPlace",
+    "StopNoticeSettings",
+    "child_variables",
+    "command_of_this_process",
+    "ending_path",
+    "get_cluster_info",
+    "horovod_variables",
+    "is_usr1_stop",
+    "job",
+    "job_placement",
+    "known_grace_s",
+    "launch_directory",
+    "leave_job",
+    "left_job",
+    "login_variables",
+    "main_script",
+    "meeting_port",
+    "num_ranks_started",
+    "num_restarts",
+    "passed_variables",
+    "recorded_variables",
+    "run_info",
+    "storage_deadline_s",
+    "torchrun_launch",
+    "torchrun_variables",
+    "unmarked_variables",
+    "use_run_info",
+    "visible_gpus",
+]

@@ -1,0 +1,140 @@
+"""The variables that processes get which are started by us: again, on other hosts, or as our own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from core_sdk.environment._names import (
+    CHANNEL_KEY_VARIABLE,
+    ENDING_VARIABLE,
+    HOME_VARIABLE,
+    LAUNCH_DIR_VARIABLE,
+    LEFT_JOB_VARIABLE,
+    MEETING_PORT_VARIABLE,
+    PASS_VARIABLES_VARIABLE,
+    RENDEZVOUS_VARIABLE,
+    RUN_INFO_VARIABLE,
+)
+
+# What a resumed script needs to find its code, libraries and devices again. Anything else may hold a secret.
+_RECORDED_NAMES = frozenset(
+    {
+        "CUBLAS_WORKSPACE_CONFIG",
+        "CUDA_DEVICE_ORDER",
+        "CUDA_VISIBLE_DEVICES",
+        "HF_HOME",
+        "HF_HUB_OFFLINE",
+        "LANG",
+        "LC_ALL",
+        "LD_LIBRARY_PATH",
+        "MKL_NUM_THREADS",
+        "OMP_NUM_THREADS",
+        "PATH",
+        "PYTHONHASHSEED",
+        "PYTHONPATH",
+        "TOKENIZERS_PARALLELISM",
+        "TORCH_HOME",
+        "TZ",
+        "VIRTUAL_ENV",
+        HOME_VARIABLE,
+    }
+)
+_RECORDED_PREFIXES = ("DEEPSPEED_", "DS_", "GLOO_", "NCCL_", "PYTORCH_", "TORCH_")
+_NEVER_RECORDED = ("TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL")
+
+# What a training needs on another host beside what is recorded. Secrets go only to where the user names them.
+_PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE}
+# They name the job, so that it is gone on with after a requeue. Those of a step would say that srun has placed us.
+_PASSED_NAMES |= {
+    "SLURM_ARRAY_JOB_ID",
+    "SLURM_ARRAY_TASK_ID",
+    "SLURM_CLUSTER_NAME",
+    "SLURM_JOB_ID",
+    "SLURM_RESTART_COUNT",
+}
+_PASSED_PREFIXES = (
+    "CORE_SDK_",
+    "CUDA_",
+    "DEEPSPEED_",
+    "DS_",
+    "GLOO_",
+    "HF_",
+    "HOROVOD_",
+    "LC_",
+    "MKL_",
+    "NCCL_",
+    "OMP_",
+    "PET_",
+    "PYTORCH_",
+    "TORCH_",
+)
+# They speak of this host, or of the launch which the launcher may itself be a part of.
+_NEVER_PASSED = frozenset(
+    {
+        RUN_INFO_VARIABLE,
+        LAUNCH_DIR_VARIABLE,
+        RENDEZVOUS_VARIABLE,
+        MEETING_PORT_VARIABLE,
+        ENDING_VARIABLE,
+        LEFT_JOB_VARIABLE,
+        "PET_NODE_RANK",
+    }
+)
+# It counts this host's devices.
+_PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
+# What a login gives a process beside what is passed.
+_LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
+
+
+def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that are kept with a trial, by allow-list, for starting its script again."""
+    variables = os.environ if variables is None else variables
+    return {name: value for name, value in sorted(variables.items()) if _is_recorded(name) and _is_text(value)}
+
+
+def passed_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a launcher brings to the other hosts of its training: an allow-list, and what the user names beside it."""
+    variables = os.environ if variables is None else variables
+    wishes = [wish.strip() for wish in variables.get(PASS_VARIABLES_VARIABLE, "").split(",")]
+    return {name: value for name, value in sorted(variables.items()) if _is_passed(name, wishes)}
+
+
+def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]:
+    """The environment of a script that we start: ours, overlaid by what was recorded, overlaid by `added`."""
+    inherited = {name: value for name, value in os.environ.items() if name != RUN_INFO_VARIABLE}
+    return inherited | dict(recorded) | added
+
+
+def login_variables() -> dict[str, str]:
+    """What a process has from its login, so that one that we start here has no more than one on another host."""
+    return {name: os.environ[name] for name in _LOGIN_NAMES if name in os.environ}
+
+
+def unmarked_variables() -> dict[str, str]:
+    """The environment of a process of ours that must not count as part of the launch which we may run in."""
+    return {name: value for name, value in os.environ.items() if name != LAUNCH_DIR_VARIABLE}
+
+
+def _is_passed(name: str, wishes: Sequence[str]) -> bool:
+    if name in _NEVER_PASSED:
+        return False
+    is_wished = any(name.startswith(wish[:-1]) if wish.endswith("*") else name == wish for wish in wishes)
+    has_prefix = name.startswith(_PASSED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
+    is_usual = (name in _PASSED_NAMES or has_prefix) and name not in _PASSED_IF_NAMED
+    return is_wished or is_usual
+
+
+def _is_recorded(name: str) -> bool:
+    if name in _RECORDED_NAMES:
+        return True
+    return name.startswith(_RECORDED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
+
+
+def _is_text(value: str) -> bool:
+    """A variable may hold any bytes; JSON keeps those that are UTF-8."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,42 @@
+"""The command line that has started this process."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+
+def main_script() -> str:
+    """The name by which a person knows the running script: its file name, the module's after `-m`, or "notebook"."""
+    if "ipykernel" in sys.modules:
+        return "notebook"
+    arguments = list(sys.orig_argv[1:])
+    if "-m" in arguments and arguments.index("-m") + 1 < len(arguments):
+        before = arguments[: arguments.index("-m")]
+        if all(argument.startswith("-") for argument in before):
+            return arguments[arguments.index("-m") + 1]
+    return Path(sys.argv[0]).name if sys.argv and sys.argv[0] not in ("", "-", "-c") else "interactive"
+
+
+def command_of_this_process() -> list[str] | None:
+    """The argument vector that starts this process's script again, with the interpreter's own path.
+
+    None for what cannot be started again: a notebook, and lines that a person types or pipes.
+    """
+    if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
+        return None
+    return [sys.executable, *sys.orig_argv[1:]]
+
+
+def script_and_arguments() -> list[str]:
+    """The same each time that a job starts this script."""
+    return list(sys.argv if _is_of_multiprocessing() else sys.orig_argv[1:])
+
+
+def _is_of_multiprocessing() -> bool:
+    """Then the command names pipes; the arguments are still those of the script that began the process."""
+    if "multiprocessing" not in sys.modules:
+        return False
+    from multiprocessing import parent_process  # only where something else has imported it: that takes a while
+
+    return parent_process() is not None

@@ -1,0 +1,61 @@
+"""What launchers are told: by schedulers, by other launchers, and by users in place of options."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from core_sdk.environment._names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
+from core_sdk.placement import INDEX_VARIABLE, Placement, kubernetes_placement, slurm_placement
+
+
+def job_placement(variables: Mapping[str, str] | None = None) -> Placement | None:
+    """Where a scheduler has placed this process among those of its job; None where none has.
+
+    Raises `PlacementError` where it has not started one launcher on each node.
+    """
+    variables = os.environ if variables is None else variables
+    if (placement := slurm_placement(variables)) is not None or INDEX_VARIABLE not in variables:
+        return placement
+    return kubernetes_placement(variables, socket.gethostname(), socket.getfqdn())
+
+
+def meeting_port(variables: Mapping[str, str] | None = None) -> int | None:
+    """Where the nodes meet, if another launcher has placed this one there. Raises `ValueError` for no port."""
+    variables = os.environ if variables is None else variables
+    text = variables.get(MEETING_PORT_VARIABLE)
+    if not text:
+        return None
+    if not text.isdecimal() or not 0 < int(text) < 1 << 16:
+        raise ValueError(f"{MEETING_PORT_VARIABLE} is {text!r}; it must be a port, 1 to 65535")
+    return int(text)
+
+
+def ending_path() -> Path | None:
+    """Where this launcher is to leave its last words; None to say them itself.
+
+    A launcher that one of its ranks starts is not meant, though it inherits the variable.
+    """
+    pid, _, path = os.environ.get(ENDING_VARIABLE, "").partition(":")
+    return Path(path) if path and pid == str(os.getppid()) else None
+
+
+def visible_gpus(variables: Mapping[str, str] | None = None) -> list[str] | None:
+    """Those that this process may use, by CUDA's names; None for all."""
+    variables = os.environ if variables is None else variables
+    named = variables.get("CUDA_VISIBLE_DEVICES")
+    return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
+
+
+def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What PET_… variables say in place of torchrun's options, by the option's name: `nproc_per_node`."""
+    variables = os.environ if variables is None else variables
+    return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
+
+
+def horovod_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What the user has set for Horovod's library and for NCCL's network."""
+    variables = os.environ if variables is None else variables
+    return {name: value for name, value in variables.items() if name.startswith(("HOROVOD_", "NCCL_SOCKET_"))}

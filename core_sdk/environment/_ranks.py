@@ -1,0 +1,111 @@
+"""What a launcher has told a rank of its place, and of where the ranks meet."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core_sdk.environment._names import CHANNEL_KEY_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """A process's place among those of its training, in the words of `DistributedContext`."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+
+    @classmethod
+    def from_torchrun(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
+        """Raises `KeyError` where torchrun did not start this process, `ValueError` for what is not a number."""
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+        return cls(*_numbers(variables, names, "torchrun"))
+
+    @classmethod
+    def from_deepspeed(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
+        """Raises `KeyError` where DeepSpeed's launcher did not start this process, `ValueError` likewise."""
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+        return cls(*_numbers(variables, names, "DeepSpeed's launcher"))
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What a launcher has told this process about where the ranks meet."""
+
+    directory: Path | None
+    key: bytes | None
+    master_address: str | None
+    master_port: int | None
+    generation: str
+    """Differs between jobs and between the restarts of one."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> Meeting:
+        """Raises `ValueError` for a MASTER_PORT that is not a number."""
+        variables = os.environ if variables is None else variables
+        directory = variables.get(RENDEZVOUS_VARIABLE)
+        key = variables.get(CHANNEL_KEY_VARIABLE)
+        has_port = bool(variables.get("MASTER_PORT"))
+        return cls(
+            directory=Path(directory) if directory else None,
+            key=key.encode(errors="surrogateescape") if key else None,
+            master_address=variables.get("MASTER_ADDR") or None,
+            master_port=_numbers(variables, ("MASTER_PORT",), "torchrun")[0] if has_port else None,
+            generation="/".join(
+                variables.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+            ),
+        )
+
+
+def num_ranks_started() -> int:
+    """How many ranks a launcher says that it has started; 1 without a launcher."""
+    for name in ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):
+        if (size := os.environ.get(name, "")).isdigit() and (name != "WORLD_SIZE" or "RANK" in os.environ):
+            return int(size)
+    return 1
+
+
+def num_restarts() -> int:
+    """How often torchrun has started this training's ranks anew after a failure."""
+    count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
+    return int(count) if count.isdigit() else 0
+
+
+def torchrun_launch() -> str:
+    """Tells torchrun's launches apart on one host, not their restarts; empty if nothing does.
+
+    Its run id does not: that is "none" unless the user has chosen one, and often the job's then. Each launch has a
+    directory of its own, with `attempt_0/RANK/error.json` in it.
+    """
+    file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
+    return f"{socket.gethostname()}:{Path(file).parent.parent.parent}" if file else ""
+
+
+def launch_directory() -> Path | None:
+    """The private directory of the launch that started this process; None without one of our launchers."""
+    directory = os.environ.get(LAUNCH_DIR_VARIABLE)
+    return Path(directory) if directory else None
+
+
+def _numbers(variables: Mapping[str, str] | None, names: Sequence[str], starter: str) -> list[int]:
+    variables = os.environ if variables is None else variables
+    return [_number(variables, name, starter) for name in names]
+
+
+def _number(variables: Mapping[str, str], name: str, starter: str) -> int:
+    if name not in variables:
+        reason = f"{starter} did not start this process"
+        if "RANK" in variables:
+            reason = f"but RANK is: start the script with {starter}, or set all that it sets"
+        raise KeyError(f"{name} is not set: {reason}")
+    try:
+        return int(variables[name])
+    except ValueError:
+        raise ValueError(f"{name} is {variables[name]!r}; {starter} gives it a number") from None

@@ -1,0 +1,42 @@
+"""The run info: what started this script says about it, in a file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.environment._names import RUN_INFO_VARIABLE
+from core_sdk.environment._settings import Environment
+from core_sdk.errors import RunInfoError
+from core_sdk.records import PLACED, ClusterInfo, from_json
+
+
+def get_cluster_info() -> ClusterInfo | None:
+    """What started this script says about it; None where nothing has begun its trial: on a plain `python train.py`.
+
+    Raises `RunInfoError` if CORE_SDK_RUN_INFO names a file that cannot be read.
+    """
+    info = run_info()
+    return None if info is None or info.task_type == PLACED else info
+
+
+def run_info() -> ClusterInfo | None:
+    """Also what is known of the nodes only: launchers know it, and `init()`. Raises likewise."""
+    path = Environment.read().run_info
+    if path is None:
+        return None
+    try:
+        info = msgspec.json.decode(path.read_bytes(), type=ClusterInfo)
+    except (OSError, msgspec.DecodeError) as error:
+        raise RunInfoError(path, str(error)) from error
+    info._user_data = from_json(info._user_data)
+    if info._trial_info is not None:
+        info._trial_info.hparams = from_json(info._trial_info.hparams)
+    return info
+
+
+def use_run_info(path: Path) -> None:
+    """From now on `get_cluster_info()`, here and in processes that this one starts, speaks of another attempt."""
+    os.environ[RUN_INFO_VARIABLE] = str(path)

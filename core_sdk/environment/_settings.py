@@ -1,0 +1,153 @@
+"""What this process was told to do, and where."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from core_sdk.environment._names import (
+    GRACE_VARIABLE,
+    HOME_VARIABLE,
+    RUN_INFO_VARIABLE,
+    STOP_NOTICES_VARIABLE,
+    STORAGE_DEADLINE_VARIABLE,
+)
+from core_sdk.errors import HomeNotWritableError
+
+_DEFAULT_GRACE_S = 3600.0
+_DEFAULT_STORAGE_DEADLINE_S = 300.0
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the process was told from outside."""
+
+    home: Path
+    """Absolute; need not exist."""
+    run_info: Path | None
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> Environment:
+        variables = os.environ if variables is None else variables
+        home = variables.get(HOME_VARIABLE)
+        run_info = variables.get(RUN_INFO_VARIABLE)
+        return cls(
+            home=_absolute(Path(home)) if home else _default_home(),
+            run_info=Path(run_info) if run_info else None,
+        )
+
+
+@dataclass(frozen=True)
+class LaunchSettings:
+    """What a launcher was told from outside."""
+
+    grace_s: float
+    """How long ranks may take to end after a stop was asked for."""
+    log_level: str | None
+    """torchrun's LOGLEVEL."""
+    has_num_threads: bool
+    """Whether the user chose OMP_NUM_THREADS."""
+    is_usr1_stop: bool = False
+    """SIGUSR1 asks for an end as SIGTERM does."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> LaunchSettings:
+        """Raises `ValueError` for a grace that is no length of time."""
+        variables = os.environ if variables is None else variables
+        return cls(
+            grace_s=_grace_s(variables.get(GRACE_VARIABLE) or str(_DEFAULT_GRACE_S)),
+            log_level=variables.get("LOGLEVEL"),
+            has_num_threads="OMP_NUM_THREADS" in variables,
+            is_usr1_stop=is_usr1_stop(variables),
+        )
+
+
+@dataclass(frozen=True)
+class StopNoticeSettings:
+    """Which clouds are asked for notices of a machine's end, and where."""
+
+    clouds: tuple[str, ...]
+    """As somebody has written them."""
+    gce_host: str
+    """With a port, if it is not 80."""
+    ec2_endpoint: str
+    """A URL."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> StopNoticeSettings:
+        variables = os.environ if variables is None else variables
+        clouds = variables.get(STOP_NOTICES_VARIABLE, "").split(",")
+        return cls(
+            clouds=tuple(cloud.strip() for cloud in clouds if cloud.strip()),
+            gce_host=variables.get("GCE_METADATA_HOST") or "metadata.google.internal",
+            ec2_endpoint=variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254",
+        )
+
+
+@dataclass(frozen=True)
+class AzureSettings:
+    """What Azure's own variables say of an account of its storage."""
+
+    connection_string: str | None = field(repr=False)
+    account: str | None
+    key: str | None = field(repr=False)
+    sas_token: str | None = field(repr=False)
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> AzureSettings:
+        variables = os.environ if variables is None else variables
+        names = ("CONNECTION_STRING", "ACCOUNT", "KEY", "SAS_TOKEN")
+        return cls(*(variables.get(f"AZURE_STORAGE_{name}") or None for name in names))
+
+
+def known_grace_s(variables: Mapping[str, str] | None = None) -> float | None:
+    """How long this process may take to end after a stop was asked for; None if nobody has said.
+
+    Raises `ValueError` for what is no length of time.
+    """
+    variables = os.environ if variables is None else variables
+    text = variables.get(GRACE_VARIABLE)
+    return _grace_s(text) if text else None
+
+
+def storage_deadline_s() -> float:
+    """How long to try again what fails at a bucket. Raises `ValueError` for what is no length of time."""
+    text = os.environ.get(STORAGE_DEADLINE_VARIABLE)
+    return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
+
+
+def is_usr1_stop(variables: Mapping[str, str] | None = None) -> bool:
+    """Whether SIGUSR1 asks for an end: Slurm's users have it sent before the time is over (`--signal=USR1@120`)."""
+    variables = os.environ if variables is None else variables
+    return bool(variables.get("SLURM_JOB_ID"))
+
+
+def _grace_s(text: str) -> float:
+    return _seconds(GRACE_VARIABLE, text)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0.0 <= seconds < float("inf"):
+        raise ValueError(f"{name} is {text!r}; it must be a number of seconds, at least 0")
+    return seconds
+
+
+def _default_home() -> Path:
+    import platformdirs  # a tenth of our import time, and needed only without CORE_SDK_HOME
+
+    return _absolute(Path(platformdirs.user_data_dir("core-sdk", appauthor=False)))
+
+
+def _absolute(home: Path) -> Path:
+    try:
+        return home.expanduser().absolute()
+    except RuntimeError as error:
+        raise HomeNotWritableError(home, "no home directory is known for the user that it names") from error
+    except FileNotFoundError as error:
+        raise HomeNotWritableError(home, "it is relative to the working directory, which is gone") from error
