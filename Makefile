@@ -16,10 +16,10 @@ FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# What the tests of several hosts are made of, and no Python package brings. Where it is missing they are skipped, by name.
-PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge cmake g++
+# What tests of several hosts and of failing disks are made of, and no Python package brings. Where it is missing they are skipped, by name.
+PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++
 
-packages:  ## Debian's packages for the tests of several nodes (as root)
+packages:  ## Debian's packages for the tests of several nodes and of failing disks (as root)
 	@missing=$$(for each in $(PACKAGES); do dpkg -s $$each >/dev/null 2>&1 || echo $$each; done); \
 	if [ -n "$$missing" ]; then \
 	  apt-get update -qq; \

@@ -58,13 +58,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-runs", type=int, default=7)
     num_runs = parser.parse_args().num_runs
+    is_late = False
     with tempfile.TemporaryDirectory() as scratch:
         for pair in pairs():
             if pair.is_installed:
-                compare_start_up(Path(scratch), pair, num_runs)
+                is_late |= compare_start_up(Path(scratch), pair, num_runs) > TARGET_S
             else:
                 print(f"NOT MEASURED: {pair.names[1]}; {pair.directory} is not installed")
         compare_ends(Path(scratch), num_runs)
+    sys.exit(is_late)
 
 
 def pairs() -> list[Pair]:
@@ -87,7 +89,8 @@ def pairs() -> list[Pair]:
     ]
 
 
-def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> None:
+def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> float:
+    """What ours takes longer, to the later of the two moments."""
     script = scratch / "starts.py"
     script.write_text(STARTS)
     times: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
@@ -98,7 +101,9 @@ def compare_start_up(scratch: Path, pair: Pair, num_runs: int) -> None:
     print(f"{NUM_RANKS} ranks: from the command to the first line of the last rank's script, and to the exit")
     for name, (start_s, end_s) in zip(pair.names, (bare, ours), strict=True):
         print(f"  {name:<24} {start_s:6.2f} s {end_s:6.2f} s")
-    print(f"  {'difference':<24} {ours[0] - bare[0]:+6.2f} s {ours[1] - bare[1]:+6.2f} s   (target <= {TARGET_S})")
+    added: list[float] = [our_s - bare_s for our_s, bare_s in zip(ours, bare, strict=True)]
+    print(f"  {'difference':<24} {added[0]:+6.2f} s {added[1]:+6.2f} s   (target <= {TARGET_S})")
+    return max(added)
 
 
 def start_and_end_s(command: Sequence[str | Path], environment: Path) -> tuple[float, float]:

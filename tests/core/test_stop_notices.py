@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -135,14 +136,19 @@ def test_nobody_is_asked_who_was_not_chosen(
     """By default, and by an argument, which stands above the variable."""
     give_notice(amazon)
     with core.init():
-        pass
+        assert asking_threads() == []
     monkeypatch.setenv("CORE_SDK_STOP_NOTICES", "ec2")
     with core.init(stop_notices=[]):
-        pass
+        assert asking_threads() == []
     with core.init(stop_notices="gce"):
         google.wait_for_requests(1)
+        assert asking_threads() == ["core-sdk-notices-gce"]
 
     assert amazon.requests == []
+
+
+def asking_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("core-sdk-notices")]
 
 
 def test_http_is_loaded_only_for_those_who_ask(run_script: Callable[..., tuple[int, str, str]]) -> None:

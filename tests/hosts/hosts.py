@@ -21,7 +21,7 @@ from processes import wait_for
 from hosts.namespaces import new_process_ids_for_children, process_ids, process_ids_of, processes_in
 
 _TOOLS = ("bash", "unshare", "nsenter", "ip", "mount", "hostname")
-_HOW_TO_GET_THEM = "it takes root, Linux with namespaces, and the packages util-linux, iproute2 and iptables"
+_HOW_TO_GET_THEM = "it takes root, Linux with namespaces, util-linux, and what `make packages` brings"
 
 # Process 1 of a host reads until this process closes its end, or is killed: no host outlives the tests.
 _BE_HOST = """

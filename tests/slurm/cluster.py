@@ -24,8 +24,7 @@ _missing = [program for program in _PROGRAMS if shutil.which(program) is None]
 
 requires_slurm = pytest.mark.skipif(
     bool(_missing),
-    reason=f"NOT TESTED: Slurm; there is no {', '.join(_missing)} here. Install the packages slurmctld, slurmd, "
-    "slurm-client and munge (apt-get install --no-install-recommends …)",
+    reason=f"NOT TESTED: Slurm; there is no {', '.join(_missing)} here. `make packages` brings it",
 )
 
 _START_S = 30

@@ -16,7 +16,8 @@ _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 _missing = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
 _missing += [] if Path(_SSHD).exists() else ["sshd"]
 requires_sshd = pytest.mark.skipif(
-    bool(_missing), reason=f"NOT TESTED: launches over ssh; there is no {', '.join(_missing)}: install openssh-server"
+    bool(_missing),
+    reason=f"NOT TESTED: launches over ssh; there is no {', '.join(_missing)}. `make packages` brings it",
 )
 
 
