@@ -18,10 +18,16 @@ from core_sdk.tracking import Home
 
 
 @pytest.fixture(autouse=True)
-def scratch_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test sees the user's home, or the run that the suite itself may be part of."""
-    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("CORE_SDK_RUN_INFO", raising=False)
+def scratch_environment(tmp_path: Path) -> Iterator[None]:
+    """No test sees the user's home, the run or job that the suite may be part of, or what another test has left."""
+    before = dict(os.environ)
+    for name in before:
+        if name.startswith(("CORE_SDK_", "SLURM_")):
+            del os.environ[name]
+    os.environ["CORE_SDK_HOME"] = str(tmp_path / "home")
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(scope="session")

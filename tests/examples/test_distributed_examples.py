@@ -74,6 +74,7 @@ def test_a_training_on_two_ranks_stops_in_the_middle_and_goes_on_to_its_accuracy
     assert steps == list(range(STEPS_PER_EPOCH, num_epochs * STEPS_PER_EPOCH + 1, STEPS_PER_EPOCH))
 
 
+@pytest.mark.slow  # three trainings, one of them on three ranks
 def test_shards_are_read_by_another_number_of_ranks() -> None:
     """What two ranks stored, one goes on from, and three from what that one stored."""
     stopped = stop_in_epoch(launch("5_sharded.py", 2, "--epochs", 8), 2, signal.SIGTERM)

