@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import threading
 import time
@@ -16,6 +17,7 @@ from processes import Script, wait_for
 from core_sdk import core
 from core_sdk.core._notices import chosen_clouds
 from core_sdk.core._notices._ec2 import AmazonNotices
+from core_sdk.core._notices._listening import next_pause_s
 from core_sdk.core._notices._server import MetadataServer, NoAnswer
 from core_sdk.environment import StopNoticeSettings
 from core_sdk.journal import read_records
@@ -251,10 +253,17 @@ def test_a_server_out_of_order_costs_one_warning(
         assert "secret" not in caplog.text
 
 
-def test_an_absent_server_is_asked_more_and_more_rarely(
+def test_an_absent_server_is_asked_more_and_more_rarely() -> None:
+    """Up to a pause that is half of the shortest notice."""
+    pauses = list(itertools.accumulate(range(8), lambda pause_s, _: next_pause_s(pause_s), initial=0.0))
+
+    assert pauses == [0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 15.0]
+
+
+def test_an_absent_server_is_heard_when_it_comes(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, unused_port: int
 ) -> None:
-    """And heard when it comes."""
+    """After one warning."""
     monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{unused_port}")
 
     with core.init(stop_notices="gce") as context:

@@ -97,7 +97,12 @@ class _Listener(threading.Thread):
                 self._cloud.port,
                 error,
             )
-        self._pause_s = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+        self._pause_s = next_pause_s(self._pause_s)
+
+
+def next_pause_s(pause_s: float) -> float:
+    """After one more failure; each pause is twice the last one, up to the longest."""
+    return min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
 
 def _notices(cloud: Cloud, server: MetadataServer) -> Notices:
