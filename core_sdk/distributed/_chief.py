@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import select
 import threading
@@ -31,7 +30,7 @@ from core_sdk.distributed._messages import (
 )
 from core_sdk.distributed._reception import Peer
 from core_sdk.distributed._star import Call, StarChannel, milliseconds_until, mismatch
-from core_sdk.distributed._survey import Survey, findings_on
+from core_sdk.distributed._survey import Survey, Surveys, findings_on
 from core_sdk.errors import ChannelError, MessageTooLargeError
 
 logger = logging.getLogger("core_sdk.distributed")
@@ -65,8 +64,9 @@ class ChiefChannel(StarChannel):
         self._members = {peer.place.rank: _Member(peer) for peer in peers}
         self._members_by_descriptor = {member.data.fileno(): member for member in self._members.values()}
         self._broadcasts: dict[int, Call] = {}
-        self._surveys: dict[int, Survey] = {}
-        self._serials = itertools.count(1)
+        self._surveys = Surveys(
+            len(peers), ask_all=lambda serial: self._tell_others(Question(serial)), on_end=self._tell_asker
+        )
         self._own_part = Part(False, b"")
         # While results are being delivered, the news of a death must not overtake them.
         self._delivering = threading.Lock()
@@ -93,7 +93,7 @@ class ChiefChannel(StarChannel):
             {rank: member.control for rank, member in self._members.items()},
             on_message=self._on_message,
             on_end=self._on_end,
-            on_tick=self._close_late_surveys,
+            on_tick=self._surveys.end_late,
         )
 
     def _data_links(self) -> Sequence[Link]:
@@ -263,27 +263,14 @@ class ChiefChannel(StarChannel):
         logger.warning("%s goes on waiting after %g s: %s", call, self.timeout_s, findings)
 
     def _findings_on(self, missing: list[int], call: Call) -> list[str]:
-        survey = self._start_survey(asker=0)
+        survey = self._surveys.start(asker=0)
         survey.is_complete.wait(_OWN_SURVEY_S)
         return findings_on(missing, survey.answers, self.places, call.number)
 
-    def _start_survey(self, asker: int, asked: int = 0) -> Survey:
-        serial = next(self._serials)
-        survey = self._surveys[serial] = Survey(asker, asked, num_expected=len(self._members))
-        self._tell_others(Question(serial))
-        return survey
-
-    def _close_survey(self, serial: int) -> None:
-        survey = self._surveys.pop(serial)
-        survey.is_complete.set()
+    def _tell_asker(self, survey: Survey) -> None:
         if survey.asker != 0:
             statuses = [self._status(survey.asked), *survey.answers.values()]
             self._control.post(survey.asker, Statuses(survey.asked, statuses))
-
-    def _close_late_surveys(self) -> None:
-        # A copy: the calling thread may begin another one meanwhile.
-        for serial in [serial for serial, survey in list(self._surveys.items()) if survey.is_late()]:
-            self._close_survey(serial)
 
     def _on_message(self, rank: int, message: Message) -> None:
         match message:
@@ -296,11 +283,9 @@ class ChiefChannel(StarChannel):
             case Died() | Mismatch() | TimedOut() | Interrupted():
                 self._relay_trouble(message, rank)
             case Question(serial):
-                self._start_survey(asker=rank, asked=serial)
-            case Status(serial) if (survey := self._surveys.get(serial)) is not None:
-                survey.answers[rank] = message
-                if len(survey.answers) == survey.num_expected:
-                    self._close_survey(serial)
+                self._surveys.start(asker=rank, asked=serial)
+            case Status():
+                self._surveys.hear(rank, message)
 
     def _on_end(self, rank: int) -> Message | None:
         if self._board.knows(rank):

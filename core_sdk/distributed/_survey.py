@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from core_sdk.distributed._messages import Place, Status
 
@@ -14,16 +15,50 @@ _PATIENCE_S = 1.0
 class Survey:
     """The chief's own, or on behalf of the rank `asker`, who calls it `asked`."""
 
-    def __init__(self, asker: int, asked: int, num_expected: int) -> None:
+    def __init__(self, asker: int, asked: int) -> None:
         self.asker = asker
         self.asked = asked
-        self.num_expected = num_expected
         self.answers: dict[int, Status] = {}
         self.is_complete = threading.Event()
         self._expires_at = time.monotonic() + _PATIENCE_S
 
     def is_late(self) -> bool:
         return time.monotonic() > self._expires_at
+
+
+class Surveys:
+    """Those of one chief. The calling thread and the channel's may both begin one."""
+
+    def __init__(self, num_members: int, *, ask_all: Callable[[int], None], on_end: Callable[[Survey], None]) -> None:
+        """`ask_all` gets the serial number of the question, `on_end` what has been answered in time."""
+        self._num_members = num_members
+        self._ask_all = ask_all
+        self._on_end = on_end
+        self._running: dict[int, Survey] = {}
+        self._serials = itertools.count(1)
+
+    def start(self, asker: int, asked: int = 0) -> Survey:
+        serial = next(self._serials)
+        survey = self._running[serial] = Survey(asker, asked)
+        self._ask_all(serial)
+        return survey
+
+    def hear(self, rank: int, status: Status) -> None:
+        if (survey := self._running.get(status.serial)) is None:
+            return
+        survey.answers[rank] = status
+        if len(survey.answers) == self._num_members:
+            self._end(status.serial)
+
+    def end_late(self) -> None:
+        # A copy: the calling thread may begin another one meanwhile.
+        for serial in [serial for serial, survey in list(self._running.items()) if survey.is_late()]:
+            self._end(serial)
+
+    def _end(self, serial: int) -> None:
+        survey = self._running.pop(serial)
+        survey.is_complete.set()
+        self._on_end(survey)
 
 
 def late_ranks(answers: Mapping[int, Status], size: int, number: int, asker: int) -> list[int]:
