@@ -202,6 +202,8 @@ class ChiefChannel(StarChannel):
 
     def _await_room(self, member: _Member, call: Call, deadline: float) -> None:
         """A file on its way takes memory, and no room in the connection: we wait until the last one was read."""
+        # What it has said may have come with something earlier, and nothing more be on its way.
+        self._hear_announced(member, call)
         while member.num_heard <= member.lent_at:
             self._wait_for(member, select.POLLIN, call, deadline)
             self._hear_announced(member, call)

@@ -18,11 +18,12 @@ from processes import TIMEOUT_S, wait_for
 
 from core_sdk.distributed._chief import ChiefChannel
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import encode, join
+from core_sdk.distributed._encoding import decode, encode, join
 from core_sdk.distributed._frames import Frame, Kind
 from core_sdk.distributed._joining import choose_reach, join_ranks
 from core_sdk.distributed._link import Link
 from core_sdk.distributed._member import MemberChannel
+from core_sdk.distributed._memory_file import MIN_BYTES, MemoryFiles, are_memory_files_available
 from core_sdk.distributed._messages import Died, Left, Message, Place, decode_message, encode_message
 from core_sdk.distributed._places import this_place
 from core_sdk.distributed._reception import Peer
@@ -42,6 +43,7 @@ class Played:
         control, self._control_end = socket.socketpair()
         self.peer = Peer(self.place, Link(data, None), Link(control, None))
         self._data, self._control = Link(self._data_end, None), Link(self._control_end, None)
+        self._data.exchange_files(MemoryFiles())
 
     def say(self, message: Message) -> None:
         """On the connection for news."""
@@ -135,6 +137,31 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(calling:
     assert news.rank == 1
     chief.close()
     ranks[1].die()
+
+
+@pytest.mark.skipif(not are_memory_files_available(), reason="NOT TESTED: without memory files nothing is waited for")
+def test_what_came_with_an_earlier_call_is_not_waited_for(calling: ThreadPoolExecutor) -> None:
+    """A rank that has its object may be in the next call while the chief still gives that object to others."""
+    member = Played(1, 2)
+    chief = ChiefChannel(a_place(0, 2), [member.peer], TIMEOUT_S)
+    is_ahead = threading.Event()
+
+    def broadcast_all() -> None:
+        for value in ("small", bytes(MIN_BYTES), bytes(MIN_BYTES)):
+            chief.broadcast(value)
+            assert is_ahead.wait(TIMEOUT_S)
+
+    result = calling.submit(broadcast_all)
+    first = member.receive()
+    for number in (1, 2, 3):
+        member.send(first._replace(sequence=number, payload=b""))
+    is_ahead.set()
+    received = [member.receive() for _ in range(2)]
+    result.result(TIMEOUT_S)
+
+    assert [decode(frame.content) for frame in received] == [bytes(MIN_BYTES)] * 2
+    chief.close()
+    member.die()
 
 
 def test_what_a_rank_has_said_before_it_went_is_heard(calling: ThreadPoolExecutor) -> None:
