@@ -515,3 +515,39 @@ def test_large_objects_of_a_call_that_fails_are_given_back(start_ranks: StartRan
     outcomes = group.outcomes(without=[2])
 
     assert [outcomes[rank].values for rank in (0, 1)] == [[2, 0]] * 2
+
+
+IN_ANY_ORDER = """
+    import random
+    import time
+    from rank_script import arguments, join, rank, tell
+
+    size, num_bytes = arguments["size"], arguments["num_bytes"]
+    shared, own = random.Random(arguments["seed"]), random.Random(rank)
+
+
+    def expected(name, contents):
+        if name == "broadcast":
+            return contents[0]
+        return contents if name == "allgather" or rank == 0 else None
+
+
+    with join() as distributed:
+        for number in range(1000):
+            name = shared.choice(["allgather", "gather", "broadcast", "broadcast", "broadcast"])
+            contents = [[other, number, bytes([other]) * shared.choice(num_bytes)] for other in range(size)]
+            time.sleep(own.choice([0, 0, 0, 0.002]))  # some rank is late in every call
+            result = getattr(distributed, name)(contents[rank])
+            assert result == expected(name, contents), f"a wrong object in call {number}, a {name}"
+    tell("all is well")
+"""
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_objects_of_any_size_come_whole_in_calls_of_any_order(start_ranks: StartRanks, size: int) -> None:
+    """As files or in frames, also when some ranks are a call ahead of others."""
+    sizes = [0, 100, 60_000, MIN_BYTES - 100, MIN_BYTES, LARGE]
+
+    group = start_ranks(IN_ANY_ORDER, size, arguments={"size": size, "num_bytes": sizes, "seed": size}, timeout_s=20.0)
+
+    assert all(outcome.values == ["all is well"] for outcome in group.outcomes().values()), group.outcomes()
