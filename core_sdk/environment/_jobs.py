@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from core_sdk.environment._command import script_and_arguments
 from core_sdk.environment._names import LEFT_JOB_VARIABLE
-from core_sdk.placement import JOB_ID_VARIABLE, Job, scheduled_job
+from core_sdk.placement import JOB_ID_VARIABLE, Job, scheduled_job, slurm_job_name
 
 
 def job() -> Job | None:
     """The scheduler's job that this process is a training of."""
-    return scheduled_job(os.environ, script_and_arguments())
+    variables = dict(os.environ)
+    if _was_left_in_another_job(variables):
+        del variables[JOB_ID_VARIABLE]
+    return scheduled_job(variables, script_and_arguments())
+
+
+def _was_left_in_another_job(variables: Mapping[str, str]) -> bool:
+    """A job that a training submits inherits its variables, and is a job of its own."""
+    _, _, left = variables.get(LEFT_JOB_VARIABLE, "").partition(":")
+    if variables.get(JOB_ID_VARIABLE) != "" or not left.startswith("slurm/") or not variables.get("SLURM_JOB_ID"):
+        return False
+    return left.rpartition("/")[0] != slurm_job_name(variables)
 
 
 def leave_job() -> None:

@@ -32,13 +32,13 @@ def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job |
     if job_id == "" or not variables.get("SLURM_JOB_ID"):
         return None
     count = variables.get("SLURM_RESTART_COUNT", "")
-    return Job(f"{_slurm_job(variables)}/{_digest(command)}", int(count) if count.isdecimal() else 0)
+    return Job(f"{slurm_job_name(variables)}/{_digest(command)}", int(count) if count.isdecimal() else 0)
 
 
 def slurm_step_name(variables: Mapping[str, str]) -> str:
     """`slurm/CLUSTER/JOB[_TASK]/STEP`: what runs at one time has names of its own."""
     step = slurm_step(variables)
-    return f"{_slurm_job(variables)}/{'batch' if step is None else step}"
+    return f"{slurm_job_name(variables)}/{'batch' if step is None else step}"
 
 
 def slurm_step(variables: Mapping[str, str]) -> int | None:
@@ -49,7 +49,8 @@ def slurm_step(variables: Mapping[str, str]) -> int | None:
     return int(step) if int(step) < _FIRST_RESERVED_STEP else None
 
 
-def _slurm_job(variables: Mapping[str, str]) -> str:
+def slurm_job_name(variables: Mapping[str, str]) -> str:
+    """`slurm/CLUSTER/JOB[_TASK]`, in a job of Slurm. Raises `KeyError` elsewhere."""
     job = variables["SLURM_JOB_ID"]
     if variables.get("SLURM_ARRAY_JOB_ID") and variables.get("SLURM_ARRAY_TASK_ID"):
         job = f"{variables['SLURM_ARRAY_JOB_ID']}_{variables['SLURM_ARRAY_TASK_ID']}"

@@ -255,6 +255,22 @@ def test_processes_that_a_training_starts_leave_its_job_alone(start: Start) -> N
     assert start(source=source, CORE_SDK_JOB_ID="a").startswith("1.2.4\n")
 
 
+def test_a_job_that_a_training_submits_is_a_job_of_its_own(start: Start) -> None:
+    """It inherits the variables of whoever submits it, and is gone on with after a requeue of its own."""
+    source = f"""
+        import os, subprocess, sys
+        from core_sdk import core
+
+        with core.init() as context:
+            print(context.info.trial.trial_id, flush=True)
+            for count in ("", "1"):
+                variables = os.environ | {{"SLURM_JOB_ID": "18", "SLURM_RESTART_COUNT": count}}
+                subprocess.run([sys.executable, "-c", {SCRIPT!r}], env=variables)
+    """
+
+    assert start(source=source, **BATCH) == "1\n2.1.0\n2.2.4\n"
+
+
 def test_a_deleted_trial_is_not_gone_on_with(start: Start) -> None:
     """The job begins a new one."""
     start(**BATCH)
