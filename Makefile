@@ -16,7 +16,8 @@ FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# What tests of several hosts and of failing disks are made of, and no Python package brings. Where it is missing they are skipped, by name.
+# What tests of several hosts and of failing disks are made of, and no Python package brings. Where it is missing they
+# are skipped, by name.
 PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++
 
 packages:  ## Debian's packages for the tests of several nodes and of failing disks (as root)

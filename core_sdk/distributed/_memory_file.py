@@ -35,8 +35,8 @@ class MemoryFile:
     def fileno(self) -> int:
         return self._descriptor
 
-    def grow_to(self, num_bytes: int) -> None:
-        """Its writer has finished."""
+    def finish(self, num_bytes: int) -> None:
+        """Its writer has written so many, and writes no more."""
         self._num_bytes = num_bytes
 
     def reader(self) -> BinaryIO:
@@ -136,7 +136,7 @@ class _Draft:
         if self._file is None:
             return b"".join(self._pieces)
         fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _seals())
-        self._file.grow_to(self._num_bytes)
+        self._file.finish(self._num_bytes)
         return self._file
 
     def drop(self) -> None:

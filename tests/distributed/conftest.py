@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from distributed.memory_files import num_memory_files
 from distributed.ranks import Nursery, RankGroup, Threads
 from distributed.stage import Stage
 
@@ -39,3 +40,11 @@ def threads(tmp_path: Path) -> Threads:
 def stage(nursery: Nursery, tmp_path: Path) -> Stage:
     """Starts ranks on several hosts."""
     return Stage(nursery, tmp_path)
+
+
+@pytest.fixture
+def nothing_stays_open() -> Iterator[None]:
+    """No memory file, whatever a test does."""
+    before = num_memory_files()
+    yield
+    assert num_memory_files() == before

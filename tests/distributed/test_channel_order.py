@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from distributed.memory_files import requires_memory_files
 from distributed.ranks import place
 from processes import TIMEOUT_S, wait_for
 
@@ -23,7 +24,7 @@ from core_sdk.distributed._frames import Frame, Kind
 from core_sdk.distributed._joining import choose_reach, join_ranks
 from core_sdk.distributed._link import Link
 from core_sdk.distributed._member import MemberChannel
-from core_sdk.distributed._memory_file import MIN_BYTES, MemoryFiles, are_memory_files_available
+from core_sdk.distributed._memory_file import MIN_BYTES, MemoryFiles
 from core_sdk.distributed._messages import Died, Left, Message, Place, decode_message, encode_message
 from core_sdk.distributed._places import this_place
 from core_sdk.distributed._reception import Peer
@@ -139,7 +140,7 @@ def test_the_news_of_a_death_waits_for_results_that_are_being_delivered(calling:
     ranks[1].die()
 
 
-@pytest.mark.skipif(not are_memory_files_available(), reason="NOT TESTED: without memory files nothing is waited for")
+@requires_memory_files
 def test_what_came_with_an_earlier_call_is_not_waited_for(calling: ThreadPoolExecutor) -> None:
     """A rank that has its object may be in the next call while the chief still gives that object to others."""
     member = Played(1, 2)
