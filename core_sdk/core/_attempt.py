@@ -31,6 +31,7 @@ from core_sdk.environment import (
 )
 from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
 from core_sdk.journal import AliveLock, Journal, JournalWriter, RankJournal, read_records
+from core_sdk.placement import Job, named_job
 from core_sdk.records import (
     FORMAT,
     AttemptStarted,
@@ -61,6 +62,8 @@ class Definition:
     description: str | None = None
     data: dict[str, Any] | None = None
     max_length: int | dict[str, int] | None = None
+    job: Job | None = None
+    """The training that this is a start of."""
 
     @classmethod
     def checked(
@@ -72,6 +75,7 @@ class Definition:
         description: str | None,
         data: Mapping[str, Any] | None,
         max_length: int | Mapping[str, int] | None,
+        job_id: str | None = None,
     ) -> Definition:
         """Raises `ValueError` or `TypeError` for what cannot be kept."""
         parse_max_length(max_length)
@@ -84,6 +88,7 @@ class Definition:
             description=None if description is None else _checked_text(description, "description"),
             data=None if data is None else _checked_dict(data, "data"),
             max_length=to_json(max_length, "max_length"),
+            job=None if job_id is None else named_job(check_name("job_id", job_id)),
         )
 
 
@@ -135,10 +140,10 @@ def claim_together(
     def claim() -> _Claimed:
         distributed.channel.check()
         home = Home(home_path)
-        attempt = claim_attempt(home, info_of_next_attempt(home, info), definition, distributed.size)
+        attempt = claim_attempt(home, info_of_next_attempt(home, info, definition.job), definition, distributed.size)
         attempts.append(attempt)
         if _is_new_trial(info):
-            _leave_word_of_job(attempt.folder)
+            _leave_word_of_job(attempt.folder, definition.job)
         if _is_restart(info, attempt.number):
             attempt.folder.write_run_info(attempt.number, _as_recorded(attempt))
         return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
@@ -159,8 +164,8 @@ def claim_together(
     return attempt
 
 
-def _leave_word_of_job(folder: TrialFolder) -> None:
-    if (current := job()) is not None:
+def _leave_word_of_job(folder: TrialFolder, named: Job | None) -> None:
+    if (current := named or job()) is not None:
         leave_word_of_job(folder, current)
     elif (left := left_job()) is not None:
         leave_word_of_several(folder.home, left)

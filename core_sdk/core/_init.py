@@ -55,12 +55,14 @@ def init(
     max_length: int | Mapping[str, int] | None = None,
     deadline: float | datetime.timedelta | datetime.datetime | None = None,
     stop_notices: str | Sequence[str] | None = None,
+    job_id: str | None = None,
 ) -> Context:
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
     A process that nothing else has started begins a new trial in the experiment `name` (default: the script's name);
     `hparams`, `data` and `max_length` describe the trial, `labels` and `description` the experiment. When the trial is
-    resumed, its first description stands.
+    resumed, its first description stands. `job_id` names the training, as CORE_SDK_JOB_ID does: each start with the
+    same name goes on with its trial.
 
     `checkpoint_storage` is a directory, a URL (`gs://bucket/prefix`, `s3://…`, `azure://container/prefix`, `file://…`),
     or the mapping of an experiment configuration; the default is in the home. It is opened, written to and swept here.
@@ -84,7 +86,13 @@ def init(
     def check() -> _Given:
         return _Given(
             definition=Definition.checked(
-                name=name, hparams=hparams, labels=labels, description=description, data=data, max_length=max_length
+                name=name,
+                hparams=hparams,
+                labels=labels,
+                description=description,
+                data=data,
+                max_length=max_length,
+                job_id=job_id,
             ),
             stop_at=monotonic_deadline(deadline),
             clouds=chosen_clouds(stop_notices, StopNoticeSettings.read()),

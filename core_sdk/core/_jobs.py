@@ -26,11 +26,12 @@ _LEASE_S = 120.0
 _POLL_S = 0.1
 
 
-def trial_of_job(home: Home, job: Job | None, script: str, *, lease_s: float = _LEASE_S) -> int | None:
+def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: float = _LEASE_S) -> int | None:
     """The trial that an earlier start of the job has begun, once its last attempt has ended; None for a new one.
 
     A scheduler that counts its starts has ended the one before, so a lock that outlives it by `lease_s` does not hold
-    us up. Where nobody counts, it may be a training of its own: then `PredecessorRunningError`.
+    us up. Where nobody counts, it may be a training of its own: then `PredecessorRunningError`. A trial that another
+    `script` has begun does not count, unless `script` is None.
     """
     record = None if job is None else _read(home, job.name)
     if job is None or record is None or _is_of_this_start(record, job):
@@ -118,11 +119,11 @@ def _is_of_this_launch(record: JobRecord) -> bool:
     return launch_directory() is None and num_restarts() > 0 and launch != "" and record.launch == launch
 
 
-def _folder(home: Home, record: JobRecord, script: str) -> TrialFolder | None:
+def _folder(home: Home, record: JobRecord, script: str | None) -> TrialFolder | None:
     if record.trial_id is None:
         logger.warning("the job has begun several trials, and which one to go on with cannot be told: a new one begins")
         return None
-    if record.script != script:
+    if script is not None and record.script != script:
         logger.warning(
             "the job has begun trial %d by another script, %s: a new one begins", record.trial_id, record.script
         )

@@ -19,6 +19,7 @@ from core_sdk.environment import job, launch_directory, main_script, num_restart
 from core_sdk.errors import NothingToResumeError
 from core_sdk.files import write_atomically
 from core_sdk.journal import is_alive
+from core_sdk.placement import Job
 from core_sdk.records import ClusterInfo, TrialInfo, from_json
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.continuation import newest_good_checkpoint
@@ -56,12 +57,14 @@ def leave_word(folder: TrialFolder) -> None:
         logger.warning("if the launcher starts the ranks anew, they begin a new trial: %s", error)
 
 
-def info_of_next_attempt(home: Home, info: ClusterInfo | None) -> ClusterInfo | None:
-    """`info`, unless an earlier start of this launch has begun the trial: then what its next attempt is told.
+def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None) -> ClusterInfo | None:
+    """`info`, unless an earlier start has begun the trial: then what its next attempt is told.
+
+    That is an earlier start of this launch, or of the job that the script has `named`.
 
     Raises `NothingToResumeError` if the trial has checkpoints, and none can be read.
     """
-    trial_id = _begun_trial(home, info)
+    trial_id = _begun_trial(home, info, named)
     if trial_id is None:
         return info
     folder = home.trial(trial_id)
@@ -88,13 +91,15 @@ def info_of_next_attempt(home: Home, info: ClusterInfo | None) -> ClusterInfo | 
     )
 
 
-def _begun_trial(home: Home, info: ClusterInfo | None) -> int | None:
+def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int | None:
+    has_trial = info is not None and info.task_type == "TRIAL"
+    if named is not None and not has_trial:
+        return trial_of_job(home, named, script=None)
     directory = launch_directory()
     begun = _read(directory) if directory else None
     if begun is not None and begun.parent_pid == os.getppid():
         is_ours = begun.pid != os.getpid() and begun.home == str(home.root)
         return begun.trial_id if is_ours else None
-    has_trial = info is not None and info.task_type == "TRIAL"
     if not has_trial and (trial_id := trial_of_job(home, job(), main_script())) is not None:
         return trial_id
     if num_restarts() == 0:

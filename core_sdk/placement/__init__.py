@@ -4,7 +4,7 @@ Pure functions of a mapping of variables. Slurm's `srun` and Kubernetes' indexed
 tell each its place; `core_sdk.environment` hands their variables in.
 """
 
-from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, scheduled_job, slurm_job_name
+from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, named_job, scheduled_job, slurm_job_name
 from core_sdk.placement._kubernetes import INDEX_VARIABLE, kubernetes_placement
 from core_sdk.placement._placement import MEETING_PORTS, Placement
 from core_sdk.placement._slurm import slurm_placement
@@ -16,6 +16,7 @@ __all__ = [
     "Job",
     "Placement",
     "kubernetes_placement",
+    "named_job",
     "scheduled_job",
     "slurm_job_name",
     "slurm_placement",

@@ -28,11 +28,16 @@ def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job |
     apart. Steps do not: they are counted in the order in which they arrive, which a requeue changes.
     """
     if job_id := variables.get(JOB_ID_VARIABLE):
-        return Job(f"job/{job_id}", None)
+        return named_job(job_id)
     if job_id == "" or not variables.get("SLURM_JOB_ID"):
         return None
     count = variables.get("SLURM_RESTART_COUNT", "")
     return Job(f"{slurm_job_name(variables)}/{_digest(command)}", int(count) if count.isdecimal() else 0)
+
+
+def named_job(job_id: str) -> Job:
+    """The job that somebody has named: every start with this name goes on."""
+    return Job(f"job/{job_id}", None)
 
 
 def slurm_step_name(variables: Mapping[str, str]) -> str:

@@ -166,6 +166,15 @@ def test_another_script_of_the_same_name_begins_anew(start: Start) -> None:
     assert start(name="other.py", CORE_SDK_JOB_ID="a") == "2.1.0\n"
 
 
+def test_a_script_names_its_job_itself(start: Start) -> None:
+    """Whatever the file is called, and whatever the scheduler says."""
+    source = SCRIPT.replace("core.init()", "core.init(job_id=sys.argv[1])")
+
+    assert start("a", source=source) == "1.1.0\n"
+    assert start("a", source=source, name="renamed.py", **BATCH) == "1.2.4\n"
+    assert start("b", source=source) == "2.1.0\n"
+
+
 @pytest.mark.slow
 def test_processes_of_multiprocessing_are_known_again(tmp_path: Path, start: Start) -> None:
     """Their own command line is of pipes, and may differ each time."""

@@ -1,0 +1,203 @@
+"""The Core API in the style of one Context per process, which need not be passed around.
+
+    from core_sdk.experimental import core_v2
+
+    core_v2.init(config=core_v2.Config(name="digits"))
+    core_v2.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
+    core_v2.close()
+
+A thin shape over `core.init()`: names and arguments are the predecessor's. `init()` sets `train`, `checkpoint`,
+`preempt` and the other parts in this module, where they are None before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from core_sdk import core
+from core_sdk.client import Tracker
+from core_sdk.core import DistributedContext, PreemptMode, TensorboardMode
+from core_sdk.records import ClusterInfo, SearcherMetric, check_name
+
+__all__ = [
+    "Config",
+    "DefaultConfig",
+    "DistributedContext",
+    "PreemptMode",
+    "TensorboardMode",
+    "UnmanagedConfig",
+    "checkpoint",
+    "close",
+    "distributed",
+    "info",
+    "init",
+    "init_context",
+    "preempt",
+    "searcher",
+    "train",
+    "url_reverse_webui_exp_view",
+]
+
+logger = logging.getLogger("core_sdk.core")
+
+train: core.TrainContext | None = None
+checkpoint: core.CheckpointContext | None = None
+distributed: DistributedContext | None = None
+preempt: core.PreemptContext | None = None
+searcher: core.SearcherContext | None = None
+info: ClusterInfo | None = None
+
+_PARTS = ("train", "checkpoint", "distributed", "preempt", "searcher", "info")
+_context: core.Context | None = None
+
+
+@dataclasses.dataclass
+class Config:
+    """What `core.init()` takes as arguments of its own.
+
+    The experiment's name is `name`, followed by a slash and the `external_experiment_id` if one is given. With an
+    `external_trial_id`, each start with the same two ids goes on with the same trial.
+
+    `searcher` is read for "metric", "smaller_is_better" and "max_length". `workspace` and `project` mean nothing here.
+    """
+
+    name: str | None = None
+    hparams: Mapping[str, Any] | None = None
+    data: Mapping[str, Any] | None = None
+    description: str | None = None
+    labels: Sequence[str] | None = None
+    workspace: str | None = None
+    project: str | None = None
+    checkpoint_storage: str | Mapping[str, Any] | None = None
+    searcher: Mapping[str, Any] | None = None
+    external_experiment_id: str | None = None
+    external_trial_id: str | None = None
+
+
+DefaultConfig = UnmanagedConfig = Config
+
+
+def init(
+    *,
+    config: Config | None = None,
+    defaults: Config | None = None,
+    unmanaged: Config | None = None,
+    client: Tracker | None = None,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | Mapping[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+) -> None:
+    """Opens this process's Context, after closing the one before, and sets the parts in this module.
+
+    `close()` or the interpreter's exit ends it. Arguments and errors are those of `init_context`.
+    """
+    global _context
+    close()
+    _context = init_context(
+        config=config,
+        defaults=defaults,
+        unmanaged=unmanaged,
+        client=client,
+        distributed=distributed,
+        checkpoint_storage=checkpoint_storage,
+        preempt_mode=preempt_mode,
+        tensorboard_mode=tensorboard_mode,
+    ).__enter__()
+    globals().update({part: getattr(_context, part) for part in _PARTS})
+
+
+def init_context(
+    *,
+    config: Config | None = None,
+    defaults: Config | None = None,
+    unmanaged: Config | None = None,
+    client: Tracker | None = None,
+    distributed: DistributedContext | None = None,
+    checkpoint_storage: str | Mapping[str, Any] | None = None,
+    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
+) -> core.Context:
+    """A Context, to be entered with `with`.
+
+    `defaults` and `unmanaged` are older names of `config`; what the first leaves out, the second says.
+    `checkpoint_storage` goes before that of the config.
+
+    Raises what `core.init()` raises, and `ValueError` for an `external_trial_id` without an `external_experiment_id`,
+    or for a `client` that reads another home than this process records in.
+    """
+    _check_home(client)
+    chosen = config or _merged(defaults, unmanaged)
+    if chosen.workspace is not None or chosen.project is not None:
+        logger.warning("workspace and project are not recorded: there are none here")
+    search = dict(chosen.searcher or {})
+    context = core.init(
+        distributed=distributed,
+        checkpoint_storage=checkpoint_storage or chosen.checkpoint_storage,
+        preempt_mode=preempt_mode,
+        tensorboard_mode=tensorboard_mode,
+        name=_experiment_name(chosen),
+        hparams=chosen.hparams,
+        labels=chosen.labels,
+        description=chosen.description,
+        data=chosen.data,
+        max_length=search.get("max_length"),
+        job_id=_job_id(chosen),
+    )
+    if context.distributed.is_chief and isinstance(metric := search.get("metric"), str):
+        smaller_is_better = bool(search.get("smaller_is_better", True))
+        _record_metric(context, SearcherMetric(name=metric, smaller_is_better=smaller_is_better))
+    return context
+
+
+def close() -> None:
+    """Ends the Context of this process, if there is one, and takes its parts out of this module."""
+    global _context
+    context, _context = _context, None
+    globals().update(dict.fromkeys(_PARTS))
+    if context is not None:
+        context.close()
+
+
+def url_reverse_webui_exp_view() -> str:
+    """The URL of the folder in which the experiment is recorded: there is no web page."""
+    if info is None:
+        raise RuntimeError("there is no experiment yet: call core_v2.init() first")
+    return (Tracker().home.experiments / str(info.trial.experiment_id)).as_uri()
+
+
+def _check_home(client: Tracker | None) -> None:
+    own = Tracker().home.root
+    if client is not None and client.home.root != own:
+        raise ValueError(
+            f"the client reads the home {client.home.root}, and this process records in {own}. Leave client out, and "
+            "choose the home with CORE_SDK_HOME."
+        )
+
+
+def _merged(defaults: Config | None, unmanaged: Config | None) -> Config:
+    given = [vars(config) for config in (unmanaged, defaults) if config is not None]
+    return Config(**{key: value for config in given for key, value in config.items() if value is not None})
+
+
+def _experiment_name(config: Config) -> str | None:
+    given = {"name": config.name, "external_experiment_id": config.external_experiment_id}
+    return "/".join(check_name(what, text) for what, text in given.items() if text is not None) or None
+
+
+def _job_id(config: Config) -> str | None:
+    """What all starts of one trial have in common, and no others."""
+    if config.external_trial_id is None:
+        return None
+    if config.external_experiment_id is None:
+        raise ValueError("external_trial_id was given without external_experiment_id: give both, or neither")
+    return json.dumps([config.external_experiment_id, check_name("external_trial_id", config.external_trial_id)])
+
+
+def _record_metric(context: core.Context, metric: SearcherMetric) -> None:
+    with Tracker().home.experiment(context.info.trial.experiment_id).edit() as experiment:
+        experiment.searcher_metric = metric
