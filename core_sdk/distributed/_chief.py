@@ -167,8 +167,7 @@ class ChiefChannel(StarChannel):
         return None
 
     def _check(self, member: _Member, frame: Frame, expected: Call) -> None:
-        is_same = frame.operation == expected.operation and frame.sequence == expected.number
-        if not is_same or not self._sites.may_meet(frame.site, expected.site):
+        if not expected.is_met_by(frame):
             self._break(self._mismatch(member, frame, expected))
             self._board.check(expected.number, str(expected))
 

@@ -157,8 +157,7 @@ class MemberChannel(StarChannel):
         return None
 
     def _check(self, result: Frame, call: Call) -> None:
-        is_same = result.operation == call.operation and result.sequence == call.number
-        if not is_same or not self._sites.may_meet(result.site, call.site):
+        if not call.is_met_by(result):
             theirs = Call(Operation(result.operation), result.sequence, result.site)
             self._break(mismatch(_CHIEF, theirs, self.rank, call))
             self._board.check(call.number, str(call))

@@ -12,11 +12,11 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from core_sdk.distributed._call_site import CallSites, describe, describe_both
+from core_sdk.distributed._call_site import CallSites, describe
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._control import ControlThread
 from core_sdk.distributed._encoding import Content, Failure, Part, decode
-from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Operation
+from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Operation
 from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MemoryFiles
 from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Mismatch, Notice, Place, Status, Trouble
@@ -43,10 +43,11 @@ class Call(NamedTuple):
     """It goes on past its time-out."""
 
     def __str__(self) -> str:
-        return self.described(describe(self.site))
+        return f"{self.operation.name.lower()} (its call {self.number}, at {describe(self.site)})"
 
-    def described(self, place: str) -> str:
-        return f"{self.operation.name.lower()} (its call {self.number}, at {place})"
+    def is_met_by(self, frame: Frame) -> bool:
+        """Whether the frame belongs to the same call of another rank, from whichever line that makes it."""
+        return frame.operation == self.operation and frame.sequence == self.number
 
 
 class StarChannel(Channel):
@@ -281,8 +282,7 @@ class StarChannel(Channel):
 
 
 def mismatch(first_rank: int, first: Call, second_rank: int, second: Call) -> Mismatch:
-    first_place, second_place = describe_both(first.site, second.site)
-    return Mismatch(first_rank, first.described(first_place), second_rank, second.described(second_place))
+    return Mismatch(first_rank, str(first), second_rank, str(second))
 
 
 def milliseconds_until(deadline: float) -> float:

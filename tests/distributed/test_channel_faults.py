@@ -67,9 +67,6 @@ MISCHIEF = """
             elif fault == "leaves":
                 distributed.close()
                 sys.exit()
-            elif fault == "skips a call":
-                number += 1
-                call([rank, number, ballast])
             elif fault == "makes another call":
                 another_call([rank, number, ballast])
             elif fault == "sends garbage":
@@ -87,7 +84,6 @@ FAULTS = {
     "is killed": "RankDiedError",
     "exits": "RankDiedError",
     "leaves": "RankLeftError",
-    "skips a call": "CollectiveMismatchError",
     "makes another call": "CollectiveMismatchError",
     "sends garbage": "RankDiedError",
     "hangs up": "RankDiedError",

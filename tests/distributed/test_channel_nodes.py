@@ -108,8 +108,6 @@ with join() as distributed:
                 sys.exit()
             elif fault == "raises":
                 raise ValueError("mischief")
-            elif fault == "skips a call":
-                call([rank, number + 1, ballast])
             elif fault == "makes another call":
                 another_call([rank, number, ballast])
             elif fault == "sends garbage":
@@ -167,7 +165,6 @@ AT_ONCE = {
     "exits": "RankDiedError",
     "leaves": "RankLeftError",
     "raises": "RankFailedError",
-    "skips a call": "CollectiveMismatchError",
     "makes another call": "CollectiveMismatchError",
     "sends garbage": "RankDiedError",
     "hangs up": "RankDiedError",
