@@ -1,26 +1,30 @@
 """Whether the process that claimed something still lives, told by a lock that dies with it.
 
-POSIX record locks belong to the process: a forked data-loader worker does not inherit them, a `kill -9` frees them, and
-they work across hosts on shared file systems with a lock manager. A process loses such a lock when it closes *any*
-descriptor of the file, hence the file serves nothing else and a process never opens one that it holds.
+These are locks of an *open file description* (`F_OFD_SETLK`): a `kill -9` frees them, they work across hosts on shared
+file systems with a lock manager, and, in contrast to POSIX's locks of a process, they survive that the process opens
+and closes the same file elsewhere, as a backup of the home does. Asking whether one is held takes none.
+
+A forked child has the same open file, and would keep its dead parent alive: it closes the file at once. Only C code
+that forks without exec escapes that. Systems other than Linux have `flock`, where a question does hold the lock for
+microseconds.
 """
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import fcntl
 import os
+import struct
+import sys
 import threading
-import time
 from pathlib import Path
 
-# A reader's question holds the lock for microseconds; an owner who meets one asks again.
-_NUM_TRIES = 50
-_PAUSE_S = 0.01
+# C's `struct flock`: type, whence, start, length (0: all) and pid, which must be 0.
+_FLOCK = struct.Struct("hhqqi0q")
 
-_held: set[tuple[int, int]] = set()
-# Between the opening of a file and its entry above, no other thread may open it: its close would free the lock.
-_guard = threading.Lock()
+_held: set[AliveLock] = set()
+# No other thread may fork between the opening of a file and its entry above. A signal handler may: re-entrant.
+_guard = threading.RLock()
 
 
 class AliveLock:
@@ -32,76 +36,92 @@ class AliveLock:
     def __init__(self, path: Path) -> None:
         with _guard:
             self._descriptor = _open_and_lock(path)
-            self._identity = _identity(os.fstat(self._descriptor))
-            _held.add(self._identity)
+            _held.add(self)
 
     def release(self) -> None:
-        """Does nothing the second time."""
+        """Does nothing the second time, and in a forked child."""
         with _guard:
             if self._descriptor >= 0:
-                _held.discard(self._identity)
-                os.close(self._descriptor)
-                self._descriptor = -1
+                # Some network file systems notice the unlocking, but not the closing.
+                with contextlib.suppress(OSError):
+                    _unlock(self._descriptor)
+                self._close()
+
+    def _close(self) -> None:
+        _held.discard(self)
+        os.close(self._descriptor)
+        self._descriptor = -1
 
 
 def is_alive(path: Path) -> bool:
     """Whether some living process holds the `AliveLock` at `path`."""
-    with _guard:
-        if _identity_at(path) in _held:
-            return True
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return False
+    try:
+        return _is_locked(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _open_and_lock(path: Path) -> int:
     while True:
-        if _identity_at(path) in _held:
-            raise BlockingIOError(errno.EAGAIN, "held by this process", str(path))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             _lock(descriptor)
-            if _identity_at(path) == _identity(os.fstat(descriptor)):
+            if _is_file_at(path, descriptor):
                 return descriptor
         except OSError:
             os.close(descriptor)
             raise
-        # The last holder removed the file while we waited: a lock on it would be seen by nobody.
+        # The last holder removed the file meanwhile: a lock on it would be seen by nobody.
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> None:
-    for _ in range(_NUM_TRIES - 1):
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(_PAUSE_S)
-    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def _identity_at(path: Path) -> tuple[int, int] | None:
+def _is_file_at(path: Path, descriptor: int) -> bool:
     try:
-        return _identity(path.stat())
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
     except FileNotFoundError:
-        return None
+        return False
 
 
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
+if sys.platform == "linux":
+
+    def _lock(descriptor: int) -> None:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK))
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_UNLCK))
+
+    def _is_locked(descriptor: int) -> bool:
+        answer: int = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _flock(fcntl.F_RDLCK)))[0]
+        return answer != fcntl.F_UNLCK
+
+    def _flock(kind: int) -> bytes:
+        return _FLOCK.pack(kind, os.SEEK_SET, 0, 0, 0)
+
+else:
+
+    def _lock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def _is_locked(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
 
 
-def _renew_guard_in_child() -> None:
-    global _guard
-    _guard = threading.Lock()
+def _let_go_in_child() -> None:
+    # Closed and not unlocked: the lock is the parent's too.
+    for lock in list(_held):
+        lock._close()
+    _guard.release()
 
 
-os.register_at_fork(after_in_child=_renew_guard_in_child)
+os.register_at_fork(before=_guard.acquire, after_in_parent=_guard.release, after_in_child=_let_go_in_child)

@@ -44,8 +44,9 @@ _T = TypeVar("_T")
 CHANGES_NAME = "changes.journal"
 """What was done to a trial from outside."""
 
-# Of half a second each; a holder needs milliseconds.
-_NUM_LOCK_TRIES = 20
+# A holder needs milliseconds.
+_LOCK_WAIT_S = 10.0
+_LOCK_PAUSE_S = 0.01
 
 _OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
 _OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
@@ -371,10 +372,14 @@ def _numbered_entries(directory: Path) -> list[int]:
 
 
 def _lock(path: Path) -> AliveLock:
-    for _ in range(_NUM_LOCK_TRIES):
-        with contextlib.suppress(BlockingIOError):
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
             return AliveLock(path)
-    return AliveLock(path)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_LOCK_PAUSE_S)
 
 
 def _read(path: Path, kind: type[_T]) -> _T | None:

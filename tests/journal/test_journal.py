@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -258,27 +259,152 @@ signal.pause()
     assert not is_alive(lock)
 
 
-def test_asking_does_not_free_the_own_lock(tmp_path: Path) -> None:
-    """A process that asks about its own lock keeps it."""
-    lock = AliveLock(tmp_path / "alive")
+def test_a_process_that_opens_its_lock_s_file_keeps_the_lock(tmp_path: Path) -> None:
+    """It asks about its own lock, and copies the directory: every other process still sees it."""
+    (tmp_path / "home").mkdir()
+    path = tmp_path / "home" / "alive"
+    lock = AliveLock(path)
 
-    assert is_alive(tmp_path / "alive")
-    other = [
-        sys.executable,
-        "-c",
-        f"from core_sdk.journal import is_alive; from pathlib import Path; import sys; "
-        f"sys.exit(is_alive(Path({str(tmp_path / 'alive')!r})))",
-    ]
-    assert subprocess.run(other).returncode == 1
-
+    is_seen_by_itself = is_alive(path)
+    shutil.copytree(path.parent, tmp_path / "backup")
+    is_seen_by_others = is_alive_elsewhere(path)
     lock.release()
-    assert not is_alive(tmp_path / "alive")
+
+    assert is_seen_by_itself
+    assert is_seen_by_others
+    assert not is_alive(path)
+    assert not is_alive(tmp_path / "backup" / "alive")
+
+
+def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path: Path) -> None:
+    """A data-loader worker that outlives a kill -9 of its trainer; while the trainer lives the child sees that."""
+    path = tmp_path / "alive"
+    source = f"""
+import os, signal
+from pathlib import Path
+from core_sdk.journal import AliveLock, is_alive
+path = Path({str(path)!r})
+lock = AliveLock(path)
+if os.fork() == 0:
+    lock.release()
+    print(os.getpid(), is_alive(path), flush=True)
+signal.pause()
+"""
+    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    child, child_sees = process.stdout.readline().split()
+    try:
+        was_alive = is_alive(path)
+
+        process.kill()
+        process.wait()
+
+        os.kill(int(child), 0)
+        assert was_alive
+        assert child_sees == "True"
+        assert not is_alive(path)
+    finally:
+        os.kill(int(child), signal.SIGKILL)
+        process.communicate()
+
+
+def test_a_child_forked_while_a_lock_is_taken_does_not_keep_it(tmp_path: Path) -> None:
+    """Threads fork at any time: there is no moment at which a child gets away with the lock."""
+    source = f"""
+import os, signal, threading, time
+from pathlib import Path
+from core_sdk.journal import AliveLock
+children, locks = [], []
+is_over = threading.Event()
+def fork():
+    while not is_over.is_set():
+        child = os.fork()
+        if child == 0:
+            signal.pause()
+        children.append(child)
+forking = threading.Thread(target=fork)
+forking.start()
+deadline = time.monotonic() + 20
+while len(children) < 100 and time.monotonic() < deadline:
+    locks.append(AliveLock(Path({str(tmp_path)!r}) / str(len(locks))))
+is_over.set()
+forking.join()
+print(*children, flush=True)
+signal.pause()
+"""
+    process = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    children = process.stdout.readline().split()
+    num_alive_before = sum(map(is_alive, tmp_path.iterdir()))
+    process.kill()
+    process.wait()
+
+    num_alive = sum(map(is_alive, tmp_path.iterdir()))
+
+    for child in children:
+        os.kill(int(child), signal.SIGKILL)
+    process.communicate()
+    assert num_alive_before == len(list(tmp_path.iterdir())) > 0
+    assert num_alive == 0
+
+
+def test_a_question_never_refuses_a_claimant(tmp_path: Path) -> None:
+    """Readers hold nothing, however often they ask."""
+    path = tmp_path / "alive"
+    path.touch()
+    source = f"""
+from pathlib import Path
+from core_sdk.journal import is_alive
+print("asking", flush=True)
+while True:
+    is_alive(Path({str(path)!r}))
+"""
+    reader = subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE)
+    assert reader.stdout is not None
+    reader.stdout.readline()
+
+    for _ in range(2000):
+        AliveLock(path).release()
+
+    reader.kill()
+    reader.communicate()
+
+
+def test_of_many_claimants_one_has_the_lock(tmp_path: Path) -> None:
+    """Also where each holder removes the file before it lets go."""
+    source = f"""
+import os, sys
+from pathlib import Path
+from core_sdk.journal import AliveLock
+path = Path({str(tmp_path / "alive")!r})
+num_claims = 0
+while num_claims < 200:
+    try:
+        lock = AliveLock(path)
+    except BlockingIOError:
+        continue
+    num_claims += 1
+    os.close(os.open(path.with_name("owner"), os.O_CREAT | os.O_EXCL))
+    path.with_name("owner").unlink()
+    path.unlink()
+    lock.release()
+"""
+    claimants = [subprocess.Popen([sys.executable, "-c", source]) for _ in range(3)]
+
+    assert [claimant.wait(60) for claimant in claimants] == [0, 0, 0]
+
+
+def is_alive_elsewhere(path: Path) -> bool:
+    """What another process sees."""
+    source = "import pathlib, sys, core_sdk.alive; sys.exit(core_sdk.alive.is_alive(pathlib.Path(sys.argv[1])))"
+    return subprocess.run([sys.executable, "-c", source, str(path)]).returncode == 1
 
 
 def test_no_standard_stream_leads_into_the_journal(tmp_path: Path) -> None:
     """In a daemon that was started without them, the first file opened is what C code takes for its stderr."""
     source = f"""
 import os
+import shutil
 os.closerange(0, 3)
 from pathlib import Path
 from core_sdk.journal import JournalWriter

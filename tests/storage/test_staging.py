@@ -145,19 +145,3 @@ def test_a_lock_is_held_once_in_a_process(tmp_path: Path) -> None:
     lock.release()
     assert not is_alive(path)
     AliveLock(path).release()
-
-
-def test_a_lock_whose_file_was_removed_is_made_anew(tmp_path: Path, holder: subprocess.Popen[str]) -> None:
-    """One that waits for a holder who removes the file must not end up with a lock that nobody can see."""
-    path = staged_path(holder)
-    lock_path = path.parent.with_name(f"{path.parent.name}.lock")
-    taken: list[AliveLock] = []
-    waiter = threading.Thread(target=lambda: taken.append(AliveLock(lock_path)))
-
-    waiter.start()
-    holder.communicate("")
-    waiter.join()
-
-    assert is_alive(lock_path)
-    assert lock_path.stat().st_ino == os.fstat(taken[0]._descriptor).st_ino
-    taken[0].release()

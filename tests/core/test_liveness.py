@@ -1,0 +1,84 @@
+"""A trial counts as running whatever its script does with the home, and no longer than its script lives."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from processes import Script
+
+from core_sdk.client import Tracker
+from core_sdk.errors import TrialRunningError
+from core_sdk.journal import read_records
+from core_sdk.records import Report
+from core_sdk.tracking import Home
+from core_sdk.tracking.deletion import delete_trial
+
+
+def test_a_training_that_copies_its_home_is_still_running(
+    home: Home, start_script: Callable[..., Script], tmp_path: Path
+) -> None:
+    """A backup from within, as `shutil.copytree` makes it: nobody deletes the trial, and its reports are kept."""
+    script = start_script(
+        """
+        import os, pathlib, shutil, time
+        import core_sdk
+
+        with core_sdk.core.init() as context:
+            shutil.copytree(os.environ["CORE_SDK_HOME"], "backup")
+            print("copied")
+            while not pathlib.Path("go").exists():
+                time.sleep(0.01)
+            context.train.report_training_metrics(steps_completed=2, metrics={"loss": 1.0})
+        """
+    )
+    script.read_until("copied")
+
+    with Tracker().index() as index:
+        state = index.trial(1).state
+    with pytest.raises(TrialRunningError):
+        delete_trial(home.trial(1))
+    (tmp_path / "go").touch()
+
+    assert script.wait()[0] == 0
+    assert state == "ACTIVE"
+    assert any(isinstance(record, Report) for record in read_records(home.trial(1).journal_path(1)))
+
+
+def test_a_data_loader_s_worker_does_not_keep_a_killed_training_running(
+    home: Home, start_script: Callable[..., Script]
+) -> None:
+    """It is busy and outlives the kill -9 of its trainer, whose trial can be resumed at once."""
+    script = start_script(
+        """
+        import os, time
+        import torch
+        import core_sdk
+
+        class Slow(torch.utils.data.Dataset):
+            def __len__(self):
+                return 1
+            def __getitem__(self, index):
+                print(os.getpid(), flush=True)
+                time.sleep(600)
+
+        with core_sdk.core.init() as context:
+            loader = torch.utils.data.DataLoader(Slow(), num_workers=1, multiprocessing_context="fork")
+            next(iter(loader))
+        """
+    )
+    assert script.process.stdout is not None
+    worker = int(script.process.stdout.readline())
+    try:
+        was_running = home.trial(1).running_attempt()
+        script.process.kill()
+        script.process.wait()
+
+        os.kill(worker, 0)  # it lives
+        assert was_running == 1
+        assert home.trial(1).running_attempt() is None
+    finally:
+        os.kill(worker, signal.SIGKILL)
