@@ -91,5 +91,9 @@ def parse_arguments() -> argparse.Namespace:
 if __name__ == "__main__":
     args = parse_arguments()
     hparams = {name: getattr(args, name) for name in ("batch_size", "learning_rate", "num_filters")}
+    cluster_info = det.get_cluster_info()
+    if cluster_info is not None:
+        # What a search or `core-sdk run --hparam` chose stands above the script's own defaults.
+        hparams |= cluster_info.trial.hparams
     with det.core.init(name="digits", hparams=hparams, max_length={"epochs": args.epochs}) as core_context:
         main(args, core_context)

@@ -142,7 +142,7 @@ def _run_info(
             trial_id=trial.trial_id,
             experiment_id=trial.experiment_id,
             trial_seed=trial.seed,
-            hparams=trial.hparams,
+            hparams=trial.told_hparams,
             _steps_completed=steps_completed,
             _trial_run_id=attempt,
         ),

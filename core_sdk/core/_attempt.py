@@ -177,7 +177,7 @@ def _is_restart(info: ClusterInfo | None, number: int) -> bool:
 
 def _as_recorded(attempt: Attempt) -> ClusterInfo:
     """What a run info file says of the attempt."""
-    trial = msgspec.structs.replace(attempt.info.trial, hparams=attempt.record.hparams)
+    trial = msgspec.structs.replace(attempt.info.trial, hparams=attempt.record.told_hparams)
     return msgspec.structs.replace(attempt.info, _trial_info=trial, _user_data=attempt.record.data)
 
 
@@ -284,7 +284,9 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
         resumed_steps = info.trial._steps_completed
         start = _append_start(journal, folder, number, info.latest_checkpoint, resumed_steps)
         record = folder.read_record()
-        if not record.is_defined:
+        if record.is_defined:
+            _warn_of_change(record, definition)
+        else:
             record = _define(record, definition)
             if definition.name is not None and not record.is_named:
                 record.experiment_id = home.find_or_create_experiment(definition.name).experiment_id
@@ -295,14 +297,45 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
 
 def _define(record: TrialRecord, definition: Definition) -> TrialRecord:
     record.is_defined = True
+    record.given_hparams = record.told_hparams
     if definition.hparams is not None:
-        # What the command line or the continued trial has set stands above what the script proposes.
-        record.hparams = definition.hparams | record.hparams
+        _warn_of_contradiction(record.trial_id, definition.hparams, record.given_hparams)
+        record.hparams = record.hparams | definition.hparams
     if definition.data is not None:
         record.data = definition.data
     if definition.max_length is not None:
         record.max_length = definition.max_length
     return record
+
+
+def _warn_of_contradiction(trial_id: int, said: dict[str, Any], given: dict[str, Any]) -> None:
+    if differences := _differences(said, given, "given"):
+        logger.warning(
+            "trial %d: init(hparams=…) contradicts the hyperparameters that were given to the trial (%s). What the "
+            "script says is recorded. To train with the given ones, take them from get_cluster_info().trial.hparams, "
+            "and pass those to init()",
+            trial_id,
+            differences,
+        )
+
+
+def _warn_of_change(record: TrialRecord, definition: Definition) -> None:
+    """A resumed trial is what its first attempt said it is."""
+    if differences := _differences(definition.hparams or {}, record.hparams, "recorded"):
+        logger.warning(
+            "trial %d goes on with other hyperparameters than it began with (%s). What was recorded first stays",
+            record.trial_id,
+            differences,
+        )
+
+
+def _differences(said: dict[str, Any], other: dict[str, Any], other_name: str) -> str:
+    """Empty if there are none."""
+    return ", ".join(
+        f"{name}: {value!r} in the script, {other[name]!r} {other_name}"
+        for name, value in said.items()
+        if name in other and value != other[name]
+    )
 
 
 def _describe_experiment(home: Home, experiment_id: int, definition: Definition) -> None:
@@ -380,7 +413,7 @@ def _with_trial(info: ClusterInfo, record: TrialRecord, attempt: int) -> Cluster
         trial_id=record.trial_id,
         experiment_id=record.experiment_id,
         trial_seed=record.seed,
-        hparams=from_json(record.hparams),
+        hparams=from_json(record.told_hparams),
         _config=info._trial_info._config if info._trial_info else {},
         _steps_completed=info._trial_info._steps_completed if info._trial_info else 0,
         _trial_run_id=attempt,

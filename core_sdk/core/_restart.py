@@ -83,7 +83,7 @@ def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None
             trial_id=trial_id,
             experiment_id=record.experiment_id,
             trial_seed=record.seed,
-            hparams=from_json(record.hparams),
+            hparams=from_json(record.told_hparams),
             _config=info._trial_info._config if info and info._trial_info else {},
             _steps_completed=continuation.steps_completed,
             _trial_run_id=max(folder.attempts()) + 1,

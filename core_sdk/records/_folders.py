@@ -39,6 +39,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     created: float
     seed: int
     hparams: dict[str, Any] = {}
+    """What the script says that it trains with; what it does not mention is as it was given."""
+    given_hparams: dict[str, Any] = {}
+    """Those of the command line, or of the trial that this one continues: the script is told them again and again."""
     data: dict[str, Any] = {}
     max_length: int | dict[str, int] | None = None
     continued_from: str | None = None
@@ -47,6 +50,11 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """False while `core-sdk run` has made the trial and the script's own `init()` has not yet spoken."""
     is_named: bool = False
     """The experiment was chosen on the command line: `init(name=…)` no longer changes it."""
+
+    @property
+    def told_hparams(self) -> dict[str, Any]:
+        """What `info.trial.hparams` says, in each attempt."""
+        return self.hparams | self.given_hparams
 
 
 class CommandRecord(msgspec.Struct, kw_only=True):

@@ -261,12 +261,12 @@ def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_scrip
 
 
 def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: WriteScript) -> None:
-    """The script finds them before init() and after, above those that it proposes itself, and again when resumed."""
+    """The script finds them before init() and after, beside those that it adds itself, and again when resumed."""
     script = write_script(
         """
         import core_sdk as det
         print(det.get_cluster_info().trial.hparams)
-        with det.core.init(hparams={"lr": 0.5, "layers": 2}) as context:
+        with det.core.init(hparams={"layers": 2}) as context:
             print(context.info.trial.hparams)
         """
     )
@@ -280,6 +280,45 @@ def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: W
     assert before == hparams
     assert after == {"layers": 2} | hparams
     assert [ast.literal_eval(line) for line in resumed.output.splitlines()] == [after, after]
+
+
+def test_a_script_that_contradicts_the_command_line_is_believed(
+    home: Home, cli: Cli, write_script: WriteScript
+) -> None:
+    """It trains with what it says; a warning names both values, and resumed or continued it is told the same again."""
+    script = write_script(
+        """
+        import argparse
+        import core_sdk as det
+        args = argparse.Namespace(lr=0.1, layers=2, seed=3)
+        with det.core.init(hparams=vars(args)) as context:
+            print(sorted(context.info.trial.hparams.items()))
+            with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+                (path / "state").touch()
+            raise OSError
+        """
+    )
+
+    run = cli("run", "--hparam", "lr=0.5", "--hparam", "seed=3", "--", sys.executable, str(script))
+    again = [cli("trial", "resume", "1"), cli("trial", "continue", "1")]
+
+    assert home.trial(1).read_record().hparams == {"lr": 0.1, "layers": 2, "seed": 3}
+    assert home.trial(2).read_record().hparams == {"lr": 0.1, "layers": 2, "seed": 3}
+    assert "(lr: 0.1 in the script, 0.5 given)" in run.output
+    for ended in (run, *again):
+        assert str([("layers", 2), ("lr", 0.5), ("seed", 3)]) in ended.output
+
+
+def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """What was recorded first stays, and a warning names the difference."""
+    script = write_script("from core_sdk import core\nwith core.init(hparams={'lr': 0.1}) as context: raise OSError\n")
+    cli("run", "--", sys.executable, str(script))
+    script.write_text(script.read_text().replace("0.1", "0.2"))
+
+    resumed = cli("trial", "resume", "1")
+
+    assert "(lr: 0.2 in the script, 0.1 recorded)" in resumed.output
+    assert home.trial(1).read_record().hparams == {"lr": 0.1}
 
 
 @pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "when=2020-01-01"])
