@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import functools
 import logging
 import math
 import signal
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from core_sdk.core._blocked_signal import BlockedSignal, is_blocked
+from core_sdk.core._main_thread import MainThread, is_main_thread
 from core_sdk.core._notices import Cloud
 from core_sdk.core._signal_hook import SignalHook
 from core_sdk.core._stop_agreement import StopAgreement
@@ -44,7 +46,8 @@ class PreemptContext:
     """The stop flag, raised by `core-sdk trial pause`, or on any rank by a signal, a deadline, or a notice of the
     machine's end; it is never lowered.
 
-    SIGTERM is caught from the first `should_preempt()` on: a script that never asks dies of it, as it should.
+    SIGTERM is caught from the first `should_preempt()` on, whichever thread calls it: a script that never asks dies of
+    it, as it should.
     """
 
     def __init__(
@@ -76,7 +79,9 @@ class PreemptContext:
         self._is_acknowledged = False
         self._stop_known_at: float | None = None
         self._is_started = False
-        self._stop_signals = stop_signals
+        self._uncaught_signals = list(stop_signals)
+        self._has_warned_of_uncaught = False
+        self._main_thread: MainThread | None = None
         self._hooks: list[SignalHook | BlockedSignal] = []
         self._clouds = clouds
         self._listeners: NoticeListeners | None = None
@@ -105,6 +110,7 @@ class PreemptContext:
         if self._is_started:
             raise RuntimeError("PreemptContext was started before")
         self._is_started = True
+        self._main_thread = MainThread()
         if self._distributed.is_chief or self._deadline is not None:
             self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
             self._watcher.start()
@@ -126,6 +132,8 @@ class PreemptContext:
             self._listeners.close()
         self._agreement.leave()
         self._agreement.finish()
+        if self._main_thread is not None:
+            self._main_thread.close()
         while self._hooks:
             self._hooks.pop().remove()
 
@@ -165,9 +173,9 @@ class PreemptContext:
             raise RuntimeError("should_preempt() was called before the Context was entered")
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
             raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
-        if not self._hooks:
+        if self._uncaught_signals:
             self._catch_stops()
-        self._is_quiet = True
+        self._is_quiet = not self._uncaught_signals
         if self._agreement.is_calm:
             return False
         self._is_quiet = False  # after the agreement was looked at: a stop in between must not be overlooked
@@ -183,9 +191,31 @@ class PreemptContext:
             self._agreement.announce_catching()
 
     def _catch_signals(self, is_wanted: Callable[[], bool]) -> None:
-        for number in self._stop_signals:
+        for number in list(self._uncaught_signals):
             hook = BlockedSignal if is_blocked(number) else SignalHook
-            self._hooks.append(hook(number, self._agreement.want, is_wanted))
+            catch = functools.partial(self._catch, hook, number, is_wanted)
+            if hook is BlockedSignal or is_main_thread():
+                catch()
+            elif self._main_thread is not None and self._main_thread.is_reachable:
+                self._main_thread.run(catch)
+            else:
+                self._warn_of_uncaught(number)
+                continue
+            self._uncaught_signals.remove(number)
+
+    def _catch(
+        self, hook: type[BlockedSignal | SignalHook], number: signal.Signals, is_wanted: Callable[[], bool]
+    ) -> None:
+        self._hooks.append(hook(number, self._agreement.want, is_wanted))
+
+    def _warn_of_uncaught(self, number: signal.Signals) -> None:
+        if not self._has_warned_of_uncaught:
+            logger.warning(
+                "%s is not caught, and ends this process at once: only the main thread can catch it. Enter the Context "
+                "in the main thread, or call should_preempt() there once, on all ranks alike",
+                number.name,
+            )
+        self._has_warned_of_uncaught = True
 
     def _listen(self) -> None:
         from core_sdk.core._notices._listening import NoticeListeners  # HTTP, which few trainings need

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import threading
 import weakref
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+from core_sdk.core._main_thread import is_main_thread
 
 logger = logging.getLogger("core_sdk.preempt")
 
@@ -17,7 +18,8 @@ logger = logging.getLogger("core_sdk.preempt")
 class SignalHook:
     """Calls `on_stop` on a signal while `is_wanted`, and then whatever was there before.
 
-    Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of it as it would without us.
+    To be made in the main thread. Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of
+    it as it would without us.
     """
 
     def __init__(self, number: signal.Signals, on_stop: Callable[[str], None], is_wanted: Callable[[], bool]) -> None:
@@ -26,10 +28,6 @@ class SignalHook:
         self._is_wanted = is_wanted
         self._previous: Any = None
         self._is_hooked = False
-        if threading.current_thread() is not threading.main_thread():
-            reason = "the first should_preempt() was not called by the main thread"
-            logger.warning("%s is not caught: %s", number.name, reason)
-            return
         if signal.getsignal(number) is None:
             logger.warning("%s is not caught: something other than Python handles it", number.name)
             return
@@ -40,8 +38,7 @@ class SignalHook:
 
     def remove(self) -> None:
         """Restores the previous handler, unless somebody has put theirs over ours meanwhile."""
-        is_main = threading.current_thread() is threading.main_thread()
-        if self._is_hooked and is_main and signal.getsignal(self._number) == self._handle:
+        if self._is_hooked and is_main_thread() and signal.getsignal(self._number) == self._handle:
             signal.signal(self._number, self._previous)
         self._is_hooked = False
 

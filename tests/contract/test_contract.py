@@ -393,12 +393,29 @@ def test_15_a_script_that_never_asks_dies_of_sigterm(start_script: StartScript) 
         """,
         name="b.py",
     )
-    for script in (deaf, listening):
+    listening_elsewhere = start_script(
+        """
+        import threading
+        from core_sdk import core
+
+        def train():
+            context.preempt.should_preempt()
+            print("on")
+            while not context.preempt.should_preempt(): pass
+
+        with core.init() as context:
+            thread = threading.Thread(target=train)
+            thread.start()
+            thread.join()
+        """,
+        name="c.py",
+    )
+    for script in (deaf, listening, listening_elsewhere):
         script.read_until("on")
         script.process.send_signal(signal.SIGTERM)
 
     assert deaf.wait()[0] == -signal.SIGTERM
-    assert listening.wait()[0] == 0
+    assert listening.wait()[0] == listening_elsewhere.wait()[0] == 0
 
 
 def test_16_a_stop_is_seen_promptly(home: Home) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 import os
 import signal
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -217,15 +217,90 @@ def test_a_handler_of_sigusr1_is_called_and_given_back(monkeypatch: pytest.Monke
         signal.signal(signal.SIGUSR1, before[0])
 
 
-def test_asking_from_another_thread_says_that_sigterm_is_not_caught(caplog: pytest.LogCaptureFixture) -> None:
-    """Only the main thread can hook a signal; other stops still work."""
-    with core.init() as context:
-        thread = threading.Thread(target=context.preempt.should_preempt)
-        thread.start()
-        thread.join()
+@pytest.mark.parametrize(
+    "main_waits", ["thread.join()", "time.sleep(60)", "signal.pause()", "while thread.is_alive(): pass"]
+)
+def test_sigterm_stops_a_script_that_asks_in_another_thread(
+    home: Home, start_script: Callable[..., Script], main_waits: str
+) -> None:
+    """Whatever the main thread does meanwhile: a framework may train in a thread of its own."""
+    script = start_script(
+        f"""
+        import os, signal, threading, time
+        from core_sdk import core
 
-        assert "SIGTERM is not caught" in caplog.text
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        def train():
+            context.preempt.should_preempt()
+            print("listening")
+            while not context.preempt.should_preempt():
+                pass
+            context.close()
+            print("stopping")
+            os._exit(0)
+
+        context = core.init()
+        context.start()
+        thread = threading.Thread(target=train)
+        thread.start()
+        {main_waits}
+        """
+    )
+    script.read_until("listening")
+    script.process.send_signal(signal.SIGTERM)
+    status, output, errors = script.wait()
+
+    assert (status, output, errors) == (0, "stopping\n", "")
+    assert outcome(home) == "paused"
+
+
+def test_sigterm_kills_a_script_whose_threads_never_ask(start_script: Callable[..., Script]) -> None:
+    """Also while its main thread waits inside C code."""
+    script = start_script(
+        """
+        import ctypes, threading
+        from core_sdk import core
+        with core.init():
+            print("here")
+            ctypes.CDLL(None).sleep(60)
+        """
+    )
+    script.read_until("here")
+    script.process.send_signal(signal.SIGTERM)
+
+    assert script.wait()[0] == -signal.SIGTERM
+
+
+def test_a_context_of_another_thread_says_that_sigterm_is_not_caught(caplog: pytest.LogCaptureFixture) -> None:
+    """Only the main thread can hook a signal, so the warning says to call there; then it is hooked."""
+    with ThreadPoolExecutor(1) as other:
+        context = other.submit(core.init).result()
+        other.submit(context.start).result()
+        for _ in range(3):
+            other.submit(context.preempt.should_preempt).result()
+        before = signal.getsignal(signal.SIGTERM)
+        context.preempt.should_preempt()
+        after = signal.getsignal(signal.SIGTERM)
+        context.close()
+
+    assert before is signal.SIG_DFL
+    assert caplog.text.count("SIGTERM is not caught") == 1
+    assert after is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_the_main_threads_own_signal_is_given_back() -> None:
+    """And one that the script uses itself is left alone."""
+    with core.init():
+        assert signal.getsignal(signal.SIGURG) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGURG) is signal.SIG_DFL
+
+    signal.signal(signal.SIGURG, print)
+    try:
+        with core.init():
+            assert signal.getsignal(signal.SIGURG) is print
+        assert signal.getsignal(signal.SIGURG) is print
+    finally:
+        signal.signal(signal.SIGURG, signal.SIG_DFL)
 
 
 def test_the_stop_reaches_a_script_deep_in_other_code(home: Home, start_script: Callable[..., Script]) -> None:
