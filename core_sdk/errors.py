@@ -12,6 +12,7 @@
     │   ├── TrialRunningError
     │   ├── PredecessorRunningError
     │   ├── TrialNotRunningError
+    │   ├── ExperimentNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
     │   └── RunInfoError
@@ -61,12 +62,14 @@
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   └── ExperimentNotFoundError
+    ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
     ├── IndexTooNewError              the tracker's rebuildable database
     └── MissingDependencyError        an optional library
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
     ├── DuplicateMetricError
     └── InvalidNameError
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
+    NameTakenError (ValueError)       two experiments of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
     UnsafePathError (ValueError)      an id or file name that would leave its directory
@@ -183,6 +186,15 @@ class TrialNotRunningError(AttemptError):
         super().__init__(
             f"cannot {action} trial {trial_id}: it is not running. "
             f"`core-sdk trial describe {trial_id}` shows how it ended."
+        )
+
+
+class ExperimentNotRunningError(AttemptError):
+    def __init__(self, experiment_id: int, action: str) -> None:
+        self.experiment_id = experiment_id
+        super().__init__(
+            f"cannot {action} experiment {experiment_id}: none of its trials is running. "
+            f"`core-sdk trial list --experiment {experiment_id}` shows how they ended."
         )
 
 
@@ -602,6 +614,11 @@ class ExperimentNotFoundError(NotFoundError):
         )
 
 
+class NoMasterError(CoreSDKError, NotImplementedError):
+    def __init__(self, call: str, advice: str) -> None:
+        super().__init__(f"{call} needs a master, and there is none in this version. {advice}.")
+
+
 class IndexTooNewError(CoreSDKError):
     def __init__(self, database: str, revision: str) -> None:
         super().__init__(
@@ -667,6 +684,11 @@ class CheckpointConflictError(ValueError):
         if metadata:
             problems.append(f"gave different metadata: {_listed(metadata)}; give it on one rank only, or the same")
         super().__init__(f"the checkpoint was not stored, because its ranks {', and '.join(problems)}.")
+
+
+class NameTakenError(ValueError):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"another experiment is called {name!r}: choose another name, or delete that experiment")
 
 
 class ArgumentConflictError(ValueError):

@@ -8,11 +8,16 @@
 
 The functions read the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` reads any other. Objects
 hold what was true when they were looked up; `reload()` looks again. Names and semantics are those of the predecessor's
-client where the tracker has what they speak of. An argument of the predecessor's that has no meaning here, such as
-`users`, does not exist, so that Python refuses it by name.
+client where the tracker has what they speak of. A call of the predecessor's that needs a master raises `NoMasterError`,
+which says what to do instead. An argument of the predecessor's that has no meaning here, such as `users`, does not
+exist, so that Python refuses it by name.
 """
 
-from core_sdk.client._checkpoint import Checkpoint, CheckpointTraining
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from core_sdk.client._checkpoint import Checkpoint, CheckpointTraining, DownloadMode
 from core_sdk.client._experiment import Experiment
 from core_sdk.client._functions import (
     get_checkpoint,
@@ -20,8 +25,12 @@ from core_sdk.client._functions import (
     get_trial,
     iter_trials_metrics,
     list_experiments,
-    login,
+    logout,
+    stream_trials_metrics,
+    stream_trials_training_metrics,
+    stream_trials_validation_metrics,
 )
+from core_sdk.client._logs import LogLevel
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._order import (
     CheckpointSortBy,
@@ -32,21 +41,31 @@ from core_sdk.client._order import (
     TrialSortBy,
     TrialState,
 )
-from core_sdk.client._tracker import Tracker
+from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._trial import Trial
+from core_sdk.client._without_master import FUNCTIONS, needs_master
+
+# Older names, which scripts still say.
+CheckpointOrderBy = ExperimentOrderBy = TrialOrderBy = OrderBy
 
 __all__ = [
     "Checkpoint",
+    "CheckpointOrderBy",
     "CheckpointSortBy",
     "CheckpointState",
     "CheckpointTraining",
+    "Determined",
+    "DownloadMode",
     "Experiment",
+    "ExperimentOrderBy",
     "ExperimentSortBy",
     "ExperimentState",
+    "LogLevel",
     "OrderBy",
     "Tracker",
     "Trial",
     "TrialMetrics",
+    "TrialOrderBy",
     "TrialSortBy",
     "TrialState",
     "get_checkpoint",
@@ -55,4 +74,16 @@ __all__ = [
     "iter_trials_metrics",
     "list_experiments",
     "login",
+    "logout",
+    "stream_trials_metrics",
+    "stream_trials_training_metrics",
+    "stream_trials_validation_metrics",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in FUNCTIONS:
+            return needs_master(f"client.{name}()", FUNCTIONS[name])
+        raise AttributeError(f"module 'core_sdk.client' has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import json
 import os
 import time
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
+from core_sdk.client._without_master import needs_master
 from core_sdk.records import (
     CheckpointMetadataSet,
     CheckpointPinned,
     CheckpointUnpinned,
     Metric,
     Record,
+    SearcherMetric,
     check_name,
     to_json,
 )
@@ -37,11 +40,24 @@ if TYPE_CHECKING:
 class CheckpointTraining:
     """The training that stored a checkpoint."""
 
+    experiment_config: dict[str, Any]
+    """As `Experiment.config`."""
     experiment_id: int
     trial_id: int
     hparams: dict[str, Any]
-    validation_metrics: dict[str, Metric]
-    """What the same attempt reported of the group "validation" at the checkpoint's step; empty if nothing."""
+    validation_metrics: dict[str, dict[str, Metric]]
+    """Under "avgMetrics" what the same attempt reported of the group "validation" at the checkpoint's step.
+
+    Empty if it reported nothing.
+    """
+
+
+class DownloadMode(enum.Enum):
+    """Which way files come. Without a master each means the same: from the storage."""
+
+    DIRECT = "direct"
+    MASTER = "master"
+    AUTO = "auto"
 
 
 class Checkpoint:
@@ -52,7 +68,7 @@ class Checkpoint:
         self._take(row)
 
     def __repr__(self) -> str:
-        return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.value})"
+        return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.name})"
 
     def _take(self, row: CheckpointRow) -> None:
         self._row = row
@@ -61,7 +77,9 @@ class Checkpoint:
         self.experiment_id = row.experiment_id
         self.trial_run_id = row.attempt
         self.steps_completed = row.steps_completed
-        self.state = CheckpointState(row.state)
+        self.task_id = f"trial-{row.trial_id}"
+        self.allocation_id = f"trial-{row.trial_id}.{row.attempt}"
+        self.state = CheckpointState[row.state]
         self.report_time = to_datetime(row.time)
         self.metadata = row.metadata
         self.resources = row.resources
@@ -73,12 +91,15 @@ class Checkpoint:
     @property
     def training(self) -> CheckpointTraining:
         with self._tracker.index() as index:
-            return CheckpointTraining(
-                experiment_id=self.experiment_id,
-                trial_id=self.trial_id,
-                hparams=index.trial(self.trial_id).hparams,
-                validation_metrics=_validation_metrics(index, [self._row]).get(self.uuid, {}),
-            )
+            hparams = index.trial(self.trial_id).hparams
+            metrics = _validation_metrics(index, [self._row]).get(self.uuid)
+        return CheckpointTraining(
+            experiment_config=self.get_experiment().config,
+            experiment_id=self.experiment_id,
+            trial_id=self.trial_id,
+            hparams=hparams,
+            validation_metrics={"avgMetrics": metrics} if metrics else {},
+        )
 
     def get_trial(self) -> Trial:
         return self._tracker.get_trial(self.trial_id)
@@ -86,13 +107,14 @@ class Checkpoint:
     def get_experiment(self) -> Experiment:
         return self._tracker.get_experiment(self.experiment_id)
 
-    def download(self, path: str | os.PathLike[str] | None = None) -> str:
+    def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode | str = DownloadMode.AUTO) -> str:
         """Copies the files into `path`, by default `checkpoints/<uuid>`, and gives that path.
 
         Every file is verified. Files that are there already, whole, are not copied again. Its metadata.json is the one
         that was stored. After an interruption it goes on. Raises `CheckpointNotFoundError`, `CheckpointDamagedError`,
         `NotEnoughSpaceError`, or a `StorageError`.
         """
+        DownloadMode(mode)  # raises for what is none
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
         with self._opened_storage() as storage:
             storage.download(self.uuid, directory)
@@ -157,6 +179,11 @@ class Checkpoint:
         delete_checkpoint(self._tracker.home.trial(self.trial_id), self.storage, self.uuid, is_forced=force)
         self.reload()
 
+    get_pachyderm_commit = needs_master("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
+    get_metrics = needs_master(
+        "Checkpoint.get_metrics()", "`iter_metrics(group)` of the trial that used the checkpoint gives what it reported"
+    )
+
     def _opened_storage(self) -> contextlib.closing[Storage]:
         return contextlib.closing(storage_from_url(self.storage))
 
@@ -176,31 +203,84 @@ def list_checkpoints(
     max_results: int | None,
     *,
     trial_id: int | None = None,
-    experiment_id: int | None = None,
+    experiment_id: int,
 ) -> list[Checkpoint]:
     """The contract is `Trial.list_checkpoints`'s."""
     if (sort_by is None) != (order_by is None):
         given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
         raise ValueError(f"{given} was given without {missing}: give both, or neither")
+    metric = searcher_metric(tracker, experiment_id)
+    if sort_by is CheckpointSortBy.SEARCHER_METRIC:
+        sort_by = known_metric(metric, experiment_id).name
     with tracker.index() as index:
         rows = [
             row
             for row in index.checkpoints(trial_id=trial_id, experiment_id=experiment_id)
-            if row.state != CheckpointState.DELETED.value
+            if row.state != CheckpointState.DELETED.name
         ]
-        key = _sort_key(index, rows, sort_by)
+        if sort_by is not None:
+            key = _sort_key(index, rows, sort_by)
+        elif metric is not None:
+            key, order_by = _metric_key(index, rows, metric.name), best_first(metric.smaller_is_better)
+        else:
+            return [Checkpoint(tracker, row) for row in in_order(rows, _as_listed, OrderBy.ASC, max_results)]
     return [Checkpoint(tracker, row) for row in in_order(rows, key, order_by or OrderBy.ASC, max_results)]
 
 
-def _sort_key(
-    index: Index, rows: Sequence[CheckpointRow], sort_by: CheckpointSortBy | str | None
-) -> Callable[[CheckpointRow], Any]:
+def top_checkpoints(
+    tracker: Tracker,
+    sort_by: str | None,
+    smaller_is_better: bool | None,
+    *,
+    trial_id: int | None = None,
+    experiment_id: int,
+) -> list[Checkpoint]:
+    """By a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
+    metric = searcher_metric(tracker, experiment_id)
     if sort_by is None:
-        return lambda row: 0  # as the index gives them: the newest first
-    if isinstance(sort_by, str):
-        metrics = _validation_metrics(index, rows)
-        return lambda row: metrics.get(row.storage_id, {}).get(sort_by)
-    return _SORT_KEYS[sort_by]
+        sort_by = known_metric(metric, experiment_id).name
+        smaller_is_better = None
+    if smaller_is_better is None:
+        if metric is None or metric.name != sort_by:
+            raise ValueError(f"nothing says whether a smaller {sort_by!r} is better: give smaller_is_better")
+        smaller_is_better = metric.smaller_is_better
+    found = list_checkpoints(
+        tracker, sort_by, best_first(smaller_is_better), None, trial_id=trial_id, experiment_id=experiment_id
+    )
+    if not found:
+        raise ValueError(
+            f"{f'trial {trial_id}' if trial_id else f'experiment {experiment_id}'} has no checkpoint: there is no best"
+        )
+    return found
+
+
+def searcher_metric(tracker: Tracker, experiment_id: int) -> SearcherMetric | None:
+    """By what checkpoints of the experiment are called better, if somebody has said so."""
+    return tracker.home.experiment(experiment_id).read().searcher_metric
+
+
+def known_metric(metric: SearcherMetric | None, experiment_id: int) -> SearcherMetric:
+    if metric is None:
+        raise ValueError(f"experiment {experiment_id} has no searcher metric: name the metric to sort by")
+    return metric
+
+
+def best_first(smaller_is_better: bool) -> OrderBy:
+    return OrderBy.ASC if smaller_is_better else OrderBy.DESC
+
+
+def _as_listed(row: CheckpointRow) -> int:
+    return 0  # the index gives the newest first
+
+
+def _sort_key(
+    index: Index, rows: Sequence[CheckpointRow], sort_by: CheckpointSortBy | str
+) -> Callable[[CheckpointRow], Any]:
+    if not isinstance(sort_by, str):
+        return _SORT_KEYS[sort_by]
+    if rows and sort_by not in (names := _metric_names(index, {row.trial_id for row in rows})):
+        raise ValueError(f"no validation metric is called {sort_by!r}; there are {', '.join(sorted(names)) or 'none'}")
+    return _metric_key(index, rows, sort_by)
 
 
 _SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
@@ -208,7 +288,17 @@ _SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
     CheckpointSortBy.TRIAL_ID: lambda row: row.trial_id,
     CheckpointSortBy.BATCH_NUMBER: lambda row: row.steps_completed,
     CheckpointSortBy.END_TIME: lambda row: row.time,
+    CheckpointSortBy.STATE: lambda row: row.state,
 }
+
+
+def _metric_names(index: Index, trial_ids: Iterable[int]) -> set[str]:
+    return {name for trial_id in trial_ids for name in index.summary(trial_id).get("validation", {})}
+
+
+def _metric_key(index: Index, rows: Sequence[CheckpointRow], name: str) -> Callable[[CheckpointRow], Any]:
+    metrics = _validation_metrics(index, rows)
+    return lambda row: metrics.get(row.storage_id, {}).get(name)
 
 
 def _validation_metrics(index: Index, rows: Sequence[CheckpointRow]) -> dict[str, dict[str, Metric]]:

@@ -47,26 +47,18 @@ def iter_trials_metrics(trial_ids: Iterable[int], group: str) -> Iterator[TrialM
     return Tracker().iter_trials_metrics(trial_ids, group)
 
 
-def login(
-    master: str | None = None,
-    user: str | None = None,
-    password: str | None = None,
-    cert_path: str | None = None,
-    cert_name: str | None = None,
-    noverify: bool = False,
-) -> None:
-    """Without arguments: nothing, for a home needs no login. With any: `ValueError`, for there is no master here."""
-    given = {
-        "master": master,
-        "user": user,
-        "password": password,
-        "cert_path": cert_path,
-        "cert_name": cert_name,
-        "noverify": noverify or None,
-    }
-    names = ", ".join(name for name, value in given.items() if value is not None)
-    if names:
-        raise ValueError(
-            f"login() was given {names}, but there is no master to log in to: records are read from the home "
-            f"{Tracker().home.root}. Leave login() out, and choose another home with CORE_SDK_HOME."
-        )
+def stream_trials_training_metrics(trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
+    """As `iter_trials_metrics` of the group "training"."""
+    return iter_trials_metrics(trial_ids, "training")
+
+
+def stream_trials_validation_metrics(trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
+    """As `iter_trials_metrics` of the group "validation"."""
+    return iter_trials_metrics(trial_ids, "validation")
+
+
+stream_trials_metrics = iter_trials_metrics
+
+
+def logout() -> None:
+    """Does nothing: a home needs no login."""

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import enum
+import re
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import chain, islice
 
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.ranks import RankFilter, check_rank_ids, holds_ranks
 
 _POLL_INTERVAL_S = 0.2
+_LEVEL = re.compile(r"(?:\[rank=\d+\] )?(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
+
+
+class LogLevel(enum.Enum):
+    TRACE = "LOG_LEVEL_TRACE"
+    DEBUG = "LOG_LEVEL_DEBUG"
+    INFO = "LOG_LEVEL_INFO"
+    WARNING = "LOG_LEVEL_WARNING"
+    ERROR = "LOG_LEVEL_ERROR"
+    CRITICAL = "LOG_LEVEL_CRITICAL"
+
+
+_LEVELS = list(LogLevel)
 
 
 def log_lines(
@@ -19,7 +34,7 @@ def log_lines(
     follow: bool,
     head: int | None,
     tail: int | None,
-    search_text: str | None,
+    wanted: Callable[[str], bool],
     rank_ids: Collection[int] | None,
 ) -> Iterator[str]:
     """The contract is `Trial.iter_logs`'s."""
@@ -31,19 +46,28 @@ def log_lines(
     if rank_ids is not None:
         check_rank_ids(rank_ids)
     reader = _LogReader(folder, rank_ids)
-    lines = _containing(search_text, reader.lines(is_complete=not follow))
+    lines: Iterator[str] = filter(wanted, reader.lines(is_complete=not follow))
     if tail is not None:
         lines = iter(deque(lines, maxlen=tail))
     if follow:
-        lines = chain(lines, _containing(search_text, reader.follow()))
+        lines = chain(lines, filter(wanted, reader.follow()))
     return islice(lines, head)
 
 
-def _containing(text: str | None, lines: Iterator[str]) -> Iterator[str]:
-    if text is None:
-        return lines
-    wanted = text.casefold()
-    return (line for line in lines if wanted in line.casefold())
+def line_filter(search_text: str | None, min_level: LogLevel | None) -> Callable[[str], bool]:
+    """The contract is `Trial.iter_logs`'s."""
+    text = (search_text or "").casefold()
+    wanted_levels = None if min_level is None else frozenset(_LEVELS[_LEVELS.index(LogLevel(min_level)) :])
+
+    def is_wanted(line: str) -> bool:
+        return text in line.casefold() and (wanted_levels is None or _level(line) in wanted_levels)
+
+    return is_wanted
+
+
+def _level(line: str) -> LogLevel:
+    found = _LEVEL.match(line)
+    return LogLevel[found[1]] if found else LogLevel.INFO
 
 
 class _LogReader:

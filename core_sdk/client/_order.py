@@ -1,4 +1,4 @@
-"""In which order things are listed, and the states that they are in."""
+"""In which order things are listed, and the states that they are in: names and values are the predecessor's."""
 
 from __future__ import annotations
 
@@ -11,61 +11,102 @@ _T = TypeVar("_T")
 
 
 class OrderBy(enum.Enum):
-    ASC = "ASC"
-    DESC = "DESC"
+    ASCENDING = "ORDER_BY_ASC"
+    ASC = ASCENDING
+    DESCENDING = "ORDER_BY_DESC"
+    DESC = DESCENDING
 
 
 class TrialState(enum.Enum):
-    ACTIVE = "ACTIVE"
-    PAUSED = "PAUSED"
+    """The first five are those of trials here; the others are a cluster's."""
+
+    ACTIVE = "STATE_ACTIVE"
+    PAUSED = "STATE_PAUSED"
     """Stopped on request, to be continued."""
-    COMPLETED = "COMPLETED"
-    ERROR = "ERROR"
+    COMPLETED = "STATE_COMPLETED"
+    CANCELED = "STATE_CANCELED"
+    """Ended by Ctrl-C."""
+    ERROR = "STATE_ERROR"
     """It raised, or its process died without a word."""
+    QUEUED = "STATE_QUEUED"
+    PULLING = "STATE_PULLING"
+    STARTING = "STATE_STARTING"
+    RUNNING = "STATE_RUNNING"
+    STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
+    STOPPING_KILLED = "STATE_STOPPING_KILLED"
+    STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
+    STOPPING_ERROR = "STATE_STOPPING_ERROR"
 
 
 class ExperimentState(enum.Enum):
-    """ACTIVE while any trial is; else PAUSED, ERROR, COMPLETED, whichever, in this order, any trial is in."""
+    """ACTIVE while any trial is; else PAUSED, ERROR, CANCELED, COMPLETED, whichever, in this order, any trial is in.
 
-    ACTIVE = "ACTIVE"
-    PAUSED = "PAUSED"
-    COMPLETED = "COMPLETED"
-    ERROR = "ERROR"
+    The others are a cluster's.
+    """
+
+    ACTIVE = "STATE_ACTIVE"
+    PAUSED = "STATE_PAUSED"
+    COMPLETED = "STATE_COMPLETED"
+    CANCELED = "STATE_CANCELED"
+    ERROR = "STATE_ERROR"
+    QUEUED = "STATE_QUEUED"
+    PULLING = "STATE_PULLING"
+    STARTING = "STATE_STARTING"
+    RUNNING = "STATE_RUNNING"
+    STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
+    STOPPING_KILLED = "STATE_STOPPING_KILLED"
+    STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
+    STOPPING_ERROR = "STATE_STOPPING_ERROR"
+    DELETED = "STATE_DELETED"
+    DELETING = "STATE_DELETING"
+    DELETE_FAILED = "STATE_DELETE_FAILED"
 
 
 class CheckpointState(enum.Enum):
-    COMPLETED = "COMPLETED"
-    PARTIALLY_DELETED = "PARTIALLY_DELETED"
+    """The first three are those of checkpoints here."""
+
+    COMPLETED = "STATE_COMPLETED"
+    PARTIALLY_DELETED = "STATE_PARTIALLY_DELETED"
     """Some of its files were deleted: no trial goes on from it."""
-    DELETED = "DELETED"
+    DELETED = "STATE_DELETED"
+    ACTIVE = "STATE_ACTIVE"
+    ERROR = "STATE_ERROR"
 
 
 class ExperimentSortBy(enum.Enum):
-    ID = "ID"
-    NAME = "NAME"
-    DESCRIPTION = "DESCRIPTION"
-    START_TIME = "START_TIME"
-    STATE = "STATE"
-    NUM_TRIALS = "NUM_TRIALS"
+    ID = "SORT_BY_ID"
+    NAME = "SORT_BY_NAME"
+    DESCRIPTION = "SORT_BY_DESCRIPTION"
+    START_TIME = "SORT_BY_START_TIME"
+    STATE = "SORT_BY_STATE"
+    NUM_TRIALS = "SORT_BY_NUM_TRIALS"
 
 
 class TrialSortBy(enum.Enum):
-    ID = "ID"
-    START_TIME = "START_TIME"
-    END_TIME = "END_TIME"
-    STATE = "STATE"
-    BATCHES_PROCESSED = "BATCHES_PROCESSED"
+    ID = "SORT_BY_ID"
+    START_TIME = "SORT_BY_START_TIME"
+    END_TIME = "SORT_BY_END_TIME"
+    DURATION = "SORT_BY_DURATION"
+    """From the start to the end; of a trial that runs, to now."""
+    STATE = "SORT_BY_STATE"
+    BATCHES_PROCESSED = "SORT_BY_BATCHES_PROCESSED"
     """`steps_completed`."""
-    RESTARTS = "RESTARTS"
+    RESTARTS = "SORT_BY_RESTARTS"
+    BEST_VALIDATION_METRIC = "SORT_BY_BEST_VALIDATION_METRIC"
+    """The best value of the experiment's searcher metric."""
+    LATEST_VALIDATION_METRIC = "SORT_BY_LATEST_VALIDATION_METRIC"
 
 
 class CheckpointSortBy(enum.Enum):
-    UUID = "UUID"
-    TRIAL_ID = "TRIAL_ID"
-    BATCH_NUMBER = "BATCH_NUMBER"
+    UUID = "SORT_BY_UUID"
+    TRIAL_ID = "SORT_BY_TRIAL_ID"
+    BATCH_NUMBER = "SORT_BY_BATCH_NUMBER"
     """`steps_completed`."""
-    END_TIME = "END_TIME"
+    END_TIME = "SORT_BY_END_TIME"
     """When it was stored."""
+    STATE = "SORT_BY_STATE"
+    SEARCHER_METRIC = "SORT_BY_SEARCHER_METRIC"
+    """The experiment's searcher metric, as validated at the checkpoint's step."""
 
 
 def in_order(

@@ -13,6 +13,7 @@ from core_sdk.client._experiment import Experiment
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy, in_order
 from core_sdk.client._trial import Trial
+from core_sdk.client._without_master import FUNCTIONS, needs_master
 from core_sdk.environment import Environment
 from core_sdk.tracking import Home
 from core_sdk.tracking.rows import ExperimentRow
@@ -84,6 +85,57 @@ class Tracker:
         return (metrics for trial in trials for metrics in trial.iter_metrics(group))
 
 
+class Determined(Tracker):
+    """The home of this process's environment, under the predecessor's name. Arguments are refused as by `login`."""
+
+    def __init__(
+        self,
+        master: str | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        cert_path: str | None = None,
+        cert_name: str | None = None,
+        noverify: bool = False,
+    ) -> None:
+        super().__init__()
+        login(master, user, password, cert_path, cert_name, noverify)
+
+    def logout(self) -> None:
+        """Does nothing: a home needs no login."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in FUNCTIONS:
+                return needs_master(f"Determined.{name}()", FUNCTIONS[name])
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+
+def login(
+    master: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    cert_path: str | None = None,
+    cert_name: str | None = None,
+    noverify: bool = False,
+) -> None:
+    """Without arguments: nothing, for a home needs no login. With any: `ValueError`, for there is no master here."""
+    given = {
+        "master": master,
+        "user": user,
+        "password": password,
+        "cert_path": cert_path,
+        "cert_name": cert_name,
+        "noverify": noverify or None,
+    }
+    names = ", ".join(name for name, value in given.items() if value is not None)
+    if names:
+        raise ValueError(
+            f"there is no master to log in to (given: {names}). Records are read from the home {Tracker().home.root}: "
+            "leave these arguments out, and choose another home with CORE_SDK_HOME."
+        )
+
+
 def _experiment_filter(
     experiment_ids: Iterable[int] | None,
     labels: Iterable[str] | None,
@@ -92,7 +144,7 @@ def _experiment_filter(
 ) -> Callable[[ExperimentRow], bool]:
     ids = None if experiment_ids is None else set(experiment_ids)
     all_labels = set(labels or ())
-    state_names = None if states is None else {state.value for state in states}
+    state_names = None if states is None else {state.name for state in states}
     part = (name or "").casefold()
 
     def wanted(row: ExperimentRow) -> bool:

@@ -25,6 +25,7 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     """Seconds since the Unix epoch."""
     labels: list[str] = []
     description: str = ""
+    notes: str = ""
     retention: RetentionPolicy | None = None
     """Which checkpoints to keep, as the newest `init()` said; None: all."""
     searcher_metric: SearcherMetric | None = None

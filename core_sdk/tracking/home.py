@@ -20,6 +20,7 @@ from core_sdk.errors import (
     ExperimentNotFoundError,
     HomeNotWritableError,
     HomeTooNewError,
+    NameTakenError,
     RecordDamagedError,
     TrialNotFoundError,
 )
@@ -231,15 +232,30 @@ class ExperimentFolder:
             if msgspec.json.encode(record) != before:
                 self.write(record)
 
+    def rename(self, name: str) -> None:
+        """From now on the experiment is found by this name only. Raises `NameTakenError`."""
+        new_path = self._home._name_path(check_name("the experiment's name", name))
+        with self.edit() as record:
+            if name == record.name:
+                return
+            try:
+                write_atomically(new_path, str(self.experiment_id).encode(), overwrite=False)
+            except FileExistsError as error:
+                raise NameTakenError(name) from error
+            old_path, record.name = self._home._name_path(record.name), name
+        self._forget_name(old_path)
+
     def delete(self) -> None:
         """Forgets the experiment; its empty folder keeps the id from being used again. Its trials are not touched."""
         record = _read(self.record_path, ExperimentRecord)
         if record is not None:
-            by_name = self._home._name_path(record.name)
-            with contextlib.suppress(FileNotFoundError):
-                if by_name.read_text() == str(self.experiment_id):
-                    by_name.unlink()
+            self._forget_name(self._home._name_path(record.name))
         self.record_path.unlink(missing_ok=True)
+
+    def _forget_name(self, by_name: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if by_name.read_text() == str(self.experiment_id):
+                by_name.unlink()
 
 
 class TrialFolder:

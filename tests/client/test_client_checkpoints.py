@@ -76,7 +76,7 @@ def test_a_checkpoint_says_what_it_is(tracker: Tracker, train: Train, store: Sto
     assert checkpoint.size_bytes == sum(checkpoint.resources.values())
     assert checkpoint.report_time == datetime.fromtimestamp(10, UTC)
     assert checkpoint.training.hparams == {"lr": 0.1}
-    assert checkpoint.training.validation_metrics == {"accuracy": 0.8}
+    assert checkpoint.training.validation_metrics == {"avgMetrics": {"accuracy": 0.8}}
     assert checkpoint.get_trial().trial_id == checkpoint.get_experiment().id == 1
 
 
@@ -90,7 +90,7 @@ def test_validation_by_another_attempt_is_not_the_checkpoints(tracker: Tracker, 
 
     checkpoint = tracker.get_checkpoint("a")
 
-    assert checkpoint.training.validation_metrics == {"accuracy": 0.5}
+    assert checkpoint.training.validation_metrics == {"avgMetrics": {"accuracy": 0.5}}
 
 
 def test_the_newest_checkpoint_comes_first(tracker: Tracker, train: Train, store: Store) -> None:

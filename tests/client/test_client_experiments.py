@@ -142,7 +142,7 @@ def test_the_end_of_an_experiment_is_awaited(tracker: Tracker, train: Train, out
     waiting.join(timeout=30)
 
     assert was_waiting
-    assert ended == [ExperimentState(outcome.upper())]
+    assert ended == [ExperimentState[outcome.upper()]]
     assert experiment.state is ended[0]
 
 

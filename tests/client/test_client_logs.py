@@ -100,6 +100,6 @@ def test_what_contradicts_itself_is_refused_at_the_call(tracker: Tracker, train:
         trial.iter_logs(rank_ids=[0, -1])
     with pytest.raises(ValueError, match="None for the whole output"):
         trial.iter_logs(rank_ids=[])
-    for argument in ("min_level", "timestamp_after", "sources", "stdtypes", "container_ids"):
+    for argument in ("timestamp_before", "timestamp_after", "sources", "stdtypes", "container_ids"):
         with pytest.raises(TypeError, match=argument):
             trial.iter_logs(**{argument: None})  # type: ignore[arg-type]

@@ -76,7 +76,7 @@ def test_a_requeued_job_goes_on_with_its_trial(start: Start, place: dict[str, st
 
     trial = Tracker().get_trial(1)
     assert outputs == ["1.1.0\n", "1.2.4\n"]
-    assert (trial.state.value, trial.num_attempts, trial.steps_completed) == ("COMPLETED", 2, 10)
+    assert (trial.state.name, trial.num_attempts, trial.steps_completed) == ("COMPLETED", 2, 10)
     assert [report.steps_completed for report in trial.iter_metrics()] == list(range(1, 11))
 
 

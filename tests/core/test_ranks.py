@@ -54,7 +54,7 @@ def test_every_rank_calls_and_the_chief_records(ranks: Ranks, home: Home) -> Non
 
     trial = the_trial()
     assert codes(ended) == [0, 0], ended
-    assert (trial.state.value, trial.status, trial.metadata) == ("COMPLETED", "of 0", {"rank": 0})
+    assert (trial.state.name, trial.status, trial.metadata) == ("COMPLETED", "of 0", {"rank": 0})
     assert [(m.group, m.steps_completed, list(m.metrics.values())) for m in trial.iter_metrics()] == [
         ("training", 0, [0.0]),
         ("training", 1, [0.0]),
@@ -271,7 +271,7 @@ def test_a_node_that_does_not_see_the_home_records_nothing(
     assert other.errors.count("event files of rank 1 are not kept") == 1
     assert other.errors.count("said once") == 2
     trial = Tracker(disk / "home").get_trial(1)
-    assert (trial.state.value, trial.ranks) == ("COMPLETED", ())
+    assert (trial.state.name, trial.ranks) == ("COMPLETED", ())
     assert {metrics.rank for metrics in trial.iter_metrics("cpu")} == {0}
 
 
@@ -313,4 +313,4 @@ def test_a_script_is_the_same_on_one_rank(start_script: Callable[..., Script], t
     """)
 
     assert script.wait()[0] == 0
-    assert the_trial().state.value == "COMPLETED"
+    assert the_trial().state.name == "COMPLETED"

@@ -35,7 +35,7 @@ def test_an_error_on_one_rank_is_everyones(ranks: Ranks, home: Home) -> None:
     assert codes(ended) == [1, 1], ended
     assert "RankFailedError: rank 1 failed: ValueError: no such shard" in ended[0].errors
     assert "in shard" in ended[0].errors
-    assert (trial.state.value, trial.reason) == ("ERROR", "rank 1 failed: ValueError: no such shard")
+    assert (trial.state.name, trial.reason) == ("ERROR", "rank 1 failed: ValueError: no such shard")
     assert "in shard" in recorded_error(home)
     assert "distributed.allgather(rank)" in recorded_error(home)
 
@@ -51,7 +51,7 @@ def test_an_error_of_the_chief_reaches_the_others(ranks: Ranks) -> None:
 
     assert codes(ended) == [1, 1], ended
     assert "RankFailedError: rank 0 failed: ValueError: bad batch" in ended[1].errors
-    assert (the_trial().state.value, the_trial().reason) == ("ERROR", "ValueError: bad batch")
+    assert (the_trial().state.name, the_trial().reason) == ("ERROR", "ValueError: bad batch")
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.7])
@@ -66,7 +66,7 @@ def test_a_chief_that_ends_well_hears_how_the_others_ended(ranks: Ranks, home: H
     """)
 
     assert codes(ended) == [0, 1], ended
-    assert (the_trial().state.value, the_trial().reason) == ("ERROR", "rank 1 failed: ValueError: could not save")
+    assert (the_trial().state.name, the_trial().reason) == ("ERROR", "rank 1 failed: ValueError: could not save")
     assert "raise ValueError" in recorded_error(home)
 
 
@@ -79,7 +79,7 @@ def test_a_chief_that_leaves_the_others_alone_fails_the_trial(ranks: Ranks) -> N
     """)
 
     assert codes(ended) == [0, 1], ended
-    assert the_trial().state.value == "ERROR"
+    assert the_trial().state.name == "ERROR"
     assert the_trial().reason.startswith("rank 1 failed: core_sdk.errors.RankLeftError")
 
 
@@ -93,7 +93,7 @@ def test_a_rank_that_is_killed_fails_the_trial(ranks: Ranks) -> None:
     """)
 
     assert codes(ended) == [0, -signal.SIGKILL], ended
-    assert the_trial().state.value == "ERROR"
+    assert the_trial().state.name == "ERROR"
     assert "rank 1 (process" in the_trial().reason
 
 
@@ -144,7 +144,7 @@ def test_a_stop_in_which_a_rank_fails_is_no_pause(ranks: Ranks) -> None:
     """)
 
     assert codes(ended) == [0, 1], ended
-    assert (the_trial().state.value, the_trial().reason) == ("ERROR", "rank 1 failed: OSError: disk full")
+    assert (the_trial().state.name, the_trial().reason) == ("ERROR", "rank 1 failed: OSError: disk full")
 
 
 @pytest.mark.parametrize("who", ["True", "rank == 0", "rank == 1"])
@@ -159,7 +159,7 @@ def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks,
     """)
 
     assert codes(ended) == [0, 0], ended
-    assert (the_trial().state.value, the_trial().reason) == ("COMPLETED", "invalid hyperparameters: too wide")
+    assert (the_trial().state.name, the_trial().reason) == ("COMPLETED", "invalid hyperparameters: too wide")
 
 
 def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tmp_path: Path) -> None:
@@ -175,5 +175,5 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
     (tmp_path / "go").touch()
 
     assert chief.code == 0
-    assert the_trial().state.value == "COMPLETED"
+    assert the_trial().state.name == "COMPLETED"
     assert ranks.wait(processes[1]).code == 0

@@ -128,10 +128,10 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
 
     trial = Tracker().get_trial(1)
     assert stopped[0] == PAUSED, stopped
-    assert (paused.state.value, paused.steps_completed) == ("PAUSED", 12)
+    assert (paused.state.name, paused.steps_completed) == ("PAUSED", 12)
     assert code == 0, (output, errors)
     assert ranks_said(output) == ["RANK 0 ATTEMPT 2 FROM 12", "RANK 1 ATTEMPT 2 FROM 12"]
-    assert (trial.state.value, trial.num_attempts, trial.progress) == ("COMPLETED", 2, 1.0)
+    assert (trial.state.name, trial.num_attempts, trial.progress) == ("COMPLETED", 2, 1.0)
     assert [report.steps_completed for report in trial.iter_metrics(superseded=True)] == list(range(1, 31))
     assert [rank.progress for rank in trial.ranks] == [1.0, 1.0]
     assert home.trial_ids() == [1]
@@ -153,7 +153,7 @@ def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, 
         "RANK 1 ATTEMPT 1 FROM 0",
         "RANK 1 ATTEMPT 2 FROM 10",
     ]
-    assert (trial.state.value, trial.num_attempts) == ("COMPLETED", 2)
+    assert (trial.state.name, trial.num_attempts) == ("COMPLETED", 2)
     assert [report.steps_completed for report in trial.iter_metrics()] == list(range(1, 31))
     assert home.trial_ids() == [1]
 
@@ -166,4 +166,4 @@ def test_a_rank_that_fails_for_good_is_the_trials_reason(trainings: Trainings) -
 
     trial = Tracker().get_trial(1)
     assert code == 1, (output, errors)
-    assert (trial.state.value, trial.reason) == ("ERROR", "rank 1 failed: ValueError: the battery is empty")
+    assert (trial.state.name, trial.reason) == ("ERROR", "rank 1 failed: ValueError: the battery is empty")

@@ -63,7 +63,7 @@ def test_the_next_start_goes_on_from_the_newest_checkpoint(launch: Launch) -> No
 
     trial = Tracker().get_trial(1)
     assert output == "1.1.0\n1.2.4\n"
-    assert (trial.state.value, trial.num_attempts, trial.steps_completed) == ("COMPLETED", 2, 10)
+    assert (trial.state.name, trial.num_attempts, trial.steps_completed) == ("COMPLETED", 2, 10)
     assert [report.steps_completed for report in trial.iter_metrics()] == list(range(1, 11))
     assert len(Tracker().list_experiments()) == 1
 

@@ -1,0 +1,35 @@
+"""The predecessor's calls that need a master: they are here to say what to do without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from core_sdk.errors import NoMasterError
+
+
+def needs_master(call: str, advice: str) -> Callable[..., NoReturn]:
+    """A function, or a method, that raises `NoMasterError` when it is called."""
+
+    def refuse(*arguments: object, **keywords: object) -> NoReturn:
+        raise NoMasterError(call, advice)
+
+    return refuse
+
+
+_REGISTRY = "There is no model registry: Checkpoint.pin() keeps a checkpoint, and add_metadata() describes it"
+_NO_USERS = "There are no users: the home belongs to whoever may write to its folder"
+_NO_WORKSPACES = "There are no workspaces and projects: labels tell experiments apart"
+
+FUNCTIONS = {
+    "create_experiment": "`core-sdk run --hparam NAME=VALUE -- python train.py` starts a trial",
+    **dict.fromkeys(
+        ("create_model", "get_model", "get_model_by_id", "get_model_labels", "get_models", "list_models"), _REGISTRY
+    ),
+    **dict.fromkeys(
+        ("create_user", "get_session_username", "get_user_by_id", "get_user_by_name", "list_users", "whoami"), _NO_USERS
+    ),
+    **dict.fromkeys(("create_workspace", "delete_workspace", "get_workspace", "list_workspaces"), _NO_WORKSPACES),
+    **dict.fromkeys(("add_oauth_client", "list_oauth_clients", "remove_oauth_client"), _NO_USERS),
+}
+"""By name, what to do instead."""
