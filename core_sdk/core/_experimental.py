@@ -21,5 +21,8 @@ class ExperimentalCoreContext:
         self._journal = journal
 
     def report_task_using_checkpoint(self, checkpoint: _HasUuid) -> None:
-        """Records that this trial uses a checkpoint, of `core_sdk.client`, for inference say."""
-        self._journal.append(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))
+        """Records that this trial uses a checkpoint, of `core_sdk.client`, for inference say.
+
+        It is then not collected while the trial runs; `OSError` where that cannot be recorded.
+        """
+        self._journal.append_or_raise(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))

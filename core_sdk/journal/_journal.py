@@ -18,6 +18,10 @@ class Journal(ABC):
         """Returns when the record is in the kernel's hands: no death of the process can lose it."""
 
     @abstractmethod
+    def append_or_raise(self, record: Record) -> None:
+        """For a record without which others mean something else: `OSError` where `append` would drop it."""
+
+    @abstractmethod
     def check_open(self) -> None:
         """Raises what `append` would: for what must not be done if it cannot be recorded."""
 

@@ -18,6 +18,7 @@ Reading a checkpoint back is as fast as memory allows, so every restore verifies
 """
 
 from core_sdk.storage._directory import DirectoryStorage
+from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
 from core_sdk.storage._open import open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
@@ -38,4 +39,5 @@ __all__ = [
     "open_storage",
     "storage_from_url",
     "unite",
+    "without",
 ]

@@ -16,13 +16,14 @@ from core_sdk.errors import (
 )
 from core_sdk.files import fsync_directory, write_atomically
 from core_sdk.records import Manifest, encode_manifest
+from core_sdk.storage._confined import first_replaced, opened, remove
 from core_sdk.storage._download import download
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
-from core_sdk.storage._place import Place, StagingArea
+from core_sdk.storage._place import StagingArea, remove_tree
 from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory
 from core_sdk.storage._storage import Selector, Storage
-from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
+from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
 
 
 class DirectoryStorage(Storage):
@@ -103,23 +104,26 @@ class DirectoryStorage(Storage):
         if not is_checkpoint(path):
             raise CheckpointNotFoundError(storage_id, str(self.root))
         remaining = None if globs is None else without(self.manifest(storage_id), globs)
-        with self._area.claim() as place:
-            if remaining is None:
-                self._withdraw(storage_id, place)
-                return {}
+        if remaining is None:
+            self._remove(storage_id)
+            return {}
+        with self._area.claim() as place, opened(path) as directory:
+            if replaced := first_replaced(directory, remaining.removed):
+                raise CheckpointDamagedError(storage_id, replaced, "is not a directory any more")
             # From here on the other files are no part of the checkpoint, whenever they go.
             write_atomically(place.path / MANIFEST_NAME, encode_manifest(remaining))
-            (place.path / MANIFEST_NAME).rename(path / MANIFEST_NAME)
-            fsync_directory(path)
-            _remove_all(path, remaining.removed)
-            return remaining.resources
+            os.rename(place.path / MANIFEST_NAME, MANIFEST_NAME, dst_dir_fd=directory)
+            os.fsync(directory)
+            remove(directory, remaining.removed)
+        return remaining.resources
 
-    def _withdraw(self, storage_id: str, place: Place) -> None:
+    def _remove(self, storage_id: str) -> None:
         try:
-            self._path(storage_id).rename(place.path / storage_id)
+            hidden = self._area.hide(self._path(storage_id))
         except FileNotFoundError as error:  # somebody else was first
             raise CheckpointNotFoundError(storage_id, str(self.root)) from error
         fsync_directory(self.root)
+        remove_tree(hidden)
 
     def sweep(self) -> list[str]:
         return [str(place) for place in self._area.sweep()]
@@ -135,18 +139,11 @@ class DirectoryStorage(Storage):
             names = sorted(path.name for path in self.root.iterdir())
         except FileNotFoundError:
             return []
-        return [name for name in names if not name.startswith(".") and (self.root / name / MANIFEST_NAME).exists()]
+        return [name for name in names if not name.startswith(".") and is_listed(self.root / name)]
 
 
 def _selected(manifest: Manifest, selector: Selector | None) -> list[str]:
     return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
-
-
-def _remove_all(directory: Path, names: Sequence[str]) -> None:
-    # In this order a directory comes after all that it holds.
-    for name in sorted(names, reverse=True):
-        with contextlib.suppress(FileNotFoundError):
-            (directory / name).rmdir() if name.endswith("/") else (directory / name).unlink()
 
 
 def _is_within(path: Path, root: Path) -> bool:

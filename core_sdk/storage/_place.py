@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import re
 import shutil
 import time
 import uuid
@@ -17,6 +19,7 @@ logger = logging.getLogger("core_sdk.storage")
 
 # Some shared file systems have no locks between machines: there, only what nobody touches for so long is dead.
 _FOREIGN_GRACE_S = 3600.0
+_TOKEN = re.compile(r"[0-9a-f]{12}-[0-9a-f]{32}")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -44,8 +47,10 @@ class Place:
     def leave(self) -> None:
         """Removes it with all it holds; does nothing the second time, and in a forked child."""
         if self.is_ours:
-            _remove(self.path)
-            self.lock_path.unlink(missing_ok=True)
+            remove_tree(self.path)
+            # What stays is swept: it must not fail what has been stored.
+            with contextlib.suppress(OSError):
+                self.lock_path.unlink(missing_ok=True)
             self._lock.release()
 
     def __enter__(self) -> Place:
@@ -65,6 +70,16 @@ class StagingArea:
         self._create()
         return Place(self.path)
 
+    def hide(self, directory: Path) -> Path:
+        """Moves a directory of the storage out of sight, to be removed; gives its new path.
+
+        It takes no lock, and hence no space on a full disk: a sweep that comes meanwhile does what is wanted.
+        """
+        self._create()
+        hidden = self.path / f"{this_machine()}-{uuid.uuid4().hex}"
+        directory.rename(hidden)
+        return hidden
+
     def sweep(self) -> list[Path]:
         """Removes the places whose owners are dead; safe beside living ones and beside other sweepers."""
         swept = []
@@ -81,12 +96,17 @@ class StagingArea:
             self.path.mkdir()
             # Whoever may write to the storage may stage in it.
             self.path.chmod(self.path.parent.stat().st_mode & 0o7777)
+        if self.path.is_symlink():
+            raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link; replace it by a directory", str(self.path))
 
     def _tokens(self) -> list[str]:
+        if self.path.is_symlink():
+            return []  # what it leads to is not ours
         try:
-            return sorted({path.name.removesuffix(".lock") for path in self.path.iterdir()})
+            names = {path.name.removesuffix(".lock") for path in self.path.iterdir()}
         except FileNotFoundError:
             return []
+        return sorted(filter(_TOKEN.fullmatch, names))
 
 
 def _is_abandoned(place: Path) -> bool:
@@ -102,7 +122,7 @@ def _is_abandoned(place: Path) -> bool:
 def _quiet_s(place: Path, lock_path: Path) -> float:
     """Time since the last change, to the lock, the directories or the files in them."""
     changes = [path.stat().st_mtime for path in (lock_path, place) if path.exists()]
-    if place.exists():
+    if place.is_dir() and not place.is_symlink():
         changes += [entry.stat(follow_symlinks=False).st_mtime for _, entry in walk(place)]
     return time.time() - max(changes, default=time.time())
 
@@ -117,7 +137,7 @@ def _sweep(place: Path) -> bool:
     try:
         # Its owner may have left since it was listed: then only the lock, made anew by us, is there to be removed.
         was_there = place.exists()
-        _remove(place)
+        remove_tree(place)
         is_gone = not place.exists()
         if is_gone:
             lock_path.unlink(missing_ok=True)
@@ -126,9 +146,14 @@ def _sweep(place: Path) -> bool:
         lock.release()
 
 
-def _remove(directory: Path) -> None:
-    shutil.rmtree(directory, ignore_errors=True)
-    if directory.exists():
+def remove_tree(directory: Path) -> None:
+    """Removes what it can, and of a link the link alone."""
+    if directory.is_symlink():
+        with contextlib.suppress(OSError):
+            directory.unlink()
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    if os.path.lexists(directory):
         logger.warning("%s cannot be removed entirely; it takes space until somebody may", directory)
 
 

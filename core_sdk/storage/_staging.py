@@ -173,9 +173,9 @@ class StagedDirectory:
     def describe(self, union: ShardUnion, metadata: dict[str, Any], flusher: Flusher) -> Manifest:
         """Writes metadata and manifest; `flusher` makes them and all directories durable."""
         content, entry = metadata_file(metadata)
-        (self.path / METADATA_NAME).write_bytes(content)
+        _write_new(self.path / METADATA_NAME, content)
         manifest = manifest_of(self.storage_id, union, metadata, entry)
-        (self.path / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+        _write_new(self.path / MANIFEST_NAME, encode_manifest(manifest))
         for name in (METADATA_NAME, MANIFEST_NAME, *union.directories, ""):
             flusher.add(self.path / name)
         return manifest
@@ -183,13 +183,23 @@ class StagedDirectory:
     def publish(self) -> None:
         self._check_cancelled()
         final_path = self.root / self.storage_id
-        self.path.rename(final_path)
         try:
+            self.path.rename(final_path)
             fsync_directory(self.root)
-        except OSError:
+        except BaseException:
             # Who sees it must be able to rely on it.
-            final_path.rename(self.path)
+            self._take_back(final_path)
             raise
+
+    def _take_back(self, final_path: Path) -> None:
+        if self.path.exists():
+            return  # it was not renamed
+        try:
+            final_path.rename(self.path)
+        except OSError:
+            # Without its manifest it is no checkpoint.
+            with contextlib.suppress(FileNotFoundError):
+                (final_path / MANIFEST_NAME).unlink()
 
     def hide(self) -> None:
         """Ranks that still bring their files cannot find it any more while it is being removed."""
@@ -229,6 +239,12 @@ class StagedDirectory:
     def _changed(self, name: str) -> CheckpointNotStoredError:
         reason = f"{name!r} changed while it was being stored. Whatever writes to it must have ended before the block"
         return CheckpointNotStoredError(self.storage_id, str(self.root), reason)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Never through a link that somebody has put there."""
+    with path.open("xb") as file:
+        file.write(content)
 
 
 def _size_bytes(directory: Path) -> int:

@@ -18,6 +18,7 @@ from core_sdk.errors import (
 )
 from core_sdk.records import FileEntry, Manifest, decode_manifest
 from core_sdk.storage._checksum import checksum, in_threads
+from core_sdk.storage._confined import parents
 from core_sdk.storage._names import MANIFEST_NAME, RESERVED_NAMES, check_file_name
 from core_sdk.storage._tree import walk
 
@@ -29,11 +30,18 @@ def is_checkpoint(directory: Path) -> bool:
     return any((directory / name).exists() for name in RESERVED_NAMES)
 
 
+def is_listed(directory: Path) -> bool:
+    """A checkpoint, whole once. A link is none: what it leads to lies outside the storage."""
+    return not directory.is_symlink() and (directory / MANIFEST_NAME).exists()
+
+
 def read_manifest(directory: Path) -> Manifest:
     """The manifest in `directory`, whose name is the storage id."""
     storage_id = directory.name
     if not is_checkpoint(directory):
         raise CheckpointNotFoundError(storage_id, str(directory.parent))
+    if directory.is_symlink():
+        raise CheckpointDamagedError(storage_id, ".", "is a symbolic link, which may lead out of the storage")
     try:
         return checked_manifest((directory / MANIFEST_NAME).read_bytes(), storage_id)
     except FileNotFoundError as error:
@@ -64,15 +72,8 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
                 storage_id, MANIFEST_NAME, f"names a file that is not safe: {error}"
             ) from error
     for name in manifest.files:
-        if name.endswith("/") or any(parent in manifest.files for parent in _parents(name)):
+        if name.endswith("/") or any(parent in manifest.files for parent in parents(name)):
             raise CheckpointDamagedError(storage_id, MANIFEST_NAME, f"calls {name!r} a file where a directory is")
-
-
-def _parents(name: str) -> Iterator[str]:
-    end = name.find("/")
-    while end >= 0:
-        yield name[:end]
-        end = name.find("/", end + 1)
 
 
 def verify(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> None:

@@ -168,7 +168,7 @@ class Collector:
         folder = TrialFolder(self._home, verdict.trial_id)
         try:
             storage = self._inspector.storage(verdict.storage)
-            remove_checkpoint(folder, storage, verdict.storage_id, "; ".join(verdict.reasons))
+            remove_checkpoint(storage, verdict.storage_id, folder.append_change, "; ".join(verdict.reasons))
         except (CheckpointError, *UNREACHABLE) as error:
             self._inspector.note_problem(verdict.storage, error)
             return False

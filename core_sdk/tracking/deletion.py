@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from core_sdk.errors import (
     CheckpointError,
@@ -14,8 +14,8 @@ from core_sdk.errors import (
     TrialNotFoundError,
     TrialRunningError,
 )
-from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPruned
-from core_sdk.storage import Storage, storage_from_url
+from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPruned, Record
+from core_sdk.storage import Storage, storage_from_url, without
 from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
@@ -32,7 +32,7 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage:
         check_reachable(storage, storage_id)
-        remove_checkpoint(folder, storage, storage_id)
+        remove_checkpoint(storage, storage_id, folder.append_change)
 
 
 def delete_files(
@@ -44,33 +44,32 @@ def delete_files(
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage:
-        remaining, change = remove_files(storage, storage_id, globs)
-    if change is not None:
-        folder.append_change(change)
-    return remaining
+        return remove_files(storage, storage_id, globs, folder.append_change)
 
 
 def remove_files(
-    storage: Storage, storage_id: str, globs: Sequence[str]
-) -> tuple[dict[str, int], CheckpointDeleted | CheckpointPruned | None]:
-    """Deletes unasked what `globs` match; gives what remains, and what a journal has to say of it, if anything."""
+    storage: Storage, storage_id: str, globs: Sequence[str], record: Callable[[Record], None]
+) -> dict[str, int]:
+    """Deletes unasked what `globs` match, records it with `record`, and gives what remains."""
     if isinstance(globs, str):
         raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
     before = storage.manifest(storage_id)
+    if without(before, globs) is None:
+        remove_checkpoint(storage, storage_id, record)
+        return {}
     remaining = storage.delete(storage_id, globs)
-    if not remaining:
-        return remaining, CheckpointDeleted(time=time.time(), storage_id=storage_id)
-    if not before.removed and remaining == before.resources:
-        return remaining, None
-    return remaining, CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining)
+    if before.removed or remaining != before.resources:
+        # The manifest says the same: whoever goes on from the checkpoint without this record notices.
+        record(CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining))
+    return remaining
 
 
-def remove_checkpoint(folder: TrialFolder, storage: Storage, storage_id: str, reason: str = "") -> None:
+def remove_checkpoint(storage: Storage, storage_id: str, record: Callable[[Record], None], reason: str = "") -> None:
     """Deletes unasked. At each moment what the journals list is whole, and what was begun can be seen and finished."""
-    folder.append_change(CheckpointCondemned(time=time.time(), storage_id=storage_id, reason=reason))
+    record(CheckpointCondemned(time=time.time(), storage_id=storage_id, reason=reason))
     with contextlib.suppress(CheckpointNotFoundError):
         storage.delete(storage_id)
-    folder.append_change(CheckpointDeleted(time=time.time(), storage_id=storage_id))
+    record(CheckpointDeleted(time=time.time(), storage_id=storage_id))
 
 
 def delete_trial(folder: TrialFolder) -> None:

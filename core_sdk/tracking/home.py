@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 import shutil
 import time
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,6 +25,7 @@ from core_sdk.errors import (
     NameTakenError,
     RecordDamagedError,
     TrialNotFoundError,
+    UnsafePathError,
 )
 from core_sdk.files import write_atomically
 from core_sdk.journal import encode_line, is_alive
@@ -273,6 +276,8 @@ class TrialFolder:
 
     def clear(self) -> None:
         """Removes all that the folder holds; left empty, it keeps the id from being used again."""
+        if self.path.is_symlink():
+            raise UnsafePathError("the trial's folder", str(self.path), "is a symbolic link, and is not emptied")
         # First, so that nobody sees the trial without what belongs to it.
         (self.path / "trial.json").unlink(missing_ok=True)
         for entry in self.path.iterdir():
@@ -366,18 +371,33 @@ class TrialFolder:
         write_atomically(self.stop_path(attempt), msgspec.json.encode(StopRequest(time=time.time(), source=source)))
 
     def append_change(self, record: Record) -> None:
-        """Records something done to the trial from outside; one such writer at a time."""
+        """Records something done to the trial from outside, durably; `OSError` leaves nothing of the record.
+
+        One such writer at a time.
+        """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
-        with FileLock(self.path / "changes.lock", mode=0o600), self.changes_path.open("ab") as file:
-            file.write(encode_line(record))
-            file.flush()
-            os.fsync(file.fileno())
+        with FileLock(self.path / "changes.lock", mode=0o600), self.changes_path.open("a+b", buffering=0) as file:
+            _append_line(file, encode_line(record))
 
 
 def journal_name(attempt: int, rank: int = 0) -> str:
     """The name, in the trial's folder, of the journal that a rank keeps of an attempt."""
     return f"{attempt}.rank{rank}.journal" if rank else f"{attempt}.journal"
+
+
+def _append_line(file: FileIO, line: bytes) -> None:
+    end = file.seek(0, os.SEEK_END)
+    if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+        line = b"\n" + line  # a writer died in the middle of its line
+    try:
+        if file.write(line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+        os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(end)
+        raise
 
 
 def _numbered_entries(directory: Path) -> list[int]:

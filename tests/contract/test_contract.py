@@ -9,6 +9,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,6 +39,7 @@ from core_sdk import core
 from core_sdk.errors import (
     AttemptClaimedError,
     CheckpointDamagedError,
+    CheckpointNotStoredError,
     GraceExceededError,
     HomeNotWritableError,
     InvalidMetricError,
@@ -340,6 +342,24 @@ def test_12_no_id_reaches_outside(home: Home, storage_id: str) -> None:
     assert home.trial_ids() == [1]
 
 
+def test_12_nothing_is_deleted_through_a_link(home: Home, tmp_path: Path) -> None:
+    """A directory of the checkpoint was replaced by a link to somebody's own."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x").write_bytes(b"precious")
+    with core.init() as context:
+        with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
+            (path / "sub").mkdir()
+            (path / "sub" / "x").write_bytes(b"weights")
+        shutil.rmtree(home.checkpoints / storage_id / "sub")
+        (home.checkpoints / storage_id / "sub").symlink_to(tmp_path / "mine")
+
+        with pytest.raises(CheckpointDamagedError, match="'sub'"):
+            context.checkpoint.delete(storage_id, ["sub/*"])
+        context.checkpoint.delete(storage_id)
+
+    assert (tmp_path / "mine" / "x").read_bytes() == b"precious"
+
+
 def test_13_without_a_request_it_is_never_true(run_script: RunScript) -> None:
     """A hundred thousand times."""
     status, _, errors = run_script(
@@ -465,6 +485,26 @@ def test_18_a_full_disk_fails_the_save_and_leaves_the_earlier_one(small_disk: Pa
         with context.checkpoint.restore_path(kept) as path:
             assert (path / "weights").read_bytes() == b"w" * 10_000
         store(context, 3)
+
+
+def test_18_a_save_whose_record_is_refused_raises(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The storage has room; the home has none: what was stored is withdrawn, and nothing listed is missing."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(small_disk / "home"))
+    storage = DirectoryStorage(small_disk.parent / "checkpoints")
+    note = "n" * 4096
+    with core.init(checkpoint_storage=str(storage.root)) as context:
+        (small_disk / "hog").write_bytes(bytes(900_000))
+        acknowledged = []
+        with pytest.raises(CheckpointNotStoredError, match=r"1\.journal"):
+            for step in range(1000):
+                with context.checkpoint.store_path({"steps_completed": step, "note": note}) as (_, storage_id):
+                    pass
+                acknowledged.append(storage_id)
+        (small_disk / "hog").unlink()
+
+    recorded = [found.record.storage_id for found in read_history(Home(small_disk / "home").trial(1)).checkpoints]
+    assert recorded == acknowledged
+    assert storage.list() == sorted(acknowledged)
 
 
 def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import pytest
 from cli.recorded import new_attempt, new_trial, store
 
 from core_sdk.errors import ExperimentNotFoundError, TrialNotFoundError, TrialRunningError
+from core_sdk.journal import read_journal
+from core_sdk.records import CheckpointPinned
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.claim import claimed_next_attempt
@@ -83,3 +88,34 @@ def test_an_experiment_with_a_running_trial_is_left_whole(home: Home, folder: Tr
 
     training.die()
     assert home.trial_ids() == [1, 2]
+
+
+def test_a_change_that_the_disk_refuses_leaves_nothing_of_it(small_disk: Path) -> None:
+    """Nothing is deleted on its strength, and the next change is not spoiled by half a line."""
+    folder = new_trial(Home.create(small_disk / "home"))
+    with contextlib.suppress(OSError), (small_disk / "hog").open("wb", buffering=0) as hog:
+        while True:
+            hog.write(bytes(100))
+
+    with pytest.raises(OSError):
+        for _ in range(1000):
+            folder.append_change(CheckpointPinned(time=0.0, storage_id="a", note="n" * 100))
+    (small_disk / "hog").unlink()
+    folder.append_change(CheckpointPinned(time=0.0, storage_id="b"))
+
+    (chunk,) = read_journal(folder.changes_path)
+    assert chunk.bad_lines == []
+    assert chunk.records[-1] == CheckpointPinned(time=0.0, storage_id="b")
+
+
+def test_a_change_behind_half_a_line_is_kept(folder: TrialFolder) -> None:
+    """Its writer died; the half line is counted as damaged, and costs no other."""
+    folder.append_change(CheckpointPinned(time=0.0, storage_id="a"))
+    with folder.changes_path.open("ab") as file:
+        file.write(b'0123abcd {"kind":"checkpoint_pi')
+
+    folder.append_change(CheckpointPinned(time=0.0, storage_id="b"))
+
+    (chunk,) = read_journal(folder.changes_path)
+    assert [record.storage_id for record in chunk.records if isinstance(record, CheckpointPinned)] == ["a", "b"]
+    assert len(chunk.bad_lines) == 1

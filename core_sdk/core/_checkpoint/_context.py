@@ -13,23 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.core._checkpoint._grace import Grace
-from core_sdk.core._checkpoint._metadata import STEPS, checked_metadata, frozen_metadata
+from core_sdk.core._checkpoint._metadata import checked_metadata, frozen_metadata
+from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._saves import Save, Saves
 from core_sdk.core._checkpoint._sharded_save import ShardedSave
 from core_sdk.core._checkpoint._shared_reading import SharedRestore, shared_download
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.distributed import DistributedContext
+from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
 from core_sdk.journal import Journal
-from core_sdk.records import (
-    CheckpointBegun,
-    CheckpointCondemned,
-    CheckpointDeleted,
-    CheckpointStored,
-    Manifest,
-    from_json,
-)
+from core_sdk.records import from_json
 from core_sdk.storage import Selector, Staging, Storage, check_storage_id
-from core_sdk.tracking.deletion import check_reachable, remove_files
+from core_sdk.tracking.deletion import remove_checkpoint, remove_files
 
 
 class DownloadMode(enum.Enum):
@@ -73,6 +68,7 @@ class CheckpointContext:
         self._storage = storage
         self._distributed = distributed
         self._journal = journal
+        self._recorder = Recorder(storage, journal)
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
 
     @property
@@ -115,8 +111,7 @@ class CheckpointContext:
         storage_id, begun_at = str(uuid.uuid4()), time.monotonic()
 
         def finish() -> None:
-            self._record_begun(storage_id)
-            self._record(self._storage.upload(storage_id, source, metadata, selector))
+            self._recorder.store(storage_id, lambda: self._storage.upload(storage_id, source, metadata, selector))
 
         self._saves.take(Save(storage_id, begun_at, finish, cancel=lambda: None), wait=True)
         return storage_id
@@ -174,15 +169,13 @@ class CheckpointContext:
 
         def finish() -> None:
             with staging:
-                self._record_begun(storage_id)
-                manifest = staging.commit(metadata)
-            self._record(manifest)
+                self._recorder.store(storage_id, lambda: staging.commit(metadata))
 
         self._saves.take(Save(storage_id, begun_at, finish, staging.cancel), wait=wait)
 
     def _sharded_save(self, metadata: dict[str, Any] | None, wait: bool) -> ShardedSave:
         return ShardedSave(
-            self._storage, self._distributed, self._journal, self._saves, metadata, self._record, wait=wait
+            self._storage, self._distributed, self._journal, self._saves, metadata, self._recorder, wait=wait
         )
 
     def wait(self) -> None:
@@ -249,39 +242,19 @@ class CheckpointContext:
         is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
 
         One rank calls, best the chief, which alone can record it: what another rank deletes stays in lists, and a
-        resume passes over it.
+        resume passes over it. `OSError` where it cannot be recorded: then call again.
         """
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))
         if globs is not None:
-            _, change = remove_files(self._storage, storage_id, globs)
-            if change is not None:
-                self._journal.append(change)
-            return
-        check_reachable(self._storage, storage_id)
-        # First, so that what a kill leaves of it is neither listed nor resumed from, and collected.
-        self._journal.append(CheckpointCondemned(time=time.time(), storage_id=storage_id))
-        self._storage.delete(storage_id)
-        self._journal.append(CheckpointDeleted(time=time.time(), storage_id=storage_id))
+            remove_files(self._storage, storage_id, globs, self._journal.append_or_raise)
+        else:
+            with contextlib.suppress(CheckpointDamagedError, CheckpointTooNewError):
+                self._storage.manifest(storage_id)
+            remove_checkpoint(self._storage, storage_id, self._journal.append_or_raise)
 
     def _check_rank(self, call: str, shard: bool) -> None:
         if not shard and not self._distributed.is_chief:
             raise RuntimeError(
                 f"{call}() was called on rank {self._distributed.rank}; without shard=True only the chief calls it"
             )
-
-    def _record_begun(self, storage_id: str) -> None:
-        """So that collection finds what a kill leaves whole, and unrecorded."""
-        self._journal.append(CheckpointBegun(time=time.time(), storage_id=storage_id, storage=self._storage.url))
-
-    def _record(self, manifest: Manifest) -> None:
-        self._journal.append(
-            CheckpointStored(
-                time=time.time(),
-                storage_id=manifest.storage_id,
-                storage=self._storage.url,
-                steps_completed=manifest.metadata[STEPS],
-                metadata=manifest.metadata,
-                resources=manifest.resources,
-            )
-        )

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
+from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._saves import Save, Saves
 from core_sdk.core._checkpoint._together import leave_together, step_together
 from core_sdk.distributed import DistributedContext
 from core_sdk.errors import ArgumentConflictError, CheckpointConflictError
 from core_sdk.journal import Journal
-from core_sdk.records import CheckpointBegun, Manifest
 from core_sdk.storage import Selector, Shard, ShardStaging, ShardUnion, Storage, file_conflicts, unite
 
 
@@ -58,7 +58,7 @@ class ShardedSave:
         journal: Journal,
         saves: Saves,
         metadata: Mapping[str, Any] | None,
-        record: Callable[[Manifest], None],
+        recorder: Recorder,
         *,
         wait: bool,
     ) -> None:
@@ -69,7 +69,7 @@ class ShardedSave:
         self._saves = saves
         self._metadata = metadata
         self._final_metadata: dict[str, Any] | None = None
-        self._record = record
+        self._recorder = recorder
         self._wait = wait
         self._staging: ShardStaging
         self._storage_id: str
@@ -153,8 +153,7 @@ class ShardedSave:
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
-        self._journal.append(CheckpointBegun(time=time.time(), storage_id=self._storage_id, storage=self._storage.url))
-        self._record(self._staging.commit(union, metadata))
+        self._recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
 
 
 def _agreed_metadata(

@@ -1,0 +1,84 @@
+"""Storing checkpoints together with the records that say that they exist."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+
+from core_sdk.core._checkpoint._metadata import STEPS
+from core_sdk.errors import CheckpointError, CheckpointNotFoundError, CheckpointNotStoredError
+from core_sdk.journal import Journal
+from core_sdk.records import (
+    CheckpointBegun,
+    CheckpointCondemned,
+    CheckpointDeleted,
+    CheckpointStored,
+    Manifest,
+    Record,
+)
+from core_sdk.storage import Storage
+
+logger = logging.getLogger("core_sdk.checkpoint")
+
+
+class Recorder:
+    """Records what is stored in one storage: a checkpoint without its record is withdrawn."""
+
+    def __init__(self, storage: Storage, journal: Journal) -> None:
+        self._storage = storage
+        self._journal = journal
+
+    def store(self, storage_id: str, commit: Callable[[], Manifest]) -> None:
+        """Has `commit` store the checkpoint, and records it; or raises, and nothing of it stays.
+
+        Raises what `commit` does, and `CheckpointNotStoredError` where the journal cannot be written.
+        """
+        # So that collection finds what a kill leaves whole, and unrecorded.
+        self._append(storage_id, CheckpointBegun(time=time.time(), storage_id=storage_id, storage=self._storage.url))
+        is_committed = False
+        try:
+            manifest = commit()
+            is_committed = True
+            self._append(storage_id, self._stored(manifest))
+        except BaseException as error:
+            # A commit that failed has withdrawn the checkpoint; one that was interrupted may have been at its end.
+            if is_committed or not isinstance(error, Exception):
+                self._withdraw(storage_id)
+            raise
+
+    def _stored(self, manifest: Manifest) -> CheckpointStored:
+        return CheckpointStored(
+            time=time.time(),
+            storage_id=manifest.storage_id,
+            storage=self._storage.url,
+            steps_completed=manifest.metadata[STEPS],
+            metadata=manifest.metadata,
+            resources=manifest.resources,
+        )
+
+    def _append(self, storage_id: str, record: Record) -> None:
+        try:
+            self._journal.append_or_raise(record)
+        except OSError as error:
+            reason = f"its record cannot be written to {self._journal.path}: {error}"
+            raise CheckpointNotStoredError(storage_id, self._storage.url, reason) from error
+
+    def _withdraw(self, storage_id: str) -> None:
+        # An interrupt may have come when the record was written: this one keeps it from being listed.
+        with contextlib.suppress(OSError):
+            self._journal.append_or_raise(CheckpointCondemned(time=time.time(), storage_id=storage_id))
+        try:
+            with contextlib.suppress(CheckpointNotFoundError):
+                self._storage.delete(storage_id)
+        except (CheckpointError, OSError) as error:
+            logger.error(
+                "checkpoint %s, whose save failed, stays in %s: %s. It is not listed; the next collection removes it",
+                storage_id,
+                self._storage.url,
+                error,
+            )
+            return
+        with contextlib.suppress(OSError):
+            self._journal.append_or_raise(CheckpointDeleted(time=time.time(), storage_id=storage_id))

@@ -1,0 +1,67 @@
+"""Directories opened, and what they hold removed, without ever passing through a link."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+# Something else stands there now than what was listed: it is not ours to remove.
+_REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP})
+
+
+@contextlib.contextmanager
+def opened(path: Path | str, under: int | None = None) -> Iterator[int]:
+    """A descriptor of the directory `path`, or of `path` under the directory `under`.
+
+    Raises `NotADirectoryError` where its last component is a link.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=under)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def first_replaced(directory: int, names: Sequence[str]) -> str | None:
+    """The first directory on the way to one of `names` that is not a directory any more, but a link, say."""
+    for parent in sorted({parent for name in names for parent in parents(name.rstrip("/"))}):
+        try:
+            with _opened_below(directory, parent):
+                pass
+        except FileNotFoundError:
+            continue
+        except NotADirectoryError:
+            return parent
+    return None
+
+
+def remove(directory: int, names: Sequence[str]) -> None:
+    """Removes files, and the directories whose names end with "/"; what has been replaced or is gone is passed over."""
+    # In this order a directory comes after all that it holds.
+    for name in sorted(names, reverse=True):
+        parent, _, last = name.rstrip("/").rpartition("/")
+        try:
+            with _opened_below(directory, parent) as descriptor:
+                os.rmdir(last, dir_fd=descriptor) if name.endswith("/") else os.unlink(last, dir_fd=descriptor)
+        except OSError as error:
+            if error.errno not in _REPLACED:
+                raise
+
+
+def parents(name: str) -> Iterator[str]:
+    """Of a relative path, the outermost first: of "a/b/c" they are "a" and "a/b"."""
+    end = name.find("/")
+    while end >= 0:
+        yield name[:end]
+        end = name.find("/", end + 1)
+
+
+@contextlib.contextmanager
+def _opened_below(directory: int, name: str) -> Iterator[int]:
+    with contextlib.ExitStack() as stack:
+        for component in filter(None, name.split("/")):
+            directory = stack.enter_context(opened(component, directory))
+        yield directory

@@ -1,0 +1,176 @@
+"""A save whose record the disk refuses: it raises, on every rank, and what was stored is withdrawn."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from core.rank_threads import Rank, Trial
+
+from core_sdk import core
+from core_sdk.errors import CheckpointNotStoredError, RankFailedError, ReportsDroppedError
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home
+from core_sdk.tracking.collection import Request, collect
+from core_sdk.tracking.history import read_history
+
+SAVE = """
+import sys
+from core_sdk import core
+from core_sdk.errors import CheckpointNotStoredError
+
+kind = sys.argv[1]
+with core.init() as context:
+    def save(steps_completed):
+        metadata = {"steps_completed": steps_completed}
+        with context.checkpoint.store_path(metadata, shard=kind == "sharded") as (path, storage_id):
+            (path / "model.bin").write_bytes(b"weights")
+        return storage_id
+
+    try:
+        save(1)
+    except CheckpointNotStoredError as error:
+        print("REFUSED", error)
+    print(save(2))
+"""
+STORED = 3
+"""The write to the journal that records the first checkpoint; before it come the attempt and the save's beginning."""
+
+
+def run_with_fault(
+    script: str, journal: Path, *arguments: str, inject: str, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    if not shutil.which("strace"):
+        pytest.skip("NOT TESTED: failing disks; strace is not installed")
+    command = ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(journal), "-e", f"inject={inject}"]
+    finished = subprocess.run(
+        [*command, sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=timeout_s
+    )
+    if "ptrace" in finished.stderr.lower():
+        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {finished.stderr.strip()}")
+    return finished
+
+
+def listed(home: Home) -> list[str]:
+    return [checkpoint.record.storage_id for checkpoint in read_history(home.trial(1)).checkpoints]
+
+
+@pytest.mark.parametrize("kind", ["alone", "sharded"])
+@pytest.mark.parametrize("when", [STORED - 1, STORED], ids=["its beginning", "its end"])
+def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, when: int) -> None:
+    """What it had stored is withdrawn; the next save is listed, and no collection takes that one."""
+    finished = run_with_fault(SAVE, home.runs / "1" / "1.journal", kind, inject=f"write:error=EIO:when={when}")
+
+    assert finished.returncode == 0, finished.stderr
+    refused, kept = finished.stdout.splitlines()
+    assert "1.journal" in refused
+    assert "Input/output error" in refused
+    assert listed(home) == [kept]
+    assert DirectoryStorage(home.checkpoints).list() == [kept]
+    collect(home, Request(policy={"save_trial_best": 0, "save_trial_latest": 1}))
+    assert DirectoryStorage(home.checkpoints).list() == [kept]
+
+
+def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path) -> None:
+    """The storage is elsewhere, and has room: whatever is acknowledged is listed, and nothing else is stored."""
+    os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
+    storage = DirectoryStorage(tmp_path / "checkpoints")
+    acknowledged = []
+    num_refused = 0
+    with core.init(checkpoint_storage=str(storage.root)) as context:
+        (small_disk / "hog").write_bytes(bytes((1 << 20) - 80_000))
+        with contextlib.suppress(OSError), (small_disk / "rest").open("wb") as rest:
+            while True:
+                rest.write(bytes(100))
+                rest.flush()
+        for step in range(30):
+            try:
+                with context.checkpoint.store_path({"steps_completed": step, "note": "n" * 300}) as (path, storage_id):
+                    (path / "model.bin").write_bytes(b"weights")
+            except CheckpointNotStoredError:
+                num_refused += 1
+                if num_refused == 3:
+                    (small_disk / "rest").unlink()
+            else:
+                acknowledged.append(storage_id)
+
+    assert num_refused >= 3
+    assert listed(Home(small_disk / "home")) == acknowledged
+    assert storage.list() == sorted(acknowledged)
+
+
+@pytest.mark.filterwarnings("ignore:records are being dropped")
+def test_a_save_in_the_background_raises_when_its_record_is_refused(home: Home) -> None:
+    """Where its failure is waited for, and nothing is stored."""
+    with pytest.raises(ReportsDroppedError), core.init() as context:
+        refuse_writes(home.runs / "1" / "1.journal")
+        with context.checkpoint.store_path({"steps_completed": 1}, wait=False) as (path, _):
+            (path / "model.bin").write_bytes(b"weights")
+
+        with pytest.raises(CheckpointNotStoredError, match=r"1\.journal"):
+            context.checkpoint.wait()
+
+    assert DirectoryStorage(home.checkpoints).list() == []
+
+
+@pytest.mark.filterwarnings("ignore:records are being dropped")
+def test_nothing_is_deleted_when_the_disk_refuses_the_record(home: Home) -> None:
+    """What the journal lists stays whole."""
+    with pytest.raises(ReportsDroppedError), core.init() as context:
+        with context.checkpoint.store_path({"steps_completed": 1}) as (path, storage_id):
+            (path / "model.bin").write_bytes(b"weights")
+        refuse_writes(home.runs / "1" / "1.journal")
+
+        for globs in (None, ["**"]):
+            with pytest.raises(OSError):
+                context.checkpoint.delete(storage_id, globs)
+
+    assert listed(home) == [storage_id]
+    DirectoryStorage(home.checkpoints).verify(storage_id)
+
+
+def test_a_record_that_the_chief_cannot_write_fails_every_rank(tmp_path: Path) -> None:
+    """The others learn whose it was, and nothing is stored."""
+    trial = Trial(tmp_path / "trial", num_ranks=2)
+
+    def script(rank: Rank) -> None:
+        if rank.number == 0:
+            refuse_writes(rank.checkpoint._journal.path)
+        with rank.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, _):
+            (path / f"{rank.number}.bin").write_bytes(b"weights")
+
+    outcomes = trial.attempt(script)
+
+    assert isinstance(outcomes.errors[0], CheckpointNotStoredError)
+    assert isinstance(outcomes.errors[1], RankFailedError)
+    assert trial.storage.list() == []
+    assert trial.left_over() == []
+
+
+def refuse_writes(path: Path) -> None:
+    """Has every further write to this open file fail: with EBADF, since it is open for reading only now."""
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if link.readlink() == path:
+                os.dup2(os.open(path, os.O_RDONLY | os.O_CLOEXEC), int(link.name))
+
+
+@pytest.mark.parametrize("outcome", ["error=EINTR:", ""], ids=["unwritten", "written"])
+def test_an_interrupt_at_the_record_leaves_nothing_that_is_stored_and_not_listed(home: Home, outcome: str) -> None:
+    """Ctrl-C when the checkpoint has its name already."""
+    script = SAVE.replace("except CheckpointNotStoredError", "except KeyboardInterrupt")
+
+    finished = run_with_fault(
+        script, home.runs / "1" / "1.journal", "alone", inject=f"write:{outcome}signal=SIGINT:when={STORED}"
+    )
+
+    assert finished.returncode == 0, finished.stderr
+    refused, kept = finished.stdout.splitlines()
+    assert refused.startswith("REFUSED")
+    assert listed(home) == [kept]
+    assert DirectoryStorage(home.checkpoints).list() == [kept]
