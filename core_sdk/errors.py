@@ -61,7 +61,8 @@
     │   └── ChannelClosedError
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
-    │   └── ExperimentNotFoundError
+    │   ├── ExperimentNotFoundError
+    │   └── MetricNotFoundError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
     ├── IndexTooNewError              the tracker's rebuildable database
     └── MissingDependencyError        an optional library
@@ -81,7 +82,7 @@ A caller's mistake is a `ValueError` or `TypeError`; a failure of the world is a
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 
@@ -612,6 +613,12 @@ class ExperimentNotFoundError(NotFoundError):
         super().__init__(
             f"there is no experiment {experiment!r} in {home}. `core-sdk experiment list` shows those that exist."
         )
+
+
+class MetricNotFoundError(NotFoundError):
+    def __init__(self, name: str, known: Iterable[str]) -> None:
+        self.name = name
+        super().__init__(f"no validation has the metric {name!r}. Those reported are: {', '.join(sorted(known))}.")
 
 
 class NoMasterError(CoreSDKError, NotImplementedError):

@@ -39,6 +39,7 @@ from core_sdk.errors import (
     CheckpointError,
     CollectionRunningError,
     ExperimentNotFoundError,
+    MetricNotFoundError,
     TrialNotFoundError,
     TrialRunningError,
 )
@@ -101,6 +102,7 @@ class Collector:
         self._home = home
         self._request = request
         self._inspector = Inspector(storages)
+        self._known_metrics: set[str] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -111,11 +113,18 @@ class Collector:
         self._inspector.close()
 
     def plan(self) -> Plan:
-        """Deletes nothing. Raises `RecordDamagedError`, `TrialNotFoundError`, `ExperimentNotFoundError`."""
+        """Deletes nothing.
+
+        Raises `RecordDamagedError`, `TrialNotFoundError`, `ExperimentNotFoundError`, or `MetricNotFoundError` if the
+        metric that was asked for is in no validation, but others are.
+        """
         trials = self._trials()
         found = {experiment_id: self._rules(experiment_id) for experiment_id in sorted(trials)}
         rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
         verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules)
+        metric = self._request.metric
+        if metric is not None and self._known_metrics and metric not in self._known_metrics:
+            raise MetricNotFoundError(metric, self._known_metrics)
         return Plan(rules, tuple(verdicts), self._problems())
 
     def carry_out(self, plan: Plan, *, wait_s: float = -1) -> Deletions:
@@ -181,6 +190,7 @@ class Collector:
         verdicts = []
         for experiment_id, of_experiment in trials.items():
             histories = self._histories(of_experiment)
+            self._known_metrics.update(*(history.validation_metrics for history in histories.values()))
             scope = {trial_id for trial_id in histories if self._request.trial_id in (None, trial_id)}
             verdicts += ExperimentPlan(
                 experiment_id, rules[experiment_id], histories, references, scope, self._inspector

@@ -66,6 +66,8 @@ class TrialHistory:
     """What the newest attempt says that it continued from, or uses."""
     problem: str | None
     """Why these records may not be all."""
+    validation_metrics: frozenset[str] = frozenset()
+    """The names of all that was validated, where `read_history` was asked for it."""
 
 
 def read_history(folder: TrialFolder, *, with_validation: bool = False) -> TrialHistory:
@@ -146,6 +148,7 @@ class _Reading:
             unlisted=tuple(self._unlisted()),
             used=frozenset(self._used),
             problem=self._problem,
+            validation_metrics=frozenset().union(*self._validations.values()),
         )
 
     def _checkpoint(self, attempt: int, record: CheckpointStored) -> RecordedCheckpoint:

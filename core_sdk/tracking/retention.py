@@ -10,7 +10,8 @@ trial. `protect` names what no policy may touch. What neither keeps may be delet
 - "Latest" is ranked in each trial by itself, validated or not.
 - A superseded checkpoint (a later attempt went back behind it) takes part in no ranking, as its reports are hidden.
 - Of a checkpoint with some files deleted the trial cannot go on: it does not count as latest. It can be the best.
-- Where no metric is known, no validated checkpoint is worse than another: a policy that asks for the best keeps all.
+- Where no metric is known, or none of the checkpoints of a trial has the one that is, no validated checkpoint is worse
+  than another: a policy that asks for the best keeps all.
 """
 
 from __future__ import annotations
@@ -62,18 +63,30 @@ def keep(candidates: Sequence[Candidate], policy: RetentionPolicy, metric: Searc
     """
     reasons: Reasons = defaultdict(list)
     ranked = [candidate for candidate in candidates if not candidate.is_superseded]
-    if metric is None:
-        if policy.wants_best:
-            _note(reasons, filter(_is_validated, ranked), "validated, and no metric is known to call it worse")
-    else:
-        best = _best_first(ranked, metric)
-        _note(reasons, best[: policy.save_experiment_best], f"best {policy.save_experiment_best} of the experiment")
-        for trial_id, of_trial in _by_trial(best).items():
-            _note(reasons, of_trial[: policy.save_trial_best], f"best {policy.save_trial_best} of trial {trial_id}")
+    _keep_best(reasons, ranked, policy, metric)
     whole = [candidate for candidate in ranked if not candidate.is_partial]
     for trial_id, of_trial in _by_trial(reversed(whole)).items():
         _note(reasons, of_trial[: policy.save_trial_latest], f"latest {policy.save_trial_latest} of trial {trial_id}")
     return dict(reasons)
+
+
+def _keep_best(
+    reasons: Reasons, ranked: Sequence[Candidate], policy: RetentionPolicy, metric: SearcherMetric | None
+) -> None:
+    comparable = [candidate for candidate in ranked if metric is not None and metric.name in candidate.validation]
+    if metric is not None and comparable:
+        best = _best_first(comparable, metric)
+        _note(reasons, best[: policy.save_experiment_best], f"best {policy.save_experiment_best} of the experiment")
+        for trial_id, of_trial in _by_trial(best).items():
+            _note(reasons, of_trial[: policy.save_trial_best], f"best {policy.save_trial_best} of trial {trial_id}")
+    # By a metric that they do not have, none of them is worse than another.
+    unknown = "no metric is known" if metric is None else f"none has the metric {metric.name!r}"
+    if policy.save_experiment_best and not comparable:
+        _note(reasons, filter(_is_validated, ranked), f"validated, and {unknown} to call it worse")
+    elif policy.save_trial_best:
+        measured = {candidate.trial_id for candidate in comparable}
+        unmeasured = [candidate for candidate in ranked if candidate.trial_id not in measured]
+        _note(reasons, filter(_is_validated, unmeasured), f"validated, and {unknown} to call it worse")
 
 
 def protect(candidates: Iterable[Candidate], references: References) -> Reasons:
@@ -119,13 +132,9 @@ def _best_first(candidates: Sequence[Candidate], metric: SearcherMetric) -> list
     def value(candidate: Candidate) -> Metric:
         return candidate.validation[metric.name]
 
-    comparable = [
-        candidate
-        for candidate in reversed(candidates)
-        if metric.name in candidate.validation and not math.isnan(value(candidate))
-    ]
+    known = [candidate for candidate in reversed(candidates) if not math.isnan(value(candidate))]
     # A stable sort, in either direction: of equal values the newer one stays first.
-    return sorted(comparable, key=value, reverse=not metric.smaller_is_better)
+    return sorted(known, key=value, reverse=not metric.smaller_is_better)
 
 
 def _by_trial(candidates: Iterable[Candidate]) -> dict[int, list[Candidate]]:

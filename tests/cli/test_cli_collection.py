@@ -47,6 +47,42 @@ def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) ->
     assert "deleted 1 checkpoint, " in deleted.output
 
 
+def test_gc_refuses_a_metric_that_nobody_reported(home: Home, cli: Cli) -> None:
+    """A mistyped name must not delete the best checkpoint; the metrics that exist are named."""
+    training = new_attempt(new_trial(home))
+    for number, loss in enumerate((1.0, 0.1, 0.5, 0.6), start=1):
+        store(training, str(number), number)
+        training.report(number, "validation", loss=loss, accuracy=1 - loss)
+    training.end()
+    options = ("checkpoint", "gc", "--save-trial-best", "1", "--save-trial-latest", "1", "--yes")
+
+    mistyped = cli(*options, "--metric", "los")
+    after = stored(home)
+    right = cli(*options, "--metric", "loss")
+
+    assert mistyped.status not in (0, 1)
+    assert "'los'" in mistyped.errors
+    assert "accuracy, loss" in mistyped.errors
+    assert after == ["1", "2", "3", "4"]
+    assert right.status == 0
+    assert stored(home) == ["2", "4"]
+
+
+def test_gc_by_a_metric_of_another_experiment_deletes_nothing_that_lacks_it(home: Home, cli: Cli) -> None:
+    """All are asked about: those of the one are ranked, what the other validated stays."""
+    for experiment, metric in (("first", "loss"), ("second", "error")):
+        training = new_attempt(new_trial(home, experiment=experiment))
+        for number, value in enumerate((0.1, 0.5, 0.6), start=1):
+            store(training, f"{experiment}-{number}", number)
+            training.report(number, "validation", **{metric: value})
+        training.end()
+
+    result = cli("checkpoint", "gc", "--save-trial-best", "1", "--metric", "loss", "--yes")
+
+    assert result.status == 0
+    assert stored(home) == ["first-1", "first-3", "second-1", "second-2", "second-3"]
+
+
 def test_gc_without_any_policy_is_wrong_usage(home: Home, folder: TrialFolder, cli: Cli) -> None:
     """Everything is kept then, and the message says how to ask for less."""
     result = cli("checkpoint", "gc", "--yes")

@@ -96,9 +96,32 @@ def test_nan_is_never_best(smaller_is_better: bool) -> None:
     assert keep(with_infinity, policy(0, 1, 0), metric).keys() == {"b"}
 
 
-def test_another_metric_makes_no_checkpoint_best() -> None:
+def test_a_checkpoint_without_the_metric_is_not_the_best_beside_one_that_has_it() -> None:
     """Best is by the searcher's metric alone."""
-    assert keep([Candidate("a", 1, {"accuracy": 0.9})], policy(1, 1, 0), LOSS) == {}
+    candidates = [Candidate("a", 1, {"accuracy": 0.9}), checkpoint("b", 1, 0.5)]
+
+    assert keep(candidates, policy(1, 1, 0), LOSS).keys() == {"b"}
+
+
+def test_a_metric_that_nobody_reported_calls_no_checkpoint_worse() -> None:
+    """It may be mistyped: all that were validated stay, if the policy asks for a best at all."""
+    candidates = [checkpoint(str(step), 1, loss) for step, loss in enumerate([1.0, 0.1, 0.5, 0.6], start=1)]
+    mistyped = SearcherMetric(name="los")
+
+    kept = keep(candidates, policy(0, 1, 1), mistyped)
+
+    assert kept.keys() == {"1", "2", "3", "4"}
+    assert kept["2"] == ["validated, and none has the metric 'los' to call it worse"]
+    assert keep(candidates, policy(1, 0, 1), mistyped).keys() == {"1", "2", "3", "4"}
+    assert keep(candidates, policy(0, 0, 1), mistyped).keys() == {"4"}
+
+
+def test_a_trial_that_never_reported_the_metric_keeps_what_it_validated() -> None:
+    """Another trial of the experiment that did is no measure for it; the best of the experiment is among those."""
+    candidates = [checkpoint("a", 1, 0.5), checkpoint("b", 1, 0.6), Candidate("c", 2, {"los": 0.1}), checkpoint("d", 2)]
+
+    assert keep(candidates, policy(0, 1, 0), LOSS).keys() == {"a", "c"}
+    assert keep(candidates, policy(1, 0, 0), LOSS).keys() == {"a"}
 
 
 def test_a_superseded_checkpoint_takes_no_place() -> None:
