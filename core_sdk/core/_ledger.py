@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import threading
-import weakref
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -29,10 +26,7 @@ class _Group:
 
 
 class Ledger:
-    """Safe in threads and in forked children.
-
-    `lock` must be held from `enter` until the report is in the journal, where a later `enter` looks for it. It is
-    reentrant: a signal handler that reports may interrupt a report of its own thread.
+    """The journal's lock must be held from `enter` until the report is in the journal.
 
     Steps nearly always rise, so that only the last one is remembered and memory stays flat. When a group goes back in
     steps, what it reported so far is read once from the journal.
@@ -41,8 +35,6 @@ class Ledger:
     def __init__(self, journal_path: Path) -> None:
         self._journal_path = journal_path
         self._groups: dict[str, _Group] = {}
-        self.lock = threading.RLock()
-        _renew_lock_in_child(self)
 
     def enter(self, group_name: str, steps_completed: int, names: Iterable[str]) -> None:
         """Raises `InvalidNameError` or `TypeError` for a name, `DuplicateMetricError` for a second report."""
@@ -95,13 +87,3 @@ class Ledger:
             # To miss a report made twice is better than to lose one, and the training with it.
             logger.warning("whether group %r repeats a step cannot be told: %s", group_name, error)
         return names_by_step
-
-
-def _renew_lock_in_child(ledger: Ledger) -> None:
-    reference = weakref.ref(ledger)
-
-    def after_in_child() -> None:
-        if (inherited := reference()) is not None:
-            inherited.lock = threading.RLock()
-
-    os.register_at_fork(after_in_child=after_in_child)

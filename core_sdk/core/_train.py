@@ -119,9 +119,9 @@ class TrainContext:
         batches = None if batch_metrics is None else [_checked_batch(group, batch) for batch in batch_metrics]
         if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
-        with self._ledger.lock:
+        with self._journal.lock:
             self._ledger.enter(group, steps_completed, metrics)
-            self._journal.append(Report(time.time(), group, steps_completed, metrics, batches))
+            self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches))
 
     def report_progress(self, progress: float) -> None:
         """`progress` is the finished fraction of the training, 0 to 1; `ValueError` outside."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+import weakref
 from abc import ABC, abstractmethod
 from pathlib import Path
 
@@ -11,11 +14,23 @@ from core_sdk.records import Record
 class Journal(ABC):
     """`append` may be called from any thread; in a forked child it raises `JournalForkedError`."""
 
-    path: Path
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.lock = threading.RLock()
+        """Held while a record is written; whoever holds it keeps other threads from writing.
 
-    @abstractmethod
+        It is reentrant: a signal handler that reports may interrupt a report of its own thread.
+        """
+        _tell_forked_child(self)
+
     def append(self, record: Record) -> None:
         """Returns when the record is in the kernel's hands: no death of the process can lose it."""
+        with self.lock:
+            self.append_under_lock(record)
+
+    @abstractmethod
+    def append_under_lock(self, record: Record) -> None:
+        """As `append`, for a caller that holds `lock`."""
 
     @abstractmethod
     def append_or_raise(self, record: Record) -> None:
@@ -28,3 +43,17 @@ class Journal(ABC):
     @abstractmethod
     def close(self) -> None:
         """Does nothing the second time. Raises `ReportsDroppedError` if records were lost."""
+
+    def _forget_in_child(self) -> None:
+        """Another thread of the parent may have held the lock, and does not exist in the child."""
+        self.lock = threading.RLock()
+
+
+def _tell_forked_child(journal: Journal) -> None:
+    reference = weakref.ref(journal)
+
+    def after_in_child() -> None:
+        if (inherited := reference()) is not None:
+            inherited._forget_in_child()
+
+    os.register_at_fork(after_in_child=after_in_child)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import threading
 import warnings
 from pathlib import Path
 
@@ -28,19 +27,17 @@ class RankJournal(Journal):
 
     def __init__(self, path: Path, start: AttemptStarted, *, is_home_shared: bool) -> None:
         """Without a shared home nothing is kept."""
-        self.path = path
+        super().__init__(path)
         self._start = start
         self._is_home_shared = is_home_shared
         self._process = os.getpid()
         self._is_closed = False
         self._said: set[str] = set()
-        # Reentrant: a signal handler that reports may interrupt a report of its own thread.
-        self._guard = threading.RLock()
         self._writer: JournalWriter | None = None
         self._problem: OSError | None = None
         self._num_lost = 0
 
-    def append(self, record: Record) -> None:
+    def append_under_lock(self, record: Record) -> None:
         self.check_open()
         if isinstance(record, _COMMON):
             return
@@ -71,13 +68,12 @@ class RankJournal(Journal):
             raise ReportsDroppedError(self.path, self._num_lost, str(self._problem))
 
     def _keep(self, record: Record) -> None:
-        with self._guard:
-            if self._writer is None and self._problem is None:
-                self._open()
-            if self._writer is None:
-                self._num_lost += 1
-            else:
-                self._writer.append(record)
+        if self._writer is None and self._problem is None:
+            self._open()
+        if self._writer is None:
+            self._num_lost += 1
+        else:
+            self._writer.append(record)
 
     def _open(self) -> None:
         try:

@@ -246,7 +246,7 @@ def test_threads_may_report(context: core.Context, home: Home) -> None:
 
 def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home) -> None:
     """Also where it was overtaken: another thread asks for it in the moment between its check and its writing."""
-    ledger = context.train._ledger
+    ledger, lock = context.train._ledger, context.train._journal.lock
     refused: list[DuplicateMetricError] = []
 
     def report() -> None:
@@ -257,7 +257,7 @@ def test_a_report_on_its_way_is_not_made_again(context: core.Context, home: Home
             refused.append(error)
 
     thread = threading.Thread(target=report)
-    with ledger.lock:
+    with lock:
         ledger.enter("training", 1, {"loss": 1.0})
         thread.start()
         context.train._journal.append(Report(1.0, "training", 1, {"loss": 1.0}))

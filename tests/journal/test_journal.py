@@ -234,6 +234,101 @@ except ReportsDroppedError as error:
     assert [r.count for r in records if isinstance(r, Dropped)] == [3]
 
 
+def test_threads_on_a_full_disk_lose_what_is_said_and_recorded(small_disk: Path) -> None:
+    """Records of several kinds and sizes: no thread cuts off, or is cut off with, what another has written."""
+    journal = JournalWriter(small_disk / "1.journal")
+    hog = small_disk / "hog"
+    hog.write_bytes(bytes(900 * 1024))
+    is_over = threading.Event()
+    num_appended = [0, 0, 0]
+
+    def append(thread: int) -> None:
+        while not is_over.is_set():
+            step = num_appended[thread]
+            journal.append(Report(1.0, f"group {thread}", step, {"x" * 300 * thread: 1.0}))
+            num_appended[thread] += 1
+
+    threads = [threading.Thread(target=append, args=(index,)) for index in range(3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for thread in threads:
+            thread.start()
+        for kilobytes in range(896, 600, -8):
+            full_at = journal._num_dropped + 10
+            while journal._num_dropped < full_at and all(thread.is_alive() for thread in threads):
+                is_over.wait(0.001)
+            os.truncate(hog, kilobytes * 1024)
+        is_over.set()
+        for thread in threads:
+            thread.join()
+    hog.unlink()
+    with pytest.raises(ReportsDroppedError) as raised:
+        journal.close()
+
+    (chunk,) = read_journal(journal.path)
+    kept = [record for record in chunk.records if isinstance(record, Report)]
+    recorded = sum(record.count for record in chunk.records if isinstance(record, Dropped))
+    assert chunk.bad_lines == []
+    assert sum(num_appended) - len(kept) == raised.value.num_dropped == recorded > 0
+
+
+@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing: torn writes were not tried")
+def test_a_signal_handler_that_reports_after_half_a_line_loses_nothing(tmp_path: Path) -> None:
+    """It comes between the write and the cut, when there is room again: its own line must stay whole."""
+    path = tmp_path / "1.journal"
+    source = f"""
+import resource, signal, sys, warnings
+from pathlib import Path
+from core_sdk.errors import ReportsDroppedError
+from core_sdk.journal import JournalWriter
+from core_sdk.records import Progress
+warnings.simplefilter("ignore")
+journal = JournalWriter(Path({str(path)!r}))
+
+def let_the_file_grow(*_):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    journal.append(Progress(time=2.0, progress=0.2))
+
+signal.signal(signal.SIGUSR1, let_the_file_grow)
+journal.append(Progress(time=1.0, progress=0.1))
+resource.setrlimit(resource.RLIMIT_FSIZE, (journal.path.stat().st_size + 20, resource.RLIM_INFINITY))
+journal.append(Progress(time=1.0, progress=0.3))
+journal.append(Progress(time=3.0, progress=0.4))
+try:
+    journal.close()
+except ReportsDroppedError as error:
+    sys.exit(error.num_dropped)
+"""
+    inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(path)]
+    inject += ["-e", "trace=write", "-e", "inject=write:signal=SIGUSR1:when=2"]
+
+    status = subprocess.run([*inject, sys.executable, "-c", source]).returncode
+
+    (chunk,) = read_journal(path)
+    assert status == 1
+    assert chunk.bad_lines == []
+    assert [r.progress for r in chunk.records if isinstance(r, Progress)] == [0.1, 0.2, 0.4]
+    assert [r.count for r in chunk.records if isinstance(r, Dropped)] == [1]
+
+
+def test_a_record_that_must_not_be_dropped_leaves_nothing_of_itself(small_disk: Path) -> None:
+    """It raises, half of it is cut off, and what is appended later is read."""
+    journal = JournalWriter(small_disk / "1.journal")
+    hog = small_disk / "hog"
+    journal.append(REPORTS[0])
+    hog.write_bytes(bytes((1 << 20) - 8192))
+
+    with pytest.raises(OSError, match="No space"):
+        journal.append_or_raise(Report(1.0, "x" * 100_000, 1, {"loss": 1.0}))
+    hog.unlink()
+    journal.append_or_raise(REPORTS[1])
+    journal.close()
+
+    (chunk,) = read_journal(journal.path)
+    assert chunk.bad_lines == []
+    assert chunk.records == REPORTS[:2]
+
+
 def test_the_alive_lock_dies_with_its_process(tmp_path: Path) -> None:
     """A kill -9 frees the lock; until then every other process sees it."""
     lock = tmp_path / "alive"
