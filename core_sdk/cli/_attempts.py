@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Mapping, Sequence
@@ -57,7 +58,8 @@ def resume_trial(home_path: Path, trial_id: int) -> int:
     Raises `TrialNotFoundError`, `TrialRunningError` or `NothingToResumeError`.
     """
     folder = Home.open(home_path).trial(trial_id)
-    with claimed_next_attempt(folder, "resume") as attempt:
+    with contextlib.ExitStack() as claim:
+        attempt = claim.enter_context(claimed_next_attempt(folder, "resume"))
         trial = folder.read_record()
         command = _recorded_command(folder)
         continuation = newest_good_checkpoint(folder)
@@ -72,7 +74,7 @@ def resume_trial(home_path: Path, trial_id: int) -> int:
         _write_run_info(
             folder, attempt, _run_info(trial, attempt, continuation.checkpoint, continuation.steps_completed)
         )
-        return run_in_foreground(folder, attempt, command)
+        return run_in_foreground(folder, attempt, command, claim.close)
 
 
 def continue_trial(home_path: Path, trial_id: int) -> int:
@@ -106,12 +108,13 @@ def _run_first_attempt(
     folder: TrialFolder, trial: TrialRecord, command: CommandRecord, checkpoint: CheckpointStored | None = None
 ) -> int:
     try:
-        with claimed_next_attempt(folder, "start") as attempt:
+        with contextlib.ExitStack() as claim:
+            attempt = claim.enter_context(claimed_next_attempt(folder, "start"))
             folder.write_command(command)
             _write_run_info(folder, attempt, _run_info(trial, attempt, checkpoint, steps_completed=0))
             # Last, since it makes the trial visible.
             folder.write_record(trial)
-            return run_in_foreground(folder, attempt, command)
+            return run_in_foreground(folder, attempt, command, claim.close)
     except CommandError:
         delete_trial(folder)
         raise

@@ -14,14 +14,17 @@ _CHUNK_BYTES = 1 << 16
 class Follower:
     """Goes on where it stopped. `choose` may keep some of what it is fed."""
 
-    def __init__(self, source: int, sink: int, choose: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(
+        self, source: int, sink: int, choose: Callable[[bytes], bytes] = bytes, chunk_bytes: int = _CHUNK_BYTES
+    ) -> None:
         self._source = source
         self._sink = sink
         self._choose = choose
+        self._chunk_bytes = chunk_bytes
 
     def copy(self) -> None:
         """Copies what there is now. Raises `OSError` if the sink does not take it."""
-        while chunk := os.read(self._source, _CHUNK_BYTES):
+        while chunk := os.read(self._source, self._chunk_bytes):
             write_all(self._sink, self._choose(chunk))
 
     def copy_until(self, has_ended: Callable[[float], bool]) -> None:

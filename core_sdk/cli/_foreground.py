@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
+from core_sdk.cli._display import Display
 from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
-from core_sdk.cli._runner import run_attempt
+from core_sdk.cli._runner import SignalRelay, run_attempt
 from core_sdk.journal import read_journal
 from core_sdk.records import CommandRecord, Ended, Outcome
 from core_sdk.tracking import TrialFolder
@@ -19,14 +21,21 @@ _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM, -signal.SIGUSR1)
 _OVER: tuple[Outcome, ...] = ("completed", "invalid_hp")
 
 
-def run_in_foreground(folder: TrialFolder, attempt: int, command: CommandRecord) -> int:
-    """The exit status for our own process. Raises `CommandNotExecutableError`."""
+def run_in_foreground(folder: TrialFolder, attempt: int, command: CommandRecord, on_end: Callable[[], None]) -> int:
+    """The exit status for our own process; `on_end` is called when the script has ended, before all is shown.
+
+    Raises `CommandNotExecutableError`.
+    """
     trial_id = folder.trial_id
     say(f"trial {trial_id}, attempt {attempt}: `core-sdk trial describe {trial_id}` shows it, `trial pause` stops it")
-    returncode = run_attempt(folder, attempt, command)
+    relay = SignalRelay()
+    display = Display(folder.log_path(attempt))
+    returncode = run_attempt(folder, attempt, command, relay)
     # A launcher that starts its ranks anew begins further attempts.
     outcome = _recorded_outcome(folder, max(folder.attempts()))
-    say(f"trial {trial_id} {describe_end(trial_id, outcome, returncode)}")
+    on_end()
+    # Somebody who has asked for an end does not wait for a reader who has stalled.
+    display.close(f"trial {trial_id} {describe_end(trial_id, outcome, returncode)}", lambda: relay.num_received > 0)
     return exit_status(outcome, returncode)
 
 

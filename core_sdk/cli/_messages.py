@@ -11,4 +11,9 @@ from core_sdk.cli._text import printable
 def say(text: str) -> None:
     """One line."""
     with contextlib.suppress(OSError):  # a closed terminal must not end what we supervise
-        print(f"core-sdk: {printable(text)}", file=sys.stderr, flush=True)
+        print(message(text), file=sys.stderr, flush=True)
+
+
+def message(text: str) -> str:
+    """The line, without its end, by which `say` says the text."""
+    return f"core-sdk: {printable(text)}"

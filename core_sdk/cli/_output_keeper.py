@@ -4,7 +4,9 @@
 
 It stands between a script and its log, in a session of its own, so that neither a full disk nor the death of the
 `core-sdk run` that started both reaches the script: what the disk refuses is dropped, counted and said when there is
-room again. Run by file path, with nothing but the standard library, since it lives as long as the training.
+room again. It is started with every signal blocked: Slurm, service managers and people send a stop to all processes of
+a training, and the script's last words come after it. Run by file path, with nothing but the standard library, since it
+lives as long as the training.
 """
 
 from __future__ import annotations

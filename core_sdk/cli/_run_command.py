@@ -41,8 +41,9 @@ def run(
 
     core-sdk run --name digits -- python train.py --lr 0.1
 
-    The output is shown and kept for `core-sdk trial logs`. SIGTERM and SIGHUP are handed on to the script, Ctrl-C
-    reaches it through the terminal. If core-sdk itself is killed, the script goes on and its output is still kept.
+    The output is kept for `core-sdk trial logs` and shown on stdout: the script's stdout and stderr together, in their
+    order. SIGTERM and SIGHUP are handed on to the script, Ctrl-C reaches it through the terminal. If core-sdk itself is
+    killed, the script goes on and its output is still kept.
     """
     from core_sdk.cli._attempts import start_trial
     from core_sdk.cli._hparams import parse_hparams

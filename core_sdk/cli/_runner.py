@@ -1,7 +1,7 @@
-"""One attempt in the foreground: starts its script, shows its output, and waits for its end.
+"""The script of one attempt: started, handed the signals that reach us, and waited for.
 
-The script writes to the attempt's log through a process that does nothing else, the output keeper: it never waits for
-us or our terminal, and when we are killed it goes on and no line is lost. We show what the log gains.
+It writes to the attempt's log through a process that does nothing else, the output keeper: it never waits for us or
+our terminal, and when we are killed it goes on and no line is lost.
 """
 
 from __future__ import annotations
@@ -11,48 +11,77 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 from core_sdk.cli import _output_keeper
 from core_sdk.cli._command import CommandNotExecutableError
-from core_sdk.cli._follow import Follower, following
 from core_sdk.cli._messages import say
 from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, child_variables, is_usr1_stop
 from core_sdk.records import CommandRecord, ExitRecord
 from core_sdk.tracking import TrialFolder
 
-_STDOUT = 1
 # Processes that the script leaves behind may keep its output open; the end of the script is the end of the attempt.
 _LAST_OUTPUT_S = 2.0
 
 
-def run_attempt(folder: TrialFolder, attempt: int, command: CommandRecord) -> int:
-    """The script's exit status, -N for death by signal N. Raises `CommandNotExecutableError`."""
-    log = folder.log_path(attempt)
-    with _relayed_signals() as relay:
-        output, keeper = _start_keeper(log)
-        try:
-            process = _start(folder, attempt, command, output)
-        finally:
-            os.close(output)
-        relay.attach(process)
-        with following(log, _STDOUT) as follower:
-            _show_until_end(follower, process, keeper)
+class SignalRelay:
+    """Hands on to the script what is sent to us, also what came before it was started; from now to our end."""
+
+    def __init__(self) -> None:
+        self.num_received = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pending: list[int] = []
+        handlers = {signal.SIGTERM: self._forward, signal.SIGHUP: self._forward, signal.SIGINT: self._notice}
+        if is_usr1_stop():
+            handlers[signal.SIGUSR1] = self._forward
+        for number, handler in handlers.items():
+            # What is ignored already (`nohup`, a job in the background) stays so, for the script as well. Handlers, in
+            # contrast to SIG_IGN, are not inherited by the script.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, handler)
+
+    def attach(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        while self._pending:
+            process.send_signal(self._pending.pop(0))
+
+    def _forward(self, number: int, frame: FrameType | None) -> None:
+        self.num_received += 1
+        if self._process is None:
+            self._pending.append(number)
+        else:
+            self._process.send_signal(number)
+
+    def _notice(self, number: int, frame: FrameType | None) -> None:
+        """For Ctrl-C: the terminal sends it to the script too, and we stay to see what becomes of it."""
+        self.num_received += 1
+
+
+def run_attempt(folder: TrialFolder, attempt: int, command: CommandRecord, relay: SignalRelay) -> int:
+    """The script's exit status, -N for death by signal N, which is recorded. Raises `CommandNotExecutableError`."""
+    output, keeper = _start_keeper(folder.log_path(attempt))
+    try:
+        process = _start(folder, attempt, command, output)
+    finally:
+        os.close(output)
+    relay.attach(process)
+    process.wait()
     # Of the last attempt, where a launcher has started its ranks anew.
     _write_exit(folder, max(folder.attempts()), process.returncode)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        keeper.wait(_LAST_OUTPUT_S)
     return process.returncode
 
 
 def _start_keeper(log: Path) -> tuple[int, subprocess.Popen[bytes]]:
     """The descriptor to write output to, and the process that brings it into the log."""
-    log.touch(mode=0o600)
     output_read, output = os.pipe()
+    # A stop is for the script, which still writes while it saves: the keeper inherits a mask that keeps every signal
+    # from it, and ends when its input does. The session of its own keeps the terminal's job control from it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
-        # The session of its own keeps Ctrl-C and the terminal's end from it; it ends when its input does.
         arguments = [sys.executable, "-I", "-S", _output_keeper.__file__, str(log)]
         keeper = subprocess.Popen(
             arguments,
@@ -62,6 +91,7 @@ def _start_keeper(log: Path) -> tuple[int, subprocess.Popen[bytes]]:
             start_new_session=True,
         )
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(output_read)
     return output, keeper
 
@@ -85,66 +115,8 @@ def _start(folder: TrialFolder, attempt: int, command: CommandRecord, output: in
         raise CommandNotExecutableError(command.argv[0], error.strerror or str(error)) from error
 
 
-def _show_until_end(follower: Follower, process: subprocess.Popen[bytes], keeper: subprocess.Popen[bytes]) -> None:
-    ended = threading.Event()
-
-    def wait() -> None:
-        process.wait()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            keeper.wait(_LAST_OUTPUT_S)
-        ended.set()
-
-    threading.Thread(target=wait, name="core-sdk-wait", daemon=True).start()
-    try:
-        follower.copy_until(ended.wait)
-    except OSError:
-        # Whoever read our output has gone (`| head`, a closed terminal). The training has not.
-        ended.wait()
-
-
 def _write_exit(folder: TrialFolder, attempt: int, code: int) -> None:
     try:
         folder.write_exit(attempt, ExitRecord(time=time.time(), code=code))
     except OSError as error:
         say(f"the exit status {code} could not be recorded: {error}")
-
-
-class _SignalRelay:
-    """Hands on to the script what is sent to us, also what came before it was started."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pending: list[int] = []
-
-    def attach(self, process: subprocess.Popen[bytes]) -> None:
-        self._process = process
-        while self._pending:
-            process.send_signal(self._pending.pop(0))
-
-    def forward(self, number: int, frame: FrameType | None) -> None:
-        if self._process is None:
-            self._pending.append(number)
-        else:
-            self._process.send_signal(number)
-
-    def ignore(self, number: int, frame: FrameType | None) -> None:
-        """For Ctrl-C: the terminal sends it to the script too, and we stay to see what becomes of it."""
-
-
-@contextlib.contextmanager
-def _relayed_signals() -> Iterator[_SignalRelay]:
-    relay = _SignalRelay()
-    handlers = {signal.SIGTERM: relay.forward, signal.SIGHUP: relay.forward, signal.SIGINT: relay.ignore}
-    if is_usr1_stop():
-        handlers[signal.SIGUSR1] = relay.forward
-    previous = {}
-    for number, handler in handlers.items():
-        # What is ignored already (`nohup`, a job in the background) stays so, for the script as well. Handlers, in
-        # contrast to SIG_IGN, are not inherited by the script.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            previous[number] = signal.signal(number, handler)
-    try:
-        yield relay
-    finally:
-        for number, handler_before in previous.items():
-            signal.signal(number, handler_before)

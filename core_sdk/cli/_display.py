@@ -1,0 +1,56 @@
+"""The output of an attempt, shown as it comes by a thread of its own: a reader who stalls holds up nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from core_sdk.cli._follow import POLL_INTERVAL_S, Follower
+from core_sdk.cli._messages import message
+
+_STDOUT = 1
+_STDERR = 2
+# A pipe takes so much at once, which is how progress is seen.
+_CHUNK_BYTES = 4096
+_PATIENCE_S = 2.0
+
+
+class Display:
+    """Shows what the log gains from now on, until `close`."""
+
+    def __init__(self, log: Path) -> None:
+        self._source = os.open(log, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._ended = threading.Event()
+        self._last_words = ""
+        self._thread = threading.Thread(target=self._show, name="core-sdk-display", daemon=True)
+        self._thread.start()
+
+    def close(self, last_words: str, is_hurried: Callable[[], bool]) -> None:
+        """Returns when the rest and the last words are shown; once `is_hurried`, only if somebody goes on reading."""
+        self._last_words = last_words
+        self._ended.set()
+        progress, changed = -1, time.monotonic()
+        while self._thread.is_alive():
+            now = time.monotonic()
+            if not is_hurried() or progress != self._progress():
+                progress, changed = self._progress(), now
+            elif now - changed > _PATIENCE_S:
+                return
+            self._thread.join(POLL_INTERVAL_S)
+
+    def _progress(self) -> int:
+        return os.lseek(self._source, 0, os.SEEK_CUR)
+
+    def _show(self) -> None:
+        try:
+            Follower(self._source, _STDOUT, chunk_bytes=_CHUNK_BYTES).copy_until(self._ended.wait)
+        except OSError:
+            # Whoever read our output has gone (`| head`, a closed terminal). The training has not.
+            self._ended.wait()
+        # Not through `sys.stderr`: a thread that hangs in it would let the interpreter abort at its end.
+        with contextlib.suppress(OSError):
+            os.write(_STDERR, f"{message(self._last_words)}\n".encode(errors="backslashreplace"))

@@ -1,0 +1,138 @@
+"""A stop reaches the script, and nothing of what it still saves and prints is lost, whoever else gets the signal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from cli.commands import COMMAND, StartCli, WriteScript
+from processes import TIMEOUT_S, wait_for
+
+from core_sdk.cli._runner import _start_keeper
+from core_sdk.client import Tracker
+from core_sdk.tracking import Home
+
+SAVING = """
+    import os, time
+    from core_sdk import core
+
+    ranks = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
+    with core.init(distributed=ranks) as context:
+        context.preempt.should_preempt()
+        print("started", flush=True)
+        while not context.preempt.should_preempt():
+            time.sleep(0.01)
+        print("stopping", flush=True)
+        with context.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, _):
+            if context.distributed.rank == 0:
+                (path / "weights").write_text("1")
+        print("saved", flush=True)
+    print("left", flush=True)
+"""
+SAID = ["started", "stopping", "saved", "left"]
+LAUNCHER = ("-m", "launch.torch_distributed", "--nproc-per-node", "2", "--")
+ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def keeper_of(run: psutil.Process) -> psutil.Process:
+    """The process that brings its output into the log."""
+    [keeper] = [child for child in run.children() if any("_output_keeper" in word for word in child.cmdline())]
+    return keeper
+
+
+@pytest.mark.parametrize("launcher", [(), LAUNCHER], ids=["script", "launcher"])
+@pytest.mark.parametrize("receivers", ["all by SIGTERM", "all by SIGUSR1", "the keeper by all"])
+def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
+    home: Home,
+    start_cli: StartCli,
+    write_script: WriteScript,
+    monkeypatch: pytest.MonkeyPatch,
+    launcher: tuple[str, ...],
+    receivers: str,
+) -> None:
+    """Slurm and service managers send it to every process of a step, the one that keeps the output among them."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("CORE_SDK_JOB_ID", "")
+    start = start_cli("run", "--", sys.executable, *launcher, str(write_script(SAVING)))
+    log = home.root / "runs" / "1" / "1.log"
+    wait_for(lambda: log.exists() and log.read_text().count("started") == (2 if launcher else 1))
+    run = psutil.Process(start.process.pid)
+
+    match receivers:
+        case "all by SIGTERM" | "all by SIGUSR1":
+            for process in [keeper_of(run), *run.children(recursive=True), run]:
+                process.send_signal(signal.SIGTERM if receivers.endswith("SIGTERM") else signal.SIGUSR1)
+        case _:
+            for number in ASKING:
+                keeper_of(run).send_signal(number)
+            run.send_signal(signal.SIGTERM)
+    status, output, errors = start.wait()
+
+    for prefix in ["[rank=0] ", "[rank=1] "] if launcher else [""]:
+        lines = [line.removeprefix(prefix) for line in log.read_text().splitlines() if line.startswith(prefix)]
+        assert [line for line in lines if line in SAID] == SAID, errors
+    with Tracker().index() as index:
+        assert index.trial(1).state == "PAUSED"
+        assert len(index.checkpoints(trial_id=1)) == 1
+    assert status == 75
+    assert output == log.read_text()
+
+
+def test_a_signal_at_the_very_start_does_not_end_the_keeper(tmp_path: Path) -> None:
+    """It comes before its first instruction."""
+    log = tmp_path / "1.log"
+
+    output, keeper = _start_keeper(log)
+    for number in ASKING:
+        keeper.send_signal(number)
+    os.write(output, b"kept")
+    os.close(output)
+
+    assert keeper.wait(TIMEOUT_S) == 0
+    assert log.read_text() == "kept"
+
+
+@pytest.fixture
+def stalled(home: Home, write_script: WriteScript) -> Iterator[subprocess.Popen[bytes]]:
+    """A `core-sdk run` that fills the pipe of its output, stdout and stderr, which nobody reads."""
+    script = write_script(SAVING.replace('print("started", flush=True)', 'print("x" * 1_000_000, flush=True)'))
+    read, write = os.pipe()
+    arguments = [*COMMAND, "run", "--", sys.executable, str(script)]
+    run = subprocess.Popen(arguments, stdout=write, stderr=write, start_new_session=True)
+    os.close(write)
+    log = home.root / "runs" / "1" / "1.log"
+    wait_for(lambda: log.exists() and log.stat().st_size > 1_000_000)
+    yield run
+    os.close(read)
+    run.kill()
+    run.wait()
+
+
+def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subprocess.Popen[bytes]) -> None:
+    """The training saves and is recorded as paused, and the command ends, with the log whole."""
+    stalled.terminate()
+
+    assert stalled.wait(TIMEOUT_S) == 75
+    assert home.trial(1).log_path(1).read_text().split() == ["x" * 1_000_000, *SAID[1:]]
+    with Tracker().index() as index:
+        assert index.trial(1).state == "PAUSED"
+        assert len(index.checkpoints(trial_id=1)) == 1
+
+
+def test_a_reader_who_stalls_does_not_keep_an_ended_trial_running(home: Home, stalled: subprocess.Popen[bytes]) -> None:
+    """Its script ends of itself; the command waits for its reader until somebody asks it to end."""
+    [script] = [child for child in psutil.Process(stalled.pid).children() if "train.py" in child.cmdline()[-1]]
+
+    script.kill()
+    wait_for(lambda: home.trial(1).running_attempt() is None)
+    was_waiting = stalled.poll() is None
+    stalled.send_signal(signal.SIGINT)
+
+    assert was_waiting
+    assert stalled.wait(TIMEOUT_S) == 128 + signal.SIGKILL
