@@ -14,6 +14,10 @@ from dataclasses import dataclass
 
 TRACEBACK = b"Traceback (most recent call last)"
 
+STOPPED = 75
+"""EX_TEMPFAIL of sysexits.h: stopped on request, to be continued. A rank may say so too."""
+WELL = (0, STOPPED)
+
 # What a rank says that lost its peer. Each pattern names its library: a script's own connection, reset by some server,
 # is a cause like any other.
 _LOST_PEER = re.compile(
@@ -65,7 +69,7 @@ class RankSeen:
 
 def first_failure(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> RankSeen | None:
     """`signals`: those handed on to the ranks."""
-    failed = [seen for seen in ranks if seen.code not in (None, 0)]
+    failed = [seen for seen in ranks if seen.code not in (None, *WELL)]
     return min(failed, key=lambda seen: (kind_of(seen, signals), _failed_s(seen), seen.rank), default=None)
 
 

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from launch._causes import Kind, kind_of
+from launch._causes import STOPPED, Kind, kind_of
 from launch._outcome import Failed, FailedElsewhere, Killed, NodesLost, Obeyed, Outcome, Succeeded
 from launch._report import Place, exit_code, last_words, signal_name
-
-STOPPED = 75
-"""EX_TEMPFAIL of sysexits.h: stopped on request, to be continued."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +52,10 @@ def _ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
             return Ending(code, ("another node's launcher says:", *said))
         case NodesLost():
             return Ending(1, (f"{loss_of(outcome)}; exit code 1",))
+        case Obeyed(signal.SIGINT, ranks):
+            return _ending_by_signal(signal.SIGINT, f"cancelled by SIGINT (Ctrl-C), of which {_ranks(ranks)} died")
         case Obeyed(number, ranks):
-            return _ending_by_signal(
-                number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on, without a word"
-            )
+            return _ending_by_signal(number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on")
         case Killed(number, ranks, is_impatient=True):
             return _ending_by_signal(number, f"{_ranks(ranks)} did not get to an end: killed by a second SIGINT")
         case Killed(number, ranks):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
+from launch._causes import WELL, Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,25 @@ Outcome = Succeeded | Failed | FailedElsewhere | NodesLost | Obeyed | Killed
 
 
 def judge(
-    ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool, is_alone: bool = True
-) -> Failed | Obeyed | None:
-    """What is to be made of ranks of which some failed; None to wait for what the others do. Pure."""
+    ranks: Sequence[RankSeen],
+    stops: Sequence[int],
+    *,
+    has_patience: bool,
+    is_alone: bool = True,
+    has_said_stopped: bool = False,
+) -> Succeeded | Failed | Obeyed | None:
+    """What is to be made of ranks of which some failed; None to wait for what the others do. Pure.
+
+    `has_said_stopped`: a training has said that it stops on request.
+    """
     first = first_failure(ranks, stops)
     if first is None or first.code is None:
         return None
     kind = kind_of(first, stops)
     if kind is Kind.OBEYED:
-        return _judge_obedience(ranks, stops, has_patience=has_patience)
+        obedience = _judge_obedience(ranks, stops, has_patience=has_patience)
+        is_stop = obedience is not None and has_said_stopped and all(map(_is_stopped_wrapper, _failed(ranks)))
+        return Succeeded(was_stopped=True) if is_stop else obedience
     if has_patience and (may_change(ranks, stops) or (kind is Kind.CONSEQUENCE and not is_alone)):
         return None
     stuck = stuck_after_failure(ranks) if kind is Kind.CONSEQUENCE else None
@@ -77,12 +88,22 @@ def judge(
 
 def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool) -> Obeyed | None:
     obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
-    has_consequences = any(seen.code not in (None, 0) and seen not in obeyed for seen in ranks)
+    has_consequences = any(seen not in obeyed for seen in _failed(ranks))
     is_running = any(seen.code is None for seen in ranks)
     # Who still runs may be saving, and has its grace; unless the others have begun to fail for want of their peers.
     if is_running and (has_patience or not has_consequences):
         return None
     return Obeyed(_signal_of(obeyed[0], stops), tuple(seen.rank for seen in obeyed))
+
+
+def _is_stopped_wrapper(seen: RankSeen) -> bool:
+    """The wrapper of a training has died of a stop, and nothing shows that the training failed after that."""
+    has_failed_later = seen.traceback_s is not None and seen.traceback_s > seen.ended_s
+    return seen.code in (-signal.SIGTERM, 128 + signal.SIGTERM) and not has_failed_later
+
+
+def _failed(ranks: Sequence[RankSeen]) -> list[RankSeen]:
+    return [seen for seen in ranks if seen.code not in (None, *WELL)]
 
 
 def _signal_of(seen: RankSeen, stops: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
 """The processes of this node's ranks, from their start to the end of what they leave behind.
 
-Each rank is a child of ours and leads a process group of its own. None is reaped before `end`: a dead rank stays a
-zombie until then, so that neither its pid nor its group can mean another process, whenever a signal is sent.
+Each rank is a child of ours and leads a session of its own. None is reaped before `end`: a dead rank stays a zombie
+until then, so that neither its pid nor its session can mean another process, whenever a signal is sent.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from launch._rank_processes import addressees, living, trainings
 
 _POLL_S = 0.02
 # What cannot be killed (a process that waits for a broken device) must not keep the launcher.
@@ -29,39 +32,58 @@ class Death:
 
 
 class Ranks:
-    """Watches from construction on. `pids` by rank; thread-safe."""
+    """Watches from construction on. `pids` by rank; thread-safe.
+
+    A rank whose own process was a wrapper, and has died of a signal, has not ended before the training in it has that
+    was asked to stop, and may be saving.
+    """
 
     def __init__(self, pids: Mapping[int, int]) -> None:
         self.pids = dict(pids)
         self._deaths: dict[int, Death] = {}
-        self._changed = threading.Condition()
+        self._inner: defaultdict[int, set[int]] = defaultdict(set)
+        self._lock = threading.Lock()
         for rank, pid in self.pids.items():
             threading.Thread(target=self._watch, args=(rank, pid), name=f"launch-rank-{rank}", daemon=True).start()
 
     def deaths(self) -> dict[int, Death]:
-        with self._changed:
-            return dict(self._deaths)
+        with self._lock:
+            deaths, inner = dict(self._deaths), {rank: self._inner[rank] for rank in self._deaths if self._inner[rank]}
+        alive = living({self.pids[rank] for rank in inner})
+        for rank, pids in inner.items():
+            if pids.intersection(process.pid for process in alive.get(self.pids[rank], ())):
+                del deaths[rank]
+        return deaths
 
     def running(self) -> list[int]:
-        with self._changed:
-            return [rank for rank in self.pids if rank not in self._deaths]
-
-    def wait(self, timeout_s: float) -> bool:
-        """Whether all have ended."""
-        with self._changed:
-            return self._changed.wait_for(lambda: len(self._deaths) == len(self.pids), timeout_s)
+        deaths = self.deaths()
+        return [rank for rank in self.pids if rank not in deaths]
 
     def signal(self, number: int) -> None:
-        """To the ranks themselves, not to what they started: their data-loader workers must live on."""
-        for rank in self.running():
-            # It may have died since, and then still is ours to signal, without effect.
-            with contextlib.suppress(PermissionError):
-                os.kill(self.pids[rank], number)
+        """To the ranks' trainings, not to what they started: their data-loader workers must live on."""
+        with self._lock:
+            deaths = dict(self._deaths)
+        # A wrapper may have got the signal sooner than we: Slurm sends it to every process of a step.
+        asked = {
+            rank: pid
+            for rank, pid in self.pids.items()
+            if rank not in deaths or deaths[rank].code in (-number, 128 + number)
+        }
+        alive = living(set(asked.values()))
+        for rank, own_pid in asked.items():
+            processes = alive.get(own_pid, [])
+            with self._lock:
+                self._inner[rank].update(pid for pid in trainings(processes) if pid != own_pid)
+            for pid in addressees(processes, own_pid, number):
+                _signal(pid, number)
 
     def kill(self) -> None:
-        """At once, with all in their groups."""
+        """At once, with all in their sessions."""
         for pid in self.pids.values():
-            _signal_group(pid, signal.SIGKILL)
+            # First those that could start others meanwhile.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(pid, signal.SIGKILL)
+        self._signal_sessions(set(self.pids.values()), signal.SIGKILL)
 
     def end(self, grace_s: float) -> None:
         """SIGTERM to those that still run and to what the others left; what is there after `grace_s` is killed."""
@@ -69,23 +91,29 @@ class Ranks:
         told: set[int] = set()
         self.signal(signal.SIGTERM)
         while (remaining := self._remaining()) and time.monotonic() < deadline:
-            for pid in remaining - told - {self.pids[rank] for rank in self.running()}:
-                _signal_group(pid, signal.SIGTERM)
-                told.add(pid)
+            left = remaining - told - {self.pids[rank] for rank in self.running()}
+            self._signal_sessions(left, signal.SIGTERM)
+            told |= left
             time.sleep(_POLL_S)
         self.kill()
-        self.wait(_UNKILLABLE_S)
+        deadline = time.monotonic() + _UNKILLABLE_S
+        while self.running() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
     def _remaining(self) -> set[int]:
         """The pids of ranks that run, or left somebody behind."""
         running = {self.pids[rank] for rank in self.running()}
-        return running | _populated(set(self.pids.values()) - running)
+        return running | living(set(self.pids.values()) - running).keys()
+
+    def _signal_sessions(self, sessions: set[int], number: int) -> None:
+        for processes in living(sessions).values():
+            for process in processes:
+                _signal(process.pid, number)
 
     def _watch(self, rank: int, pid: int) -> None:
         code = _await_end(pid)
-        with self._changed:
+        with self._lock:
             self._deaths[rank] = Death(rank, code, time.monotonic())
-            self._changed.notify_all()
 
 
 def _await_end(pid: int) -> int:
@@ -96,20 +124,6 @@ def _await_end(pid: int) -> int:
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
-def _signal_group(group: int, number: int) -> None:
+def _signal(pid: int, number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
-
-
-def _populated(groups: Collection[int]) -> set[int]:
-    """Those of the process groups in which somebody lives."""
-    if not groups:
-        return set()
-    import psutil  # a twentieth of a second, which the start need not pay
-
-    populated = set()
-    for pid in psutil.pids():
-        with contextlib.suppress(ProcessLookupError, PermissionError, psutil.Error):
-            if (group := os.getpgid(pid)) in groups and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                populated.add(group)
-    return populated
+        os.kill(pid, number)

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from launch._causes import RankSeen
+from launch._causes import STOPPED, WELL, RankSeen
 from launch._directory import LaunchDirectory
 from launch._outcome import Killed, Outcome, Succeeded, judge
 from launch._ranks import Death, Ranks
@@ -192,26 +192,36 @@ class Supervisor:
         return self._stop_asked_s + self.grace_s - time.monotonic()
 
     def _kill_running(self, *, is_impatient: bool) -> None:
-        self._killed = Killed(self._stops[0], tuple(self._ranks.running()), is_impatient)
+        # What has ended is judged by its end, though it may have left somebody behind.
+        if running := self._ranks.running():
+            self._killed = Killed(self._stops[0], tuple(running), is_impatient)
         self._ranks.kill()
 
     def _outcome(self, deaths: Mapping[int, Death], is_alone: bool) -> Outcome | None:
         is_running = len(deaths) < len(self._ranks.pids)
-        failed = [death for death in deaths.values() if death.code != 0]
+        failed = [death for death in deaths.values() if death.code not in WELL]
         if not failed:
-            return None if is_running else Succeeded(self._was_stopped())
+            return None if is_running else Succeeded(self._was_stopped(deaths))
         if self._killed is not None:
             return None if is_running else self._killed
         has_patience = time.monotonic() < min(death.time_s for death in failed) + _PATIENCE_S
-        return judge(self._look(deaths), tuple(self._stops), has_patience=has_patience, is_alone=is_alone)
+        return judge(
+            self._look(deaths),
+            tuple(self._stops),
+            has_patience=has_patience,
+            is_alone=is_alone,
+            has_said_stopped=self._directory.is_stopped(),
+        )
 
-    def _was_stopped(self) -> bool:
-        """A script without Core SDK says nothing: then the signal counts."""
-        return self._directory.is_stopped() or (bool(self._stops) and not self._directory.is_completed())
+    def _was_stopped(self, deaths: Mapping[int, Death]) -> bool:
+        """A script without Core SDK says nothing, or it by its status: otherwise the signal counts."""
+        if self._directory.is_stopped() or any(death.code == STOPPED for death in deaths.values()):
+            return True
+        return bool(self._stops) and not self._directory.is_completed()
 
     def _look(self, deaths: Mapping[int, Death]) -> list[RankSeen]:
         for death in deaths.values():
-            if death.code != 0 and death.rank not in self._drained:
+            if death.code not in WELL and death.rank not in self._drained:
                 self._drained.add(death.rank)
                 self._errors.wait_for_end(death.rank, _LAST_OUTPUT_S)
         return [self._seen(rank, pid, deaths.get(rank)) for rank, pid in self._ranks.pids.items()]

@@ -9,7 +9,7 @@ import pytest
 from core_sdk.errors import RankFailedError
 from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change
 from launch._guardian import sessions_left
-from launch._outcome import Failed, Obeyed, judge
+from launch._outcome import Failed, Obeyed, Succeeded, judge
 from launch._report import cause_of, excerpt, exit_code
 
 TERM = 15
@@ -146,6 +146,15 @@ def test_a_rank_on_its_way_out_may_have_failed_before_one_that_is_dead() -> None
     answers = [may_change([dead, _running(1, 49.5, OWN)]), may_change([dead, _running(1, 1.0, OWN)])]
 
     assert answers == [True, False]
+
+
+def test_wrappers_that_died_of_the_stop_of_a_training_have_not_failed() -> None:
+    """Unless the training in one of them has, which its traceback after the wrapper's death tells."""
+    stopped, failed = _ended(0, -TERM, 1.0, 0.5, OWN), _ended(1, -TERM, 1.0, 2.0, OWN)
+
+    outcomes = [judge(ranks, (TERM,), has_patience=True, has_said_stopped=True) for ranks in ([stopped], [failed])]
+
+    assert outcomes == [Succeeded(was_stopped=True), Obeyed(TERM, (1,))]
 
 
 def test_a_failure_is_judged_at_once_if_nothing_can_change_it() -> None:

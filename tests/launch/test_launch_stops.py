@@ -54,9 +54,10 @@ def test_ranks_that_die_of_the_signal_give_its_status(number: signal.Signals, st
     launch.send(number)
 
     ended = launch.wait()
+    words = "cancelled by SIGINT (Ctrl-C)" if number == signal.SIGINT else f"ranks 0, 1 died of {number.name}"
     assert ended.code == 128 + number
     assert "failed first" not in ended.stderr
-    assert f"ranks 0, 1 died of {number.name}" in ended.stderr
+    assert words in ended.stderr
 
 
 def test_a_stop_that_a_rank_has_acknowledged_is_to_be_continued_without_a_signal(run_launch: RunLaunch) -> None:
@@ -148,6 +149,21 @@ def test_a_second_interrupt_kills_at_once(start_launch: StartLaunch) -> None:
     ended = launch.wait()
     assert ended.code == 130
     assert "killed by a second SIGINT" in ended.stderr
+
+
+def test_a_second_interrupt_of_ranks_that_died_of_the_first_names_them(start_launch: StartLaunch) -> None:
+    """It finds nobody to kill, and does not claim that it has."""
+    launch = start_launch(_PROLOGUE + "on(2, do=lambda: os._exit(130))\nwait()", overrides=["--monitor-interval=2"])
+    launch.read_until(*_ALL_READY)
+    launch.send(signal.SIGINT)
+    children = psutil.Process(launch.pid).children()
+    wait_for(lambda: [child.status() for child in children].count(psutil.STATUS_ZOMBIE) == 2)
+
+    launch.send(signal.SIGINT)
+
+    ended = launch.wait()
+    words = "[core-sdk] cancelled by SIGINT (Ctrl-C), of which ranks 0, 1 died; exit code 130\n"
+    assert (ended.code, ended.stderr) == (130, words)
 
 
 def test_a_rank_that_fails_while_stopping_is_a_failure(start_launch: StartLaunch) -> None:

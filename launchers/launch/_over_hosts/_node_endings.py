@@ -6,7 +6,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch._ending import STOPPED, Ending
+from launch._causes import STOPPED, WELL
+from launch._ending import Ending
 
 
 class Why(enum.IntEnum):
@@ -29,7 +30,7 @@ class NodeEnding:
 
     @property
     def is_failure(self) -> bool:
-        return self.ending.code not in (0, STOPPED)
+        return self.ending.code not in WELL
 
 
 def ending_of_all(endings: Sequence[NodeEnding]) -> Ending:
