@@ -10,6 +10,7 @@ import typer
 from core_sdk.cli import _gc_command, _verify_command
 from core_sdk.cli._group import command_group
 from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.errors import CoreSDKError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,6 +25,14 @@ app.command()(_verify_command.verify)
 
 StorageId = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id.", show_default=False)]
 StorageIds = Annotated[list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids.", show_default=False)]
+
+
+class NothingMatchesError(CoreSDKError):
+    def __init__(self, storage_id: str, globs: Sequence[str]) -> None:
+        super().__init__(
+            f"nothing in checkpoint {storage_id} matches {', '.join(globs)}. "
+            f"`core-sdk checkpoint describe {storage_id}` lists its files."
+        )
 
 
 @app.command("list")
@@ -48,9 +57,9 @@ def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
     from core_sdk.client import Tracker
 
     with Tracker().index() as index:
-        if trial is not None:
-            index.trial(trial)
         experiment_id = None if experiment is None else index.experiment(parse_experiment(experiment)).experiment_id
+        if trial is not None and experiment_id not in (None, index.trial(trial).experiment_id):
+            raise typer.BadParameter(f"trial {trial} does not belong to experiment {experiment}: give one of them")
         return index.checkpoints(trial_id=trial, experiment_id=experiment_id)
 
 
@@ -105,8 +114,9 @@ def unpin(storage_ids: StorageIds) -> None:
 
     tracker = Tracker()
     for checkpoint in [tracker.get_checkpoint(storage_id) for storage_id in storage_ids]:
+        was_pinned = checkpoint.is_pinned
         checkpoint.unpin()
-        typer.echo(f"unpinned checkpoint {checkpoint.uuid}")
+        typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {checkpoint.uuid}")
 
 
 @app.command()
@@ -132,7 +142,10 @@ def delete(
     what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"
     confirm(f"Delete {what} {storage_id} of trial {checkpoint.trial_id}?", yes)
     if glob:
+        before = checkpoint.resources
         checkpoint.remove_files(glob, force=force)
+        if checkpoint.resources == before and checkpoint.state is not CheckpointState.DELETED:
+            raise NothingMatchesError(storage_id, glob)
     else:
         checkpoint.delete(force=force)
     if checkpoint.state is CheckpointState.DELETED:
@@ -155,7 +168,7 @@ def _columns() -> Sequence[Column[CheckpointRow]]:
     ]
 
 
-def _properties(row: CheckpointRow) -> Mapping[str, str]:
+def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
     from core_sdk.cli import _json
     from core_sdk.cli._text import format_size, format_time
 
@@ -170,5 +183,5 @@ def _properties(row: CheckpointRow) -> Mapping[str, str]:
         "Storage": row.storage,
         "Size": format_size(row.size_bytes),
         "Metadata": _json.encode(row.metadata),
-        "Files": "\n".join(f"{name} ({format_size(size)})" for name, size in row.resources.items()),
+        "Files": [f"{name} ({format_size(size)})" for name, size in row.resources.items()],
     }

@@ -13,7 +13,7 @@ FAILURES = (CoreSDKError, CommandError, InvalidNameError, UnsafePathError, OSErr
 
 def exit_status_of(error: BaseException) -> int:
     """Says what went wrong, and gives the exit status for it."""
-    say(str(error))
+    say(_words(error))
     match error:
         case CommandError():
             return error.exit_code
@@ -23,3 +23,10 @@ def exit_status_of(error: BaseException) -> int:
             return ExitCode.FAILURE
         case _:
             return ExitCode.USAGE
+
+
+def _words(error: BaseException) -> str:
+    """Without the number of an error of the operating system."""
+    if isinstance(error, OSError) and not isinstance(error, CoreSDKError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+    return str(error)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shutil
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.cli import _csv, _json
 from core_sdk.cli._plot import num_buckets, plot
 from core_sdk.cli._tables import Column, print_table
 from core_sdk.cli._text import format_number, format_time, printable
+from core_sdk.errors import NotFoundError
 from core_sdk.tracking.rows import ReportRow
 
 if TYPE_CHECKING:
@@ -18,6 +20,23 @@ if TYPE_CHECKING:
 
 _MAX_METRIC_COLUMNS = 5
 _NOTHING = "No reports yet."
+
+
+class NoSuchGroupError(NotFoundError):
+    def __init__(self, trial_id: int, group: str, known: Iterable[str]) -> None:
+        names = ", ".join(dict.fromkeys(known)) or "none yet"
+        super().__init__(f"trial {trial_id} has no reports of a group {group!r} to show. Its groups: {names}.")
+
+
+def reports_of_group(index: Index, trial_id: int, group: str | None, *, with_superseded: bool) -> Iterator[ReportRow]:
+    """Of all groups if `group` is None. Raises `NoSuchGroupError` for one without reports."""
+    reports = index.reports(trial_id, group=group, superseded=with_superseded)
+    first = next(reports, None)
+    if first is None:
+        if group is not None:
+            raise NoSuchGroupError(trial_id, group, (series.group for series in index.series(trial_id)))
+        return iter(())
+    return chain([first], reports)
 
 
 def print_json(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
@@ -49,7 +68,10 @@ def print_tables(reports: Iterable[ReportRow], *, num_last: int) -> None:
 
 def print_plots(index: Index, trial_id: int, group: str | None) -> None:
     width = shutil.get_terminal_size().columns
-    series = [one for one in index.series(trial_id) if group in (None, one.group)]
+    all_series = index.series(trial_id)
+    series = [one for one in all_series if group in (None, one.group)]
+    if group is not None and not series:
+        raise NoSuchGroupError(trial_id, group, (one.group for one in all_series))
     for one in series:
         lines = plot(index.buckets(trial_id, one.group, one.name, num_buckets(width)), width=width)
         print(printable(f"{one.group} {one.name}"))

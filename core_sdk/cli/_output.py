@@ -62,7 +62,7 @@ def print_rows(
         typer.echo(nothing)
 
 
-def print_one(value: Any, properties: Callable[[], Mapping[str, str]], as_json: bool) -> None:
+def print_one(value: Any, properties: Callable[[], Mapping[str, str | list[str]]], as_json: bool) -> None:
     if as_json:
         from core_sdk.cli._json import print_object
 

@@ -38,14 +38,15 @@ def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title:
     _print(table)
 
 
-def print_properties(properties: Mapping[str, str]) -> None:
-    """A name and a value a line; empty values are left out."""
+def print_properties(properties: Mapping[str, str | list[str]]) -> None:
+    """A name and its value, which may be a list of lines, beside each other; empty values are left out."""
     table = Table(box=None, show_header=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in properties.items():
         if value:
-            table.add_row(Text(printable(name)), Text(printable(value)))
+            lines = [value] if isinstance(value, str) else value
+            table.add_row(Text(printable(name)), Text("\n".join(map(printable, lines))))
     _print(table)
 
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 app = command_group("Trials: one training with one set of hyperparameters.")
 
+_NUM_LAST = 20
+
 TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
 
 
@@ -61,7 +63,9 @@ def metrics(
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Also reports that a later attempt has superseded.")
     ] = False,
-    last: Annotated[int, typer.Option(min=1, help="How many reports of each group the tables show.")] = 20,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
+    ] = None,
     plot: Annotated[bool, typer.Option("--plot", help="Draw curves.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -72,19 +76,25 @@ def metrics(
     from core_sdk.client import Tracker
 
     form = choose_format(as_json, as_csv)
+    if plot and (form is not Format.TABLE or superseded or last is not None):
+        raise typer.BadParameter(
+            "--plot draws all reports that count: give it without --json, --csv, --superseded and --last"
+        )
+    if form is not Format.TABLE and last is not None:
+        raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
     with Tracker().index() as index:
         index.trial(trial_id)  # an unknown one fails before anything is printed
         if plot:
             _metrics.print_plots(index, trial_id, group)
             return
-        reports = index.reports(trial_id, group=group, superseded=superseded)
+        reports = _metrics.reports_of_group(index, trial_id, group, with_superseded=superseded)
         match form:
             case Format.JSON:
                 _metrics.print_json(reports, with_superseded=superseded)
             case Format.CSV:
                 _metrics.print_csv(reports, with_superseded=superseded)
             case Format.TABLE:
-                _metrics.print_tables(reports, num_last=last)
+                _metrics.print_tables(reports, num_last=last or _NUM_LAST)
 
 
 @app.command()

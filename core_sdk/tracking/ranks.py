@@ -58,6 +58,12 @@ def holds_ranks(lines: Iterable[bytes]) -> bool:
     return any(map(_PREFIX.match, lines))
 
 
+def ranks_in(lines: Iterable[bytes]) -> set[int]:
+    """The ranks that wrote this output: rank 0, if no launcher started several."""
+    found = {int(match[1]) for line in lines if (match := _PREFIX.match(line))}
+    return found or {0}
+
+
 def check_rank_ids(rank_ids: Collection[int]) -> None:
     if not rank_ids or min(rank_ids) < 0:
         raise ValueError(f"rank_ids is {list(rank_ids)}: give ranks, counted from 0, or None for the whole output")

@@ -73,7 +73,8 @@ def test_without_a_launcher_all_lines_are_of_rank_0(folder: TrialFolder, cli: Cl
     of_rank_1 = cli("trial", "logs", "1", "--rank", "1", "--attempt", "1")
 
     assert as_bytes(of_rank_0.output) == b"plain\n[rank of the matrix] 7\n" + OF_RANK_0
-    assert (of_rank_1.status, of_rank_1.output) == (0, "")
+    assert (of_rank_1.status, of_rank_1.output) == (1, "")
+    assert "Ranks with output: 0." in of_rank_1.errors
 
 
 def test_several_ranks_keep_their_prefixes(folder: TrialFolder, cli: Cli) -> None:

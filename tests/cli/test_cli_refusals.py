@@ -1,0 +1,135 @@
+"""What is mistyped, or given in vain, is refused with words that say what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer.main
+from cli.commands import Cli
+from cli.recorded import new_attempt, new_trial, store
+
+from core_sdk.cli._app import app
+from core_sdk.tracking import Home
+
+
+def two_groups(home: Home) -> None:
+    """Trial 1, with a report of two groups."""
+    training = new_attempt(new_trial(home))
+    training.report(1, loss=0.5)
+    training.report(1, "validation", loss=0.6)
+    training.end()
+
+
+def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
+    """In every form of output; the groups that exist are named."""
+    two_groups(home)
+
+    for arguments in ((), ("--json",), ("--csv",), ("--plot",), ("--superseded",)):
+        refused = cli("trial", "metrics", "1", "--group", "trainig", *arguments)
+
+        assert (refused.status, refused.output) == (3, ""), arguments
+        assert "no reports of a group 'trainig'" in refused.errors
+        assert "Its groups: training, validation." in refused.errors
+    assert cli("trial", "metrics", "1", "--group", "training").status == 0
+
+
+def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:
+    """Its first one may be on its way."""
+    new_attempt(new_trial(home)).end()
+
+    assert cli("trial", "metrics", "1").output == "No reports yet.\n"
+    assert cli("trial", "metrics", "1", "--json").output == "[]\n"
+    assert "Its groups: none yet." in cli("trial", "metrics", "1", "--group", "training").errors
+
+
+def test_an_option_that_would_have_no_effect_is_refused(home: Home, cli: Cli) -> None:
+    """Nobody takes a picture for JSON, or all reports for the last ones."""
+    two_groups(home)
+
+    for arguments in (("--plot", "--json"), ("--plot", "--csv"), ("--plot", "--last", "3"), ("--plot", "--superseded")):
+        assert cli("trial", "metrics", "1", *arguments).status == 2, arguments
+    for arguments in (("--json", "--last", "3"), ("--csv", "--last", "3")):
+        refused = cli("trial", "metrics", "1", *arguments)
+        assert (refused.status, refused.output) == (2, "")
+        assert "--last is for tables" in refused.errors
+    assert cli("trial", "metrics", "1", "--last", "3").status == 0
+
+
+def test_output_that_cannot_be_there_is_refused(home: Home, cli: Cli) -> None:
+    """Of an attempt that was never made, or a rank that wrote nothing."""
+    training = new_attempt(new_trial(home))
+    training.folder.log_path(1).write_text("[rank=0] a\n[rank=2] b\n")
+    training.end()
+
+    no_attempt = cli("trial", "logs", "1", "--attempt", "7")
+    no_rank = cli("trial", "logs", "1", "--rank", "0", "--rank", "5", "--follow")
+
+    assert (no_attempt.status, no_attempt.output) == (3, "")
+    assert "trial 1 has no attempt 7. Its attempts: 1." in no_attempt.errors
+    assert (no_rank.status, no_rank.output) == (1, "")
+    assert "rank 5 of trial 1 has written nothing. Ranks with output: 0, 2." in no_rank.errors
+    assert cli("trial", "logs", "1", "--rank", "2").output == "b\n"
+
+
+def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
+    """Rather than an empty list."""
+    new_attempt(new_trial(home, experiment="digits")).end()
+    new_attempt(new_trial(home, experiment="letters")).end()
+
+    for command in (("list",), ("verify", "--all")):
+        refused = cli("checkpoint", *command, "--trial", "1", "--experiment", "letters")
+        assert refused.status == 2
+        assert "trial 1 does not belong to experiment letters" in refused.errors
+        assert cli("checkpoint", *command, "--trial", "1", "--experiment", "digits").status == 0
+
+
+def test_a_pattern_that_matches_nothing_is_told(home: Home, cli: Cli) -> None:
+    """Nobody believes that the files are gone."""
+    training = new_attempt(new_trial(home))
+    store(training, "first", 10)
+    training.end()
+
+    missed = cli("checkpoint", "delete", "first", "--glob", "wieghts*", "--yes")
+    unpinned = cli("checkpoint", "unpin", "first")
+
+    assert missed.status == 1
+    assert "nothing in checkpoint first matches wieghts*" in missed.errors
+    assert unpinned.output == "not pinned: checkpoint first\n"
+
+
+def test_the_files_of_a_checkpoint_stand_in_lines(home: Home, cli: Cli) -> None:
+    """Not with an escaped newline between them."""
+    training = new_attempt(new_trial(home))
+    store(training, "first", 10)
+    training.end()
+
+    described = cli("checkpoint", "describe", "first")
+
+    lines = [line.split() for line in described.output.splitlines()]
+    assert lines[-2][0] == "Files"
+    assert [line[-3] for line in lines[-2:]] == ["metadata.json", "weights.bin"]
+    assert "\\n" not in described.output
+
+
+def test_an_error_of_the_system_is_told_without_its_number(home: Home, cli: Cli) -> None:
+    """The path, and what is wrong with it."""
+    training = new_attempt(new_trial(home))
+    store(training, "first", 10)
+    training.end()
+
+    refused = cli("checkpoint", "download", "first", "/proc/first")
+
+    assert refused.status == 1
+    assert refused.errors == "core-sdk: /proc/first: No such file or directory\n"
+
+
+def test_the_help_cuts_no_sentence(cli: Cli) -> None:
+    """Each command's first paragraph stands in its group's help, on a terminal of 80 columns."""
+    root: Any = typer.main.get_command(app)
+
+    groups = {(name,): command for name, command in root.commands.items() if hasattr(command, "commands")}
+    for path, group in {(): root, **groups}.items():
+        shown = " ".join(cli(*path, "--help", COLUMNS="80").output.split())
+        assert "..." not in shown.partition("Commands:")[2]
+        for command in group.commands.values():
+            assert " ".join(command.help.partition("\n\n")[0].split()) in shown
