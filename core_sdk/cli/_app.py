@@ -11,8 +11,9 @@ from core_sdk.cli import _checkpoint_commands, _experiment_commands, _index_comm
 from core_sdk.cli._group import command_group
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 no such trial, experiment or
-checkpoint; 75 the trial was stopped and is to be continued; 126 or 127 the command cannot be executed or is not there.
-run, trial resume and trial continue otherwise exit as the script did, with 128 + N when signal N killed it."""
+checkpoint; 75 the trial was stopped and is to be continued; 126 or 127 the command cannot be executed or is not there;
+130 the trial was canceled by Ctrl-C. run, trial resume and trial continue otherwise exit as the script did, with
+128 + N when signal N killed it."""
 
 app = command_group(
     "Runs training scripts, and shows, continues and removes what they recorded in the home (CORE_SDK_HOME).", _EPILOG

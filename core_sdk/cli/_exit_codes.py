@@ -15,6 +15,8 @@ class ExitCode(enum.IntEnum):
     """EX_TEMPFAIL of sysexits.h: stopped on request, to be continued."""
     NOT_EXECUTABLE = 126
     COMMAND_NOT_FOUND = 127
+    CANCELED = 130
+    """Ended by Ctrl-C; a shell's 128 + SIGINT."""
 
 
 def of_child(returncode: int) -> int:

@@ -52,8 +52,8 @@ class Context:
     """Made by `init()`; enter it with `with`, or call `start()` and `close()`.
 
     Leaving it ends the attempt: an exception that leaves with it is recorded as the attempt's error. `InvalidHP`
-    is recorded as such and turned into `SystemExit(0)`. So it is with what leaves it on another rank: a chief that ends
-    well waits a few seconds for how the others end.
+    is recorded as such and turned into `SystemExit(0)`; `KeyboardInterrupt` cancels the attempt. So it is with what
+    leaves it on another rank: a chief that ends well waits a few seconds for how the others end.
     """
 
     checkpoint: CheckpointContext
@@ -207,6 +207,8 @@ class _Ending:
         invalid_hp = _invalid_hp(error)
         if invalid_hp is not None:
             self._outcome, self._error_text = "invalid_hp", invalid_hp
+        elif _is_interrupt(self.error):
+            self._outcome = "canceled"
         elif self.error is not None:
             self._outcome, self._error_text = "error", _describe(self.error)
         else:
@@ -252,11 +254,13 @@ class _Ending:
         if self.error is None:
             self._farewells.await_all()
         failure = self._farewells.failure()
-        if failure is None or self._outcome == "invalid_hp" or isinstance(self.error, ChannelError):
+        if failure is None or self._outcome in ("invalid_hp", "canceled") or isinstance(self.error, ChannelError):
             return
         invalid_hp = _invalid_hp(failure)
         if invalid_hp is not None:
             self._outcome, self._error_text = "invalid_hp", invalid_hp
+        elif _is_interrupt(failure):
+            self._outcome, self._error_text = "canceled", None
         elif not _is_same(self.error, failure):
             own_text = f"{self._error_text}\n" if self._error_text else ""
             self._outcome, self._error_text = "error", _clipped(f"{own_text}{failure}\n{_headline(failure)}")
@@ -283,6 +287,13 @@ def _invalid_hp(error: BaseException | None) -> str | None:
     if isinstance(error, RankFailedError) and error.error_text.partition(":")[0] == _INVALID_HP:
         return error.error_text.partition(":")[2].strip()
     return None
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Ctrl-C, on this rank or on another."""
+    if isinstance(error, RankFailedError):
+        return error.error_text.partition(":")[0] == KeyboardInterrupt.__name__
+    return isinstance(error, KeyboardInterrupt)
 
 
 def _is_same(own: BaseException | None, failure: ChannelError) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 FORMAT = 1
 """The format of journals and of the folders around them."""
 
-Outcome = Literal["completed", "paused", "invalid_hp", "error"]
+Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error"]
 
 
 class _Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):

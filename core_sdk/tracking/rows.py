@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from core_sdk.records import Metric
 
-TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "ERROR"]
-"""PAUSED: stopped on request, to be continued. ERROR: it raised, or its process died without a word."""
+TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
+"""PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C. ERROR: it raised, or its process failed
+or died without a word."""
 
 CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
 
@@ -23,7 +24,7 @@ class ExperimentRow:
     description: str
     num_trials: int
     state: TrialState
-    """ACTIVE while any trial is; else PAUSED, ERROR, COMPLETED, whichever of these, in this order, any trial is in."""
+    """ACTIVE while any trial is; else PAUSED, ERROR, CANCELED, COMPLETED, whichever, in this order, any trial is in."""
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ import pytest
 from cli.commands import Cli, StartCli, WriteScript
 from processes import wait_for
 
+from core_sdk import client
 from core_sdk.records import ClusterInfo
 from core_sdk.tracking import Home
+
+STOP = "context.preempt.should_preempt(); signal.raise_signal(signal.SIGTERM); assert context.preempt.should_preempt()"
 
 
 def test_a_run_is_a_trial_named_after_its_script(home: Home, cli: Cli, write_script: WriteScript) -> None:
@@ -81,6 +84,68 @@ def test_the_output_is_kept_byte_by_byte(home: Home, cli: Cli, write_script: Wri
 def test_a_run_ends_as_its_script(cli: Cli, write_script: WriteScript, source: str, status: int) -> None:
     """With its exit status, or 128 + N after signal N."""
     assert cli("run", "--", sys.executable, str(write_script(source))).status == status
+
+
+@pytest.mark.parametrize(
+    ("in_context", "after", "status", "state", "words"),
+    [
+        ("pass", "raise SystemExit(7)", 7, "ERROR", "exited with status 7, after it had left its Context"),
+        ("pass", "os.kill(os.getpid(), signal.SIGTERM)", 0, "COMPLETED", "trial 1 completed"),
+        (STOP, "raise SystemExit(1)", 1, "ERROR", "exited with status 1, after it had left its Context"),
+        (STOP, "os.kill(os.getpid(), signal.SIGTERM)", 75, "PAUSED", "is paused (SIGTERM)"),
+        ("raise KeyboardInterrupt", "pass", 130, "CANCELED", "trial 1 was canceled"),
+        ("raise ValueError('bad')", "pass", 1, "ERROR", "failed (ValueError: bad)"),
+    ],
+)
+def test_the_state_the_last_line_and_the_exit_status_agree(
+    cli: Cli, write_script: WriteScript, in_context: str, after: str, status: int, state: str, words: str
+) -> None:
+    """By one rule: a failure that the Context or the process tells is a failure, and then the Context is believed."""
+    script = write_script(
+        f"""
+        import contextlib, os, signal
+        from core_sdk import core
+        with contextlib.suppress(ValueError, KeyboardInterrupt), core.init() as context:
+            {in_context}
+        {after}
+        """
+    )
+
+    run = cli("run", "--", sys.executable, str(script))
+
+    (listed,) = json.loads(cli("trial", "list", "--json").output)
+    assert (run.status, listed["state"]) == (status, state)
+    assert words in run.errors.splitlines()[-1]
+    assert state in cli("trial", "describe", "1").output
+
+
+def test_ctrl_c_cancels_a_trial_that_can_be_resumed(cli: Cli, start_cli: StartCli, write_script: WriteScript) -> None:
+    """It is no error, and a resume goes on from the last checkpoint."""
+    script = write_script(
+        """
+        import time
+        from core_sdk import core
+        with core.init() as context:
+            print("checkpoint", context.info.latest_checkpoint is not None)
+            with context.checkpoint.store_path({"steps_completed": 1}) as (path, _):
+                (path / "state").touch()
+            print("stored")
+            while context.info.latest_checkpoint is None:
+                time.sleep(0.01)
+        """
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("stored")
+
+    os.killpg(run.process.pid, signal.SIGINT)
+    status, _, errors = run.wait()
+    (canceled,) = json.loads(cli("trial", "list", "--json").output)
+    resumed = cli("trial", "resume", "1")
+
+    assert (status, canceled["state"]) == (130, "CANCELED")
+    assert "core-sdk trial resume 1" in errors
+    assert resumed.output.splitlines()[0] == "checkpoint True"
+    assert client.get_trial(1).state is client.TrialState.COMPLETED
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,22 @@ def test_hyperparameters_that_one_rank_cannot_train_are_the_trials(ranks: Ranks,
     assert (the_trial().state.name, the_trial().reason) == ("COMPLETED", "invalid hyperparameters: too wide")
 
 
+@pytest.mark.parametrize("who", ["rank == 0", "rank == 1", "True"])
+def test_ctrl_c_on_any_rank_cancels_the_trial(ranks: Ranks, who: str) -> None:
+    """The terminal sends it to all, a person to one."""
+    ranks.run(
+        f"""
+        with core.init(distributed=distributed) as context:
+            distributed.allgather(rank)
+            if {who}:
+                raise KeyboardInterrupt
+            distributed.allgather(rank)
+        """
+    )
+
+    assert the_trial().state.name == "CANCELED"
+
+
 def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tmp_path: Path) -> None:
     """The chief has done its part; it is not for it to wait for hours."""
     processes = ranks.start("""

@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from core_sdk.records import from_json
 from core_sdk.tracking.index._schema import attempt, experiment, trial
-from core_sdk.tracking.index._states import AttemptEnd, experiment_state, trial_state
 from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
+from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""

@@ -12,15 +12,38 @@ from core_sdk.alive import AliveLock
 from core_sdk.records import Ended, ExitRecord, Outcome, StopAcknowledged
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
-from core_sdk.tracking.index._states import AttemptEnd, experiment_state, trial_state
 from core_sdk.tracking.rows import TrialState
+from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
 
 @pytest.mark.parametrize(
     ("end", "state"),
     [
         (AttemptEnd(outcome="completed"), ("COMPLETED", "")),
-        (AttemptEnd(outcome="completed", exit_code=1), ("COMPLETED", "")),
+        (AttemptEnd(outcome="completed", exit_code=0), ("COMPLETED", "")),
+        (
+            AttemptEnd(outcome="completed", exit_code=7),
+            ("ERROR", "its process exited with status 7, after it had left its Context"),
+        ),
+        (AttemptEnd(outcome="completed", exit_code=-9), ("ERROR", "killed by SIGKILL, after it had left its Context")),
+        *((AttemptEnd(outcome="completed", exit_code=code), ("COMPLETED", "")) for code in (75, -15, 143, -10)),
+        *((AttemptEnd("paused", None, "SIGTERM", code), ("PAUSED", "SIGTERM")) for code in (0, 75, -15, 143, -10)),
+        (
+            AttemptEnd("paused", None, "SIGTERM", 1),
+            ("ERROR", "its process exited with status 1, after it had left its Context"),
+        ),
+        (AttemptEnd(outcome="invalid_hp", exit_code=1), ("COMPLETED", "invalid hyperparameters")),
+        (AttemptEnd(outcome="error", error="ValueError: bad\n", exit_code=0), ("ERROR", "ValueError: bad")),
+        *(
+            (end, ("CANCELED", "interrupted by Ctrl-C, or SIGINT"))
+            for end in (
+                AttemptEnd(outcome="canceled"),
+                AttemptEnd(outcome="canceled", exit_code=1),
+                AttemptEnd(exit_code=-2),
+                AttemptEnd(exit_code=130),
+                AttemptEnd(outcome="completed", exit_code=-2),
+            )
+        ),
         (AttemptEnd(outcome="paused", stop_source="SIGTERM"), ("PAUSED", "SIGTERM")),
         (AttemptEnd(outcome="paused"), ("PAUSED", "")),
         (AttemptEnd(outcome="invalid_hp", error="too large"), ("COMPLETED", "invalid hyperparameters: too large")),
@@ -52,7 +75,8 @@ def test_an_attempt_that_runs_is_active_until_its_last_word() -> None:
     [
         ({"ACTIVE", "PAUSED", "ERROR", "COMPLETED"}, "ACTIVE"),
         ({"PAUSED", "ERROR", "COMPLETED"}, "PAUSED"),
-        ({"ERROR", "COMPLETED"}, "ERROR"),
+        ({"ERROR", "CANCELED", "COMPLETED"}, "ERROR"),
+        ({"CANCELED", "COMPLETED"}, "CANCELED"),
         ({"COMPLETED"}, "COMPLETED"),
         (set(), "COMPLETED"),
     ],
@@ -64,7 +88,13 @@ def test_the_most_urgent_state_of_its_trials_is_the_experiments(trials: set[Tria
 
 @pytest.mark.parametrize(
     ("outcome", "state"),
-    [("completed", "COMPLETED"), ("paused", "PAUSED"), ("invalid_hp", "COMPLETED"), ("error", "ERROR")],
+    [
+        ("completed", "COMPLETED"),
+        ("paused", "PAUSED"),
+        ("canceled", "CANCELED"),
+        ("invalid_hp", "COMPLETED"),
+        ("error", "ERROR"),
+    ],
 )
 def test_the_newest_attempt_counts(home: Home, outcome: Outcome, state: TrialState) -> None:
     """Whatever became of the earlier ones."""

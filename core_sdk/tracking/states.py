@@ -1,0 +1,76 @@
+"""How an attempt has ended: the one rule by which lists, `core-sdk run`'s last line and its exit status speak.
+
+Two tell it: the script, as it leaves its Context, and the exit status of its process, where `core-sdk run` has seen it.
+A failure that one of them tells is a failure. Otherwise the script is believed, and then the exit status.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from core_sdk.tracking.rows import TrialState
+
+_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: what launchers say of a stop
+_SHELL_BASE = 128
+_INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
+# Once the Context is left, a stop that comes too late ends the process, and nothing else.
+_STOPS = (-signal.SIGTERM, _SHELL_BASE + signal.SIGTERM, -signal.SIGUSR1, _SHELL_BASE + signal.SIGUSR1)
+
+
+@dataclass(frozen=True)
+class AttemptEnd:
+    """What is known of how an attempt ended; all None while it runs, and after a `kill -9`."""
+
+    outcome: str | None = None
+    error: str | None = None
+    stop_source: str | None = None
+    exit_code: int | None = None
+    """-N for death by signal N."""
+
+
+def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
+    """The state, and the reason for it."""
+    if end.outcome == "invalid_hp":
+        return "COMPLETED", f"invalid hyperparameters: {_last_line(end.error)}".removesuffix(": ")
+    if end.outcome == "error":
+        return "ERROR", _last_line(end.error)
+    if end.outcome == "canceled" or end.exit_code in _INTERRUPTED:
+        return "CANCELED", "interrupted by Ctrl-C, or SIGINT"
+    if end.outcome is None and is_running:
+        return "ACTIVE", ""
+    if end.outcome is None and end.exit_code is None:
+        return "ERROR", "its process ended without a word"
+    if end.exit_code is not None and end.exit_code not in _allowed_statuses(end):
+        return "ERROR", _failure(end.exit_code) + (", after it had left its Context" if end.outcome else "")
+    if end.outcome == "paused" or (end.outcome is None and end.stop_source is not None):
+        return "PAUSED", end.stop_source or ""
+    return "COMPLETED", ""
+
+
+def _allowed_statuses(end: AttemptEnd) -> tuple[int, ...]:
+    if end.outcome is not None:
+        return (0, _TRY_AGAIN, *_STOPS)
+    return (0,) if end.stop_source is None else (0, _TRY_AGAIN)
+
+
+def experiment_state(trials: set[TrialState]) -> TrialState:
+    order: tuple[TrialState, ...] = ("ACTIVE", "PAUSED", "ERROR", "CANCELED")
+    return next((state for state in order if state in trials), "COMPLETED")
+
+
+def _failure(exit_code: int) -> str:
+    if exit_code < 0:
+        return f"killed by {_signal_name(-exit_code)}"
+    return f"its process exited with status {exit_code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _last_line(text: str | None) -> str:
+    return (text or "").rstrip().rpartition("\n")[2]
