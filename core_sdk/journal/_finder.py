@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+import re
+import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core_sdk.journal._line import decode_line
-from core_sdk.records import Record
+from core_sdk.journal._line import decode_bad_line, decode_line, is_intact, size_of_damaged
+from core_sdk.records import Record, Report
 
 _BLOCK_BYTES = 8 << 20
 
+_KINDS = "|".join(kind.__struct_config__.tag for kind in typing.get_args(Record) if kind is not Report)
+# In other lines damage may hide the text. Lines of training are most of a journal.
+_STRANGE = re.compile(
+    rb'\n(?=.)(?![0-9a-f]{8} \{"type":"(?:report","time":[^,]+,"group":"training|%b)",)' % _KINDS.encode()
+)
+
 
 def find_records(path: Path, texts: Sequence[str]) -> Iterator[Record | ValueError]:
-    """The records, in order, whose lines contain any of `texts`; a bad line gives the `ValueError` that says why.
+    """The records, in order, whose lines contain any of `texts`; a bad line that may have been one of them gives the
+    `ValueError` that says why.
 
     A missing journal is an empty one. A last line without its newline is left out.
     """
-    for line in _lines(path, [text.encode() for text in texts]):
+    wanted = [text.encode() for text in texts]
+    for line in _lines(path, wanted):
+        if is_intact(line) and not any(text in line for text in wanted):
+            continue
         try:
             yield decode_line(line)
         except ValueError as error:
-            yield error
+            for _, found in decode_bad_line(line, error):
+                yield found
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> Iterator[bytes]:
@@ -29,19 +42,33 @@ def _lines(path: Path, texts: Sequence[bytes]) -> Iterator[bytes]:
     except FileNotFoundError:
         return
     with file:
-        rest = b""
+        rest = b"\n"
         # Not mapped into memory: a writer on a full disk cuts half a line off again, under a reader's feet.
         while block := file.read(_BLOCK_BYTES):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             yield from _lines_of_block(whole + newline, texts)
+            rest = newline + rest
+    while size_bytes := size_of_damaged(rest[1:]):
+        yield rest[1 : 1 + size_bytes]
+        rest = rest[size_bytes:]
 
 
 def _lines_of_block(block: bytes, texts: Sequence[bytes]) -> Iterator[bytes]:
+    """The lines of `block`, which begins with the newline before them."""
     next_at = {text: block.find(text) for text in texts}
-    while found := [at for at in next_at.values() if at >= 0]:
+    strange = _STRANGE.finditer(block)
+    strange_at = _next_strange(strange)
+    while found := [at for at in (*next_at.values(), strange_at) if at >= 0]:
         begin = block.rfind(b"\n", 0, min(found)) + 1
         end = block.find(b"\n", begin)
         yield block[begin:end]
         for text, at in next_at.items():
             if 0 <= at < end:
                 next_at[text] = block.find(text, end)
+        if 0 <= strange_at < end:
+            strange_at = _next_strange(strange)
+
+
+def _next_strange(strange: Iterator[re.Match[bytes]]) -> int:
+    found = next(strange, None)
+    return -1 if found is None else found.start() + 1

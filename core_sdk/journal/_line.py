@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import google_crc32c
 import msgspec
@@ -13,6 +15,8 @@ _crc32c = google_crc32c.value
 _encode = msgspec.json.Encoder().encode
 _decode: Callable[[bytes], Record] = msgspec.json.Decoder(Record).decode
 _PREFIX_SIZE = len("00000000 ")
+# Within the JSON of a record it cannot stand: there the quotation marks of a text are escaped.
+_BEGINNING = re.compile(rb'[0-9a-f]{8} \{"type":"')
 
 
 def encode_line(record: Record) -> bytes:
@@ -25,10 +29,47 @@ def decode_line(line: bytes, *, verify: bool = True) -> Record:
 
     Without `verify` its checksum is not looked at.
     """
-    body = line[_PREFIX_SIZE:]
-    if verify and line[:_PREFIX_SIZE] != b"%08x " % _crc32c(body):
+    if verify and not is_intact(line):
         raise ValueError("has a wrong checksum")
     try:
-        return _decode(body)
+        return _decode(line[_PREFIX_SIZE:])
     except msgspec.DecodeError as error:
         raise ValueError(f"is of a kind that this version does not know ({error})") from error
+
+
+def is_intact(line: bytes) -> bool:
+    return line[:_PREFIX_SIZE] == b"%08x " % _crc32c(line[_PREFIX_SIZE:])
+
+
+def decode_bad_line(line: bytes, error: ValueError) -> Iterator[tuple[int, Record | ValueError]]:
+    """What is in a line for which `decode_line` raised `error`, with the offset of each.
+
+    Where newlines were damaged these are several records; only the last one has its newline.
+    """
+    begins = [0, *(found.start() for found in _BEGINNING.finditer(line, 1))]
+    for begin, _ in pairwise(begins):
+        yield begin, ValueError("has lost its newline")
+    if begins[-1] == 0:
+        yield 0, error
+        return
+    try:
+        yield begins[-1], decode_line(line[begins[-1] :])
+    except ValueError as last_error:
+        yield begins[-1], last_error
+
+
+def is_beginning(line: bytes) -> bool:
+    """Whether a record seems to begin here; otherwise, after a bad line, it may be the rest of that."""
+    return _BEGINNING.match(line) is not None
+
+
+def size_of_damaged(tail: bytes) -> int:
+    """How many bytes of what follows the last newline are a line that has lost its newline; 0 if none is.
+
+    That line is written to its end, and its checksum is right: otherwise it is being written, or was torn.
+    """
+    ends = [found.start() for found in _BEGINNING.finditer(tail, 1)]
+    for end in (*ends, len(tail)):
+        if tail[end - 1 : end] != b"\n" and is_intact(tail[: end - 1]):
+            return end
+    return 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from core_sdk.journal._line import decode_line
+from core_sdk.journal._line import decode_bad_line, decode_line, is_beginning, size_of_damaged
 from core_sdk.records import Record
 
 logger = logging.getLogger("core_sdk.journal")
@@ -36,7 +36,7 @@ def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, ver
     """Whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
 
     A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines
-    are skipped, and handed over for the caller to report.
+    are skipped, and handed over for the caller to report: one for each record that is damaged, be it its newline.
 
     `verify=False` leaves the checksums alone, for a thread beside a training that reads what its own process has just
     written: at each one google_crc32c lets go of the interpreter, and both threads wait for their turn.
@@ -47,6 +47,11 @@ def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, ver
             yield _decode_block(block, offset, verify)
             offset += len(block)
             file.seek(offset)
+        file.seek(offset)
+        tail = file.read()
+    while size_bytes := size_of_damaged(tail):
+        yield Chunk([], offset + size_bytes, [BadLine(offset, "has lost its newline")])
+        offset, tail = offset + size_bytes, tail[size_bytes:]
 
 
 def read_records(path: Path) -> Iterator[Record]:
@@ -68,12 +73,25 @@ def _whole_lines(file: BinaryIO, num_bytes: int) -> bytes:
 
 def _decode_block(block: bytes, offset: int, verify: bool) -> Chunk:
     end_offset = offset + len(block)
-    records = []
-    bad_lines = []
+    records: list[Record] = []
+    bad_lines: list[BadLine] = []
+    is_torn = False
     for line in block[:-1].split(b"\n"):
         try:
             records.append(decode_line(line, verify=verify))
+            is_torn = False
         except ValueError as error:
-            bad_lines.append(BadLine(offset, str(error)))
+            # A byte that became a newline tears one record into two lines.
+            if not is_torn or is_beginning(line):
+                _take_apart(line, error, offset, records, bad_lines)
+            is_torn = not line.endswith(b"}")
         offset += len(line) + 1
     return Chunk(records, end_offset, bad_lines)
+
+
+def _take_apart(line: bytes, error: ValueError, offset: int, records: list[Record], bad_lines: list[BadLine]) -> None:
+    for begin, found in decode_bad_line(line, error):
+        if isinstance(found, ValueError):
+            bad_lines.append(BadLine(offset + begin, str(found)))
+        else:
+            records.append(found)

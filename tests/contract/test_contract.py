@@ -201,13 +201,16 @@ def test_05_an_fsync_follows_within_a_second(tmp_path: Path, monkeypatch: pytest
     journal.close()
 
 
-def test_06_a_damaged_record_is_skipped_and_counted(home: Home) -> None:
-    """The others are read."""
+@pytest.mark.parametrize("damage", [lambda line: line.replace(b":5,", b":7,"), lambda line: line[:-1] + b"J"])
+def test_06_a_damaged_record_is_skipped_and_counted(home: Home, damage: Callable[[bytes], bytes]) -> None:
+    """The others are read, also where it is the newline."""
     with core.init() as context:
         for step in range(10):
             context.train.report_training_metrics(step, {"loss": 0.5})
     journal = home.trial(1).journal_path(1)
-    journal.write_bytes(journal.read_bytes().replace(b'"steps_completed":5', b'"steps_completed":7'))
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[6] = damage(lines[6])
+    journal.write_bytes(b"".join(lines))
 
     with Index.open(home) as index:
         index.refresh()
