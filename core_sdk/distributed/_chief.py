@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import select
 import threading
@@ -29,7 +30,7 @@ from core_sdk.distributed._messages import (
     Trouble,
 )
 from core_sdk.distributed._reception import Peer
-from core_sdk.distributed._star import Call, StarChannel, milliseconds_until, mismatch
+from core_sdk.distributed._star import NOTHING, Call, StarChannel, milliseconds_until, mismatch
 from core_sdk.distributed._survey import Survey, Surveys, findings_on
 from core_sdk.errors import ChannelError, MessageTooLargeError
 
@@ -41,6 +42,10 @@ _DELIVERY_TIMEOUT_S = 30.0
 # Below, many small pieces cost more than one copy for all members.
 _JOINED_BYTES = 1 << 15
 _DELIVERY_INTERVAL_MS = 10.0
+# So long only one member is waited for, so that not each that comes wakes us.
+_ALONE_MS = 5.0
+# Broadcasts after which we hear what members have said meanwhile; a socket holds many more of their announcements.
+_NUM_UNHEARD = 16
 
 
 class _Member:
@@ -53,8 +58,21 @@ class _Member:
         self.control = peer.control
         self.num_heard = 0
         """The number of its last call that we know of."""
-        self.lent_at = -1
+        self.lent_at = 0
         """The number of the last call that sent it a file."""
+        self._said: Frame | None = None
+
+    def listen(self, number: int) -> Frame | None:
+        """What it has said in the calls up to this one, if it has come. Raises `LinkEndedError`."""
+        frame, self._said = self._said or self.data.receive_nowait(), None
+        if frame is None:
+            return None
+        if frame.sequence > number:
+            # It is ahead: this belongs to our next call.
+            self._said = frame
+            return None
+        self.num_heard = frame.sequence
+        return frame
 
 
 class ChiefChannel(StarChannel):
@@ -63,18 +81,15 @@ class ChiefChannel(StarChannel):
     def __init__(self, place: Place, peers: Sequence[Peer], timeout_s: float) -> None:
         self._members = {peer.place.rank: _Member(peer) for peer in peers}
         self._members_by_descriptor = {member.data.fileno(): member for member in self._members.values()}
-        self._broadcasts: dict[int, Call] = {}
         self._surveys = Surveys(
             len(peers), ask_all=lambda serial: self._tell_others(Question(serial)), on_end=self._tell_asker
         )
-        self._own_part = Part(False, b"")
+        self._own_part = NOTHING
         # While results are being delivered, the news of a death must not overtake them.
         self._delivering = threading.Lock()
         super().__init__(place, [place, *(peer.place for peer in peers)], timeout_s)
-        self._poller = select.poll()
-        self._poller.register(self._board, select.POLLIN)
-        for descriptor in self._members_by_descriptor:
-            self._poller.register(descriptor, select.POLLIN)
+        self._poller = self._poller_of(self._members_by_descriptor)
+        self._single_pollers = {rank: self._poller_of([member.data.fileno()]) for rank, member in self._members.items()}
         self._control.start()
 
     def has_chief(self) -> bool:
@@ -108,24 +123,31 @@ class ChiefChannel(StarChannel):
 
     def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
         # A value is not kept: it may be large.
-        self._own_part = part if part.is_failure else Part(False, b"")
+        self._own_part = part if part.is_failure else NOTHING
         if call.operation is Operation.BROADCAST:
-            self._broadcasts[call.number] = call
             self._deliver(call, part)
-            self._hear_announcements()
+            if call.number % _NUM_UNHEARD == 0:
+                self._hear_announcements()
             return part if part.is_failure else [part.content]
         parts = self._collect(call, part)
-        failed = next((part for part in parts if part.is_failure), None) or _too_large(call, parts)
+        contents = [part.content for part in parts]
+        pieces = join(contents) if call.operation is Operation.ALLGATHER else []
+        failed = next((part for part in parts if part.is_failure), None) or _too_large(pieces)
         if failed is not None:
             self._deliver(call, failed)
             return failed
-        contents = [part.content for part in parts]
-        self._deliver(call, Part(False, b""), join(contents) if call.operation is Operation.ALLGATHER else ())
+        self._deliver(call, NOTHING, pieces)
         return contents
 
     def _collect(self, call: Call, part: Part) -> list[Part]:
         parts = [part] * self.size
         missing = dict(self._members)
+        # The last to be answered is probably the last to call again: waiting for it spares us being woken by each.
+        for member in reversed(self._members.values()):
+            if (heard := self._hear_soon(member, call)) is None:
+                break
+            parts[member.rank] = heard
+            del missing[member.rank]
         ready: Iterable[_Member] = list(missing.values())
         deadline = 0.0
         while True:
@@ -153,23 +175,32 @@ class ChiefChannel(StarChannel):
                 ready.append(self._members_by_descriptor[descriptor])
         return ready
 
+    def _hear_soon(self, member: _Member, call: Call) -> Part | None:
+        if (heard := self._hear(member, call)) is not None:
+            return heard
+        self._single_pollers[member.rank].poll(_ALONE_MS)
+        return self._hear(member, call)
+
     def _hear(self, member: _Member, call: Call) -> Part | None:
         """What the member brings to this call, if it has come."""
         try:
-            while (frame := member.data.receive_nowait()) is not None:
-                expected = call if member.num_heard + 1 == call.number else self._broadcasts.get(member.num_heard + 1)
-                self._check(member, frame, expected or call)
-                member.num_heard += 1
-                if expected is call:
+            while (frame := member.listen(call.number)) is not None:
+                self._check(member, frame, call)
+                if frame.sequence == call.number:
                     return Part(frame.kind == Kind.FAILURE, frame.content)
         except LinkEndedError:
             self._lose(member.rank, call)
         return None
 
-    def _check(self, member: _Member, frame: Frame, expected: Call) -> None:
-        if not expected.is_met_by(frame):
-            self._break(self._mismatch(member, frame, expected))
-            self._board.check(expected.number, str(expected))
+    def _check(self, member: _Member, frame: Frame, call: Call) -> None:
+        """A frame of an earlier call announces that the member waits for our broadcast.
+
+        If it made another call then, it sees that in the broadcast, and tells; only why it did so is news.
+        """
+        is_wrong = frame.kind == Kind.FAILURE if frame.sequence < call.number else not call.is_met_by(frame)
+        if is_wrong:
+            self._break(self._mismatch(member, frame, call))
+            self._board.check(call.number, str(call))
 
     def _mismatch(self, member: _Member, frame: Frame, expected: Call) -> Trouble:
         # Who is where it is because of an error must tell of that.
@@ -183,27 +214,33 @@ class ChiefChannel(StarChannel):
         contents = [part.content, *pieces]
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, b"")
-        deadline = time.monotonic() + self.timeout_s
-        lost = []
+        packed = None
         any_file = any(isinstance(content, MemoryFile) for content in contents)
         if not any_file and sum(map(len, contents)) <= _JOINED_BYTES:
-            contents = [b"".join(contents)]  # type: ignore[arg-type]
+            frame = frame._replace(payload=b"".join(contents))  # type: ignore[arg-type]
+            packed, contents = frame.packed(), []
+        deadline = time.monotonic() + self.timeout_s
+        lost = []
         with self._delivering:
             for member in self._members.values():
+                blocked = functools.partial(self._wait_to_send, member, call, deadline)
                 try:
+                    if packed is not None and not member.data.is_sealed:
+                        member.data.send_packed(packed, blocked)
+                        continue
                     if any_file and member.data.has_files():
                         self._await_room(member, call, deadline)
-                    member.data.send(frame, lambda member=member: self._wait_to_send(member, call, deadline), contents)  # type: ignore[misc]
+                    member.data.send(frame, blocked, contents)
                 except LinkEndedError:
                     lost.append(member.rank)
         for rank in lost:
             self._lose(rank, call)
 
     def _await_room(self, member: _Member, call: Call, deadline: float) -> None:
-        """A file on its way takes memory, and no room in the connection: we wait until the last one was read."""
+        """A file on its way takes memory, and no room in the connection: we wait until the last one has arrived."""
         # What it has said may have come with something earlier, and nothing more be on its way.
         self._hear_announced(member, call)
-        while member.num_heard <= member.lent_at:
+        while member.num_heard < member.lent_at:
             self._wait_for(member, select.POLLIN, call, deadline)
             self._hear_announced(member, call)
         member.lent_at = call.number
@@ -234,9 +271,6 @@ class ChiefChannel(StarChannel):
         for descriptor, _ in self._poller.poll(0):
             if descriptor != self._board.fileno():
                 self._hear_announcement(self._members_by_descriptor[descriptor], last)
-        lowest = min(member.num_heard for member in self._members.values())
-        while self._broadcasts and next(iter(self._broadcasts)) <= lowest:
-            del self._broadcasts[next(iter(self._broadcasts))]
 
     def _hear_announcement(self, member: _Member, last: Call) -> None:
         try:
@@ -247,9 +281,8 @@ class ChiefChannel(StarChannel):
                 self._poller.unregister(member.data)
 
     def _hear_announced(self, member: _Member, last: Call) -> None:
-        while member.num_heard < last.number and (frame := member.data.receive_nowait()) is not None:
-            self._check(member, frame, self._broadcasts.get(member.num_heard + 1, last))
-            member.num_heard += 1
+        while (frame := member.listen(last.number)) is not None:
+            self._check(member, frame, last)
 
     def _time_out(self, call: Call, missing: list[int]) -> None:
         findings = self._findings_on(missing, call)
@@ -330,16 +363,21 @@ class ChiefChannel(StarChannel):
                 self._poller.poll(_DELIVERY_INTERVAL_MS)
                 self._hear_announcements()
 
+    def _poller_of(self, descriptors: Iterable[int]) -> select.poll:
+        """Of these connections, and of news."""
+        poller = select.poll()
+        for descriptor in (self._board.fileno(), *descriptors):
+            poller.register(descriptor, select.POLLIN)
+        return poller
+
     def _num_bytes_on_their_way(self) -> int:
         """To ranks that may want them."""
         listeners = [member for member in self._members.values() if not self._board.has_left(member.rank)]
         return sum(member.data.num_bytes_on_their_way() for member in listeners)
 
 
-def _too_large(call: Call, parts: Sequence[Part]) -> Part | None:
-    if call.operation is not Operation.ALLGATHER:
-        return None
-    num_bytes = sum(map(len, join([part.content for part in parts])))
+def _too_large(pieces: Sequence[Content]) -> Part | None:
+    num_bytes = sum(map(len, pieces))
     if num_bytes <= MAX_PAYLOAD_BYTES:
         return None
     return Part.of_error(0, MessageTooLargeError(num_bytes, MAX_PAYLOAD_BYTES))

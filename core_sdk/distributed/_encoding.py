@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import struct
 import traceback
@@ -96,6 +97,8 @@ def split(content: Buffer, files: Mapping[int, MemoryFile]) -> list[Content]:
     (count,) = _COUNT.unpack_from(view)
     lengths = struct.unpack_from(f"!{count}Q", view, _COUNT.size)
     offset = position = _COUNT.size + 8 * count
+    if not files:
+        return [view[begin:end] for begin, end in itertools.pairwise(itertools.accumulate(lengths, initial=offset))]
     contents: list[Content] = []
     for length in lengths:
         if length and (file := files.get(position)) is not None:

@@ -17,7 +17,7 @@ import secrets
 
 from core_sdk.distributed._frames import Seal
 
-GREETING = b"core-sdk ranks 2"
+GREETING = b"core-sdk ranks 3"
 GREETING_BYTES = len(GREETING) + 32
 KNOCK_BYTES = 64
 PROOF_BYTES = 32

@@ -81,8 +81,11 @@ class MemberChannel(StarChannel):
     def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
         deadline = time.monotonic() + self.timeout_s
         try:
-            self._tell(call, part, deadline)
-            result = self._await_result(call, deadline)
+            if call.operation is Operation.BROADCAST:
+                result = self._await_broadcast(call, part, deadline)
+            else:
+                self._tell(call, part, deadline)
+                result = self._await_result(call, deadline)
         except LinkEndedError:
             self._lose(_CHIEF, call)
             raise
@@ -92,6 +95,15 @@ class MemberChannel(StarChannel):
         if call.operation is Operation.ALLGATHER:
             return split(result.payload, result.files)
         return [result.content]
+
+    def _await_broadcast(self, call: Call, part: Part, deadline: float) -> Frame:
+        """Says that it waits only if it must, or if the chief counts the files that have not arrived."""
+        if (result := self._data.receive_nowait()) is None:
+            self._tell(call, part, deadline)
+            return self._await_result(call, deadline)
+        if result.files:
+            self._tell(call, part, deadline)
+        return result
 
     def _tell(self, call: Call, part: Part, deadline: float) -> None:
         # A chief that has left after a broadcast listens no more; over TCP, speaking to it may destroy what is coming.
@@ -124,9 +136,9 @@ class MemberChannel(StarChannel):
             frame, self._early = self._early, None
             return frame
         while True:
-            if (received := self._data.receive_nowait()) is not None:
-                return received
             events = dict(self._poller.poll(milliseconds_until(deadline)))
+            if self._data.fileno() in events and (received := self._data.receive_nowait()) is not None:
+                return received
             if not events:
                 if (late := self._await_late_result(call)) is not None:
                     return late

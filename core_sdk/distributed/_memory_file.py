@@ -119,9 +119,11 @@ def are_memory_files_available() -> bool:
 class _Draft:
     """Becomes a file as soon as it is large."""
 
+    __slots__ = ("_file", "_num_bytes", "_opened", "_pieces")
+
     def __init__(self, opened: weakref.WeakSet[MemoryFile]) -> None:
         self._opened = opened
-        self._pieces: list[Buffer] = []
+        self._pieces: list[bytes] = []
         self._num_bytes = 0
         self._file: MemoryFile | None = None
 
@@ -134,7 +136,7 @@ class _Draft:
 
     def finished(self) -> bytes | MemoryFile:
         if self._file is None:
-            return b"".join(self._pieces)
+            return self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, _seals())
         self._file.finish(self._num_bytes)
         return self._file

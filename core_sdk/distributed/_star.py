@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 # A host that is cut off must not keep the others longer than its loss already has.
 _CLOSE_TIMEOUT_S = 5.0
+NOTHING = Part(False, b"")
 # A busy host may take its time to read it, and a network that loses packets to bring it.
 _NEWS_TIMEOUT_S = 5.0
 
@@ -62,7 +63,7 @@ class StarChannel(Channel):
         self._sites = CallSites()
         # Reentrant: a signal handler may close the group in the middle of a call.
         self._calling = threading.RLock()
-        self._process = os.getpid()
+        self._is_inherited = False
         self._num_calls = 0
         self._call: Call | None = None
         self._is_inside = False
@@ -143,7 +144,7 @@ class StarChannel(Channel):
             self._board.check(self._num_calls, "this call")
 
     def close(self, error: BaseException | None = None) -> None:
-        if self._is_closed or os.getpid() != self._process:
+        if self._is_closed or self._is_inherited:
             return
         self._is_closed = True
         self.leave(error)
@@ -187,8 +188,8 @@ class StarChannel(Channel):
     ) -> Sequence[Content]:
         """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
         site = self._sites.current_call_site()
-        if os.getpid() != self._process or self._has_left:
-            raise ChannelClosedError(operation.name.lower(), is_forked=os.getpid() != self._process)
+        if self._is_inherited or self._has_left:
+            raise ChannelClosedError(operation.name.lower(), is_forked=self._is_inherited)
         part, own_error = self._part(compute)
         with self._calling:
             call = Call(operation, self._num_calls + 1, site, is_patient)
@@ -200,7 +201,8 @@ class StarChannel(Channel):
                 outcome = part
             finally:
                 part.release()
-                self._close_if_unused()
+                if self._is_closed:
+                    self._close_if_unused()
         if own_error is not None:
             raise own_error
         if isinstance(outcome, Part):
@@ -210,7 +212,7 @@ class StarChannel(Channel):
 
     def _part(self, compute: Callable[[], object] | None) -> tuple[Part, BaseException | None]:
         if compute is None:
-            return Part(False, b""), None
+            return NOTHING, None
         try:
             part = Part.of_value(compute(), self._files if self._has_files else None)
             if len(part.content) > MAX_PAYLOAD_BYTES:
@@ -274,6 +276,7 @@ class StarChannel(Channel):
             time.sleep(0.005)
 
     def _close_inherited(self) -> None:
+        self._is_inherited = True
         self._control.close_inherited()
         for link in self._data_links():
             link.close()
@@ -295,7 +298,7 @@ def _close_in_child(channel: StarChannel) -> None:
     reference = weakref.ref(channel)
 
     def after_in_child() -> None:
-        if (inherited := reference()) is not None and not inherited._is_closed:
+        if (inherited := reference()) is not None:
             with contextlib.suppress(OSError):
                 inherited._close_inherited()
 
