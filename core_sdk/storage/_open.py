@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,6 +16,12 @@ from core_sdk.storage._storage import Storage
 
 _CLOUD_TYPES = ("azure", "gcs", "s3")
 _CLOUD_SCHEMES = ("azure", "gs", "s3")
+# What other tools call them, too.
+_SCHEMES = {
+    "abfs": "azure", "abfss": "azure", "az": "azure", "azure": "azure", "wasb": "azure", "wasbs": "azure",
+    "gcs": "gs", "google": "gs", "gs": "gs",
+    "s3": "s3", "s3a": "s3", "s3n": "s3",
+}  # fmt: skip
 
 
 def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
@@ -39,7 +46,9 @@ def storage_from_url(url: str) -> Storage:
 
         return bucket_storage_from_url(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise UnknownStorageError(url, "it is not the URL of a storage, such as file:///mnt/checkpoints")
+        raise UnknownStorageError(
+            _shown(url), f"it is not the URL of a storage, such as {_meant(url) or 'file:///mnt/checkpoints'}"
+        )
     path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
     if not path.is_absolute():
         raise UnknownStorageError(url, "it has no absolute path: write file:///mnt/checkpoints, with three slashes")
@@ -57,7 +66,44 @@ def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: P
         raise TypeError(f"checkpoint_storage is a string, a path or a mapping, not {type(spec).__name__}")
     if not spec:
         raise ValueError("checkpoint_storage is empty; leave it out for the default, a directory in the home")
-    return storage_from_url(spec) if "://" in spec else DirectoryStorage(Path(spec).expanduser())
+    if "://" in spec:
+        return storage_from_url(spec)
+    _check_path(spec)
+    return DirectoryStorage(Path(spec).expanduser())
+
+
+def _check_path(spec: str) -> None:
+    """Refuses what is more likely a URL with a mistake than a directory here, which nobody would look into."""
+    first, slashes, _ = spec.partition("//")
+    if ":" not in spec.partition("/")[0] and not (slashes and first in _SCHEMES):
+        return
+    meant = _meant(spec)
+    hint = f"; {meant} may be what was meant" if meant else ""
+    shown = _shown(spec)
+    raise UnknownStorageError(shown, f"it is no URL{hint}. For a directory of this name write ./{shown}")
+
+
+def _meant(spec: str) -> str | None:
+    """What somebody who wrote `spec` probably wanted; None if nobody can tell."""
+    scheme, _, rest = re.sub(r"^([^:/]*):?/*", r"\1:", _shown(spec)).partition(":")
+    scheme = scheme.lower()
+    if scheme in _SCHEMES:
+        return f"{_SCHEMES[scheme]}://{rest}"
+    if scheme == "file":
+        return f"file:///{rest}"
+    host, _, path = rest.partition("/")
+    if scheme in ("http", "https"):
+        return _served_by(f"{scheme}://{host}", path)
+    return _served_by(f"http://{scheme}:{host}", path) if host.isdigit() else None
+
+
+def _shown(url: str) -> str:
+    """Without the credentials that a URL may hold."""
+    return re.sub(r"(?<=//)[^/@]*@", "…@", url).partition("?")[0]
+
+
+def _served_by(endpoint: str, path: str) -> str:
+    return f"s3://{path or 'bucket'}?endpoint_url={endpoint}"
 
 
 def _configured(config: Mapping[str, Any]) -> Storage:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from core_sdk.errors import StorageNotWritableError
+from core_sdk.errors import StorageNotWritableError, UnknownStorageError
 from core_sdk.storage import DirectoryStorage, open_storage, storage_from_url
+from core_sdk.storage.bucket import bucket_storage_from_config
 
 
 def root(spec: Any, default: Path) -> Path:
@@ -99,6 +100,64 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, spec: Any, m
         open_storage(spec, tmp_path / "default")
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("gs:bucket/x", "gs://bucket/x"),
+        ("gs:/bucket", "gs://bucket"),
+        (Path("gs://bucket/x"), "gs://bucket/x"),
+        ("gs//bucket/x", "gs://bucket/x"),
+        ("gcs://bucket/x", "gs://bucket/x"),
+        ("GCS:bucket/x", "gs://bucket/x"),
+        ("s3:/bucket/x", "s3://bucket/x"),
+        ("s3a://bucket/x", "s3://bucket/x"),
+        ("azure:/container/x", "azure://container/x"),
+        ("wasbs://container/x", "azure://container/x"),
+        ("file:/x", "file:///x"),
+        ("file://x/y", "file:///x/y"),
+        ("localhost:1234/a/b", "s3://a/b?endpoint_url=http://localhost:1234"),
+        ("http://localhost:1234/a/b", "s3://a/b?endpoint_url=http://localhost:1234"),
+        ("https://me:hidden@host/a?sig=hidden", "s3://a?endpoint_url=https://…@host"),
+        ("host:a/b", "./host:a/b"),
+        ("C:\\x", "./C:\\x"),
+    ],
+)
+def test_a_mistyped_url_is_no_local_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str | Path, meant: str
+) -> None:
+    """It is refused with what was probably meant, and with no credential that it holds."""
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UnknownStorageError) as raised:
+        open_storage(spec, tmp_path / "default")
+
+    assert meant in str(raised.value)
+    assert "hidden" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_may_hold_a_colon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it cannot be taken for anything else."""
+    monkeypatch.chdir(tmp_path)
+    default = tmp_path / "default"
+
+    assert root("./gs:b/c", default) == tmp_path / "gs:b" / "c"
+    assert root("a/gs:b", default) == tmp_path / "a" / "gs:b"
+    assert root(str(tmp_path / "c:d"), default) == tmp_path / "c:d"
+    assert root((tmp_path / "c:d").as_uri(), default) == tmp_path / "c:d"
+    assert root("gs/b", default) == tmp_path / "gs" / "b"
+
+
+@pytest.mark.parametrize("prefix", ["./foo/", "foo", "/foo//.", "foo/./"])
+def test_a_prefix_may_be_written_as_a_path(prefix: str) -> None:
+    """Where it stays in the bucket; one that leads out of it is refused."""
+    config = {"type": "s3", "bucket": "bucket", "prefix": prefix, "endpoint_url": "http://localhost:1"}
+
+    assert bucket_storage_from_config(config).url.startswith("s3://bucket/foo?")
+    with pytest.raises(ValueError, match=r"has '\.\.'"):
+        bucket_storage_from_config(config | {"prefix": f"{prefix}/../../a"})
 
 
 def test_a_storage_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:

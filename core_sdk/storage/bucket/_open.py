@@ -136,7 +136,7 @@ def _checked_name(name: str) -> str:
 
 
 def _checked_prefix(path: str) -> str:
-    parts = [part for part in path.split("/") if part]
-    if any(part in (".", "..") for part in parts) or not path.isprintable() or set("?#\\") & set(path):
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts or not path.isprintable() or set("?#\\") & set(path):
         raise ValueError(f"the prefix {path!r} has '..', or a character that an object's name must not have")
     return "/".join(parts)

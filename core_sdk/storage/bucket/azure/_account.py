@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 from core_sdk.environment import AzureSettings
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, MissingDependencyError
+from core_sdk.storage._secrets import hide_in_logs
 from core_sdk.storage.bucket.azure._errors import CREDENTIALS_ADVICE, refuse_foreign
 
 # After ours, which says what to install where it is missing.
@@ -23,7 +22,6 @@ _MOST_CONNECTIONS = 64
 # The library reads answers in pieces of this size.
 _PIECE_BYTES = 1 << 20
 _UNBOUNDED = 1 << 62
-_SIGNATURE = re.compile(r"(?<=[?&]sig=)[^&\s\"']+")
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,8 @@ class Account:
 
     def connect(self, where: str, timeout_s: float) -> BlobServiceClient:
         """Makes no request yet. `where` is for messages."""
-        _hide_signatures_in_logs()
+        # Connections log the address of every request, and the signature of a SAS is part of it.
+        hide_in_logs("urllib3.connectionpool")
         return _service(
             self,
             where,
@@ -148,14 +147,3 @@ def _account_name(url: str) -> str:
     """In the host's name; emulators have it in the path."""
     parts = urlsplit(url)
     return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]
-
-
-def _hide_signatures_in_logs() -> None:
-    # Connections log the address of every request, and the signature of a SAS is part of it.
-    logging.getLogger("urllib3.connectionpool").addFilter(_hide_signature)
-
-
-def _hide_signature(record: logging.LogRecord) -> bool:
-    if isinstance(record.args, tuple):
-        record.args = tuple(_SIGNATURE.sub("…", item) if isinstance(item, str) else item for item in record.args)
-    return True

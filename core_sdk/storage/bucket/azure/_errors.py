@@ -15,6 +15,7 @@ from core_sdk.errors import (
     StoragePermissionError,
     StorageRefusedError,
 )
+from core_sdk.storage._secrets import redacted, word
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
 
 try:
@@ -116,7 +117,7 @@ def meaning_of(error: AzureError, where: str, need: Need) -> Exception:
     response = getattr(error, "response", None)
     if response is None:
         return _without_answer(error, where)
-    code = str(response.headers.get("x-ms-error-code") or getattr(error, "error_code", None) or "no code")
+    code = word(str(response.headers.get("x-ms-error-code") or getattr(error, "error_code", None))) or "no code"
     return meaning_of_status(response.status_code, code, response.headers, where, need)
 
 
@@ -173,6 +174,6 @@ def _system_reason(error: AzureError) -> str:
     while cause is not None:
         # Libraries derive from OSError too, and put addresses into the place of the system's own words.
         if isinstance(cause, OSError) and cause.errno is not None and type(cause).__module__ in ("builtins", "socket"):
-            return cause.strerror or ""
+            return redacted(cause.strerror or "")
         cause = cause.__cause__ or cause.__context__
     return ""

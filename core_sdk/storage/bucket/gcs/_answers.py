@@ -26,6 +26,7 @@ from core_sdk.errors import (
     StoragePermissionError,
     StorageRefusedError,
 )
+from core_sdk.storage._secrets import redacted, secrets_of, word
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
 
 NOT_THE_STORE = "what came is not the store's answer (it may be the login page of this network)"
@@ -59,8 +60,7 @@ class Refusal:
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
-        # A URL may hold a secret in its query.
-        message = re.sub(r"\?\S*", "", self.message)[:_LONGEST_MESSAGE]
+        message = self.message[:_LONGEST_MESSAGE]
         return f"{self.status} {self.code}".rstrip() + (f" ({message})" if message else "")
 
 
@@ -97,6 +97,9 @@ def refusal(answer: requests.Response) -> Refusal:
     if _is_html(answer) and text.startswith("<"):
         return Refusal(answer.status_code, is_page=True)
     code, message = _code_and_message(text)
+    # A store, or a proxy, may quote what it was sent.
+    sent = secrets_of(answer.request.headers)
+    code, message = word(code, sent), redacted(message, sent)
     return Refusal(answer.status_code, code, message, retry_after_s=_seconds(answer.headers.get("Retry-After")))
 
 
@@ -188,6 +191,6 @@ def _innermost_reason(error: BaseException) -> str:
     last = error
     while inner is not None:
         if isinstance(inner, OSError) and inner.strerror:
-            return inner.strerror
+            return redacted(inner.strerror)
         last, inner = inner, inner.__cause__ or inner.__context__
     return f"{type(error).__name__} ({type(last).__name__})" if last is not error else type(error).__name__

@@ -17,6 +17,7 @@ from google.cloud import storage
 from requests.adapters import HTTPAdapter
 
 from core_sdk.errors import UnknownStorageError
+from core_sdk.storage._secrets import hide_in_logs
 from core_sdk.storage.bucket._bucket import TransientError
 from core_sdk.storage.bucket.gcs._answers import NOT_THE_STORE, Purpose, check, failures_told
 
@@ -65,6 +66,7 @@ class GcsWire:
         self._adapt()
 
     def _adapt(self) -> None:
+        hide_in_logs("urllib3.connectionpool", "google.auth.transport.requests")
         # With it each first call starts a thread that asks for the bucket's own data, for traces that nobody takes.
         self.client._bucket_metadata_cache = None
         # The library follows redirects, and we want to hear of them: they lead to login pages.

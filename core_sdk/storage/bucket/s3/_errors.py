@@ -19,6 +19,7 @@ from core_sdk.errors import (
     StoragePermissionError,
     StorageRefusedError,
 )
+from core_sdk.storage._secrets import word
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
 
 try:
@@ -125,10 +126,10 @@ class Refusal:
         headers = metadata.get("HTTPHeaders", {})
         header = re.search(r"x-amz-(sdk-)?checksum[a-z0-9-]*", str(error.get("Message", "")))
         return cls(
-            code=str(error.get("Code", "")),
+            code=word(str(error.get("Code", ""))),
             status=int(metadata.get("HTTPStatusCode", 0)),
             named_header=header.group() if header else None,
-            region=headers.get("x-amz-bucket-region") or error.get("Region"),
+            region=_region(str(headers.get("x-amz-bucket-region") or error.get("Region") or "")),
             retry_after_s=_seconds(headers.get("retry-after")),
         )
 
@@ -198,6 +199,10 @@ def _without_answer(request: Request, error: Exception) -> Exception:
 def not_from_s3(operation: str) -> TransientError:
     """For an answer that lacks what S3 always says."""
     return TransientError(f"the answer to {operation} is not S3's: a login page, or a proxy's?")
+
+
+def _region(text: str) -> str | None:
+    return text if re.fullmatch(r"[a-z]+(-[a-z]+)*(-\d)?", text) else None
 
 
 def _seconds(header: str | None) -> float | None:

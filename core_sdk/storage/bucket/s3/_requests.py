@@ -6,9 +6,9 @@ import functools
 import threading
 from typing import Any
 
+from core_sdk.storage._secrets import hide_in_logs
 from core_sdk.storage.bucket.s3._abilities import Abilities, content_md5
 from core_sdk.storage.bucket.s3._errors import Refusal, Request, failures_told
-from core_sdk.storage.bucket.s3._logs import hide_secrets_in_logs
 
 # After the others, which say what to install where it is missing.
 import boto3.session  # isort: skip
@@ -112,7 +112,8 @@ class Requests:
             request_checksum_calculation="when_required",
             response_checksum_validation="when_required",
         )
-        hide_secrets_in_logs()
+        # With DEBUG the library shows requests and answers as they are.
+        hide_in_logs("botocore.auth", "botocore.endpoint", "botocore.parsers", "urllib3.connectionpool")
         # The default session is the process's own, and not safe in threads.
         library = botocore.session.Session()
         library.register_component("data_loader", _tables())
