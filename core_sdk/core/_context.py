@@ -239,11 +239,24 @@ class _Ending:
             self._heed_others()
         else:
             self._farewells.say(self.error)
+        self._explain_stop()
         self._attempt.journal.append(
             Ended(time=time.time(), outcome=self._outcome or "completed", error=self._error_text)
         )
         if self._outcome in ("completed", "invalid_hp"):
             tell_launcher(launch_directory(), "completed")
+
+    def _explain_stop(self) -> None:
+        """Ranks that stop at different steps fail in whatever they do together, by errors that do not say why."""
+        # An error of the channel says itself which rank is the cause.
+        if isinstance(self.error, ChannelError) or (unevenness := self._preempt.unevenness()) is None:
+            return
+        if self.error is None:
+            logger.warning("%s", unevenness)
+            return
+        self.error.add_note(unevenness)
+        if self._outcome == "error":
+            self._error_text = _clipped(f"{self._error_text}\n{unevenness}\n")
 
     def collect(self) -> None:
         if self._outcome == "completed":

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("core_sdk.preempt")
 
 _POLL_INTERVAL_S = 0.25
+# Longer than most steps: ranks that are late are no news.
+_LATE_S = 30.0
 
 
 class PreemptMode(enum.Enum):
@@ -227,7 +229,18 @@ class PreemptContext:
             self._stop_known_at = time.monotonic()
         self._is_quiet = False
 
+    def unevenness(self) -> str | None:
+        """Who has called how often, where that keeps ranks from stopping together; for words of errors."""
+        return self._agreement.unevenness()
+
     def _watch(self) -> None:
+        self._watch_for_stop()
+        while self._distributed.size > 1 and not self._closing.wait(_LATE_S):
+            if (unevenness := self._agreement.unevenness()) is not None:
+                logger.warning("%s", unevenness)
+                return
+
+    def _watch_for_stop(self) -> None:
         while self._agreement.source is None:
             if self._deadline is not None and time.monotonic() >= self._deadline:
                 self._agreement.want("deadline")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -19,6 +19,8 @@ _CHECK_INTERVAL_S = 0.2
 # The chief knows who is late: it speaks first.
 _MEMBER_GRACE_S = 5.0
 _FAREWELL_S = 5.0
+_RECOUNT_S = 1.0
+_NUM_NAMED = 8
 
 
 class Wanted(msgspec.Struct, frozen=True, tag=True):
@@ -113,6 +115,21 @@ class StopAgreement:
             # Others wait for what only the chief can tell them.
             self._has_committed.wait(_FAREWELL_S)
 
+    def unevenness(self) -> str | None:
+        """Once a stop is agreed, where some ranks have made its call and others have not: who has called how often.
+
+        Only the chief knows of all; another rank knows that it is behind if the chief has left.
+        """
+        committed = self._committed
+        if committed is None or not self._counts_calls:
+            return None
+        if self._channel.rank == 0:
+            self._recount(committed.target)
+            return describe_unevenness(committed.target, self._counts)
+        if self._channel.has_chief():
+            return None
+        return describe_unevenness(committed.target, {0: committed.target, self._channel.rank: self._num_calls()})
+
     def is_reached(self, call: int) -> bool:
         """Whether this rank stops at its call of that number; waits while that is being agreed.
 
@@ -122,6 +139,13 @@ class StopAgreement:
         if self.is_held:
             self._await_commitment()
         return self._committed is not None and call >= self._committed.target
+
+    def _recount(self, target: int) -> None:
+        """On the chief; the channels' threads answer, whatever the scripts wait for."""
+        self._tell_all(Asked())
+        deadline = time.monotonic() + _RECOUNT_S
+        while min(self._counts.values()) < target and time.monotonic() < deadline:
+            time.sleep(_RECOUNT_S / 100)
 
     def _await_commitment(self) -> None:
         is_chief = self._channel.rank == 0
@@ -182,3 +206,20 @@ class StopAgreement:
 
     def _tell_all(self, message: _Message) -> None:
         self._channel.tell_all(_TOPIC, msgspec.msgpack.encode(message))
+
+
+def describe_unevenness(target: int, counts: Mapping[int, int]) -> str | None:
+    """None while all ranks, or none, have made the call of `should_preempt()` at which they were to stop."""
+    there = [f"rank {rank}" for rank, count in sorted(counts.items()) if count >= target]
+    behind = [f"rank {rank} has made {count} calls" for rank, count in sorted(counts.items()) if count < target]
+    if not there or not behind:
+        return None
+    return (
+        f"the ranks were to stop at call {target} of should_preempt(): {_listed(there)} made it, but "
+        f"{_listed(behind)}. All ranks must call should_preempt() equally often"
+    )
+
+
+def _listed(words: Sequence[str]) -> str:
+    shown = ", ".join(words[:_NUM_NAMED])
+    return shown if len(words) <= _NUM_NAMED else f"{shown} and {len(words) - _NUM_NAMED} more"

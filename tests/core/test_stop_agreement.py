@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,9 +16,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from core.rank_processes import Ranks, codes, the_trial
 from processes import wait_for
 
-from core_sdk.core._stop_agreement import StopAgreement
+from core_sdk.core._stop_agreement import StopAgreement, describe_unevenness
 from core_sdk.distributed import Listener, SoloChannel
 from core_sdk.tracking import Home
 
@@ -363,3 +365,67 @@ def test_a_stop_is_acknowledged_once_and_the_trial_is_paused(start_ranks: StartR
     journal = home.trial(1).journal_path(1).read_text()
     assert journal.count('"type":"stop"') == 1
     wait_for(lambda: home.trial(1).running_attempt() is None)
+
+
+@pytest.mark.parametrize(
+    ("counts", "words"),
+    [
+        ({0: 11, 1: 11}, None),
+        ({0: 10, 1: 8}, None),
+        ({0: 11, 1: 6}, "rank 0 made it, but rank 1 has made 6 calls"),
+        ({0: 0, 1: 11, 2: 12}, "rank 1, rank 2 made it, but rank 0 has made 0 calls"),
+    ],
+)
+def test_calls_are_uneven_once_only_some_ranks_have_made_the_agreed_one(
+    counts: dict[int, int], words: str | None
+) -> None:
+    """A training that ends before that call is over on all ranks alike."""
+    described = describe_unevenness(11, counts)
+
+    assert described is None if words is None else words in str(described)
+
+
+UNEVEN = """
+    import torch.distributed as dist
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=size)
+    with core.init(distributed=distributed) as context:
+        for step in range(1000):
+            dist.barrier()
+            if step % (2 if rank == SELDOM else 1) == 0 and context.preempt.should_preempt():
+                print("stopped")
+                break
+            if rank == 0 and step == 5:
+                signal.raise_signal(signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("seldom", [0, 1])
+def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
+    """The backend's error says that a connection was closed; ours, beside it, says who has asked how often."""
+    ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))
+
+    (left, failed) = (ended[1 - seldom], ended[seldom])
+    assert (left.output, failed.output) == ("stopped\n", "")
+    assert failed.code == 1
+    assert re.search(rf"rank {1 - seldom} made it, but rank {seldom} has made \d+ calls", failed.errors)
+    if seldom == 1:
+        assert "rank 0 made it" in left.errors
+    else:
+        assert "rank 1 made it" in the_trial().reason
+
+
+def test_a_rank_that_never_asks_is_named(ranks: Ranks) -> None:
+    """Though all of them end well."""
+    ended = ranks.run(
+        """
+        with core.init(distributed=distributed) as context:
+            if rank == 0:
+                context.preempt.should_preempt()
+                signal.raise_signal(signal.SIGTERM)
+                while not context.preempt.should_preempt():
+                    time.sleep(0.01)
+        """
+    )
+
+    assert codes(ended) == [0, 0]
+    assert "rank 0 made it, but rank 1 has made 0 calls" in ended[0].errors
