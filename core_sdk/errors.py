@@ -10,6 +10,7 @@
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
     │   ├── TrialRunningError
+    │   ├── TrialCompletedError
     │   ├── PredecessorRunningError
     │   ├── TrialNotRunningError
     │   ├── ExperimentNotRunningError
@@ -163,11 +164,29 @@ class AttemptClaimedError(AttemptError):
 
 
 class TrialRunningError(AttemptError):
-    def __init__(self, trial_id: int, attempt: int, action: str) -> None:
+    def __init__(self, trial_id: int, attempt: int, action: str, *, is_stopping: bool = False) -> None:
         self.trial_id = trial_id
+        self.is_stopping = is_stopping
+        """It was asked to stop, and has not ended yet."""
+        what_to_do = (
+            f"was asked to stop, and is still at it. `core-sdk trial pause {trial_id} --wait` returns at its end."
+            if is_stopping
+            else f"is running. Pause it first with `core-sdk trial pause {trial_id}`."
+        )
+        super().__init__(f"cannot {action} trial {trial_id}: its attempt {attempt} {what_to_do}")
+
+
+class TrialCompletedError(AttemptError):
+    """`num_hidden` of its reports would be superseded if it went on from its newest checkpoint."""
+
+    def __init__(self, trial_id: int, num_hidden: int) -> None:
+        self.trial_id = trial_id
+        self.num_hidden = num_hidden
+        hidden = f" and would hide {num_hidden:,} of its reports" if num_hidden else ""
         super().__init__(
-            f"cannot {action} trial {trial_id}: its attempt {attempt} is running. "
-            f"Pause it first with `core-sdk trial pause {trial_id}`."
+            f"trial {trial_id} is completed. To resume it runs its command again{hidden}: if that is meant, "
+            f"`core-sdk trial resume {trial_id} --again`. `core-sdk trial continue {trial_id}` begins a new trial with "
+            "what this one has learned."
         )
 
 

@@ -14,8 +14,9 @@ import msgspec
 from core_sdk.cli._command import CommandError, resolve, script_name
 from core_sdk.cli._foreground import run_in_foreground
 from core_sdk.cli._messages import say
+from core_sdk.cli._pause import await_stop
 from core_sdk.environment import recorded_variables
-from core_sdk.errors import NothingToResumeError
+from core_sdk.errors import NothingToResumeError, TrialCompletedError
 from core_sdk.files import write_atomically
 from core_sdk.records import CheckpointStored, ClusterInfo, CommandRecord, TrialInfo, TrialRecord, check_name
 from core_sdk.tracking import Home, TrialFolder
@@ -31,10 +32,9 @@ def start_trial(
 
     Raises `CommandError`, and leaves no trial then.
     """
-    argv = resolve(argv)
-    experiment_name = check_name("the experiment's name", script_name(argv) if name is None else name)
+    command = _command_here(argv)
+    experiment_name = check_name("the experiment's name", script_name(command.argv) if name is None else name)
     new_labels = [check_name("the label", label) for label in labels]
-    command = CommandRecord(argv=argv, cwd=str(Path.cwd()), environment=recorded_variables())
     home = Home.create(home_path)
     folder = home.create_trial()
     experiment = home.find_or_create_experiment(experiment_name)
@@ -52,17 +52,23 @@ def start_trial(
     return _run_first_attempt(folder, trial, command)
 
 
-def resume_trial(home_path: Path, trial_id: int) -> int:
+def resume_trial(home_path: Path, trial_id: int, argv: Sequence[str] = (), *, is_again: bool = False) -> int:
     """Runs the trial's command again, as its next attempt, from its newest good checkpoint.
 
-    Raises `TrialNotFoundError`, `TrialRunningError` or `NothingToResumeError`.
+    With `argv` the trial's command is this one, here and now, from then on; `is_again` allows what is completed.
+
+    Raises `TrialNotFoundError`, `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or `CommandError`.
     """
-    folder = Home.open(home_path).trial(trial_id)
+    home = Home.open(home_path)
+    folder = home.trial(trial_id)
+    await_stop(folder)
     with contextlib.ExitStack() as claim:
         attempt = claim.enter_context(claimed_next_attempt(folder, "resume"))
         trial = folder.read_record()
-        command = _recorded_command(folder)
+        command = _command_here(argv) if argv else _recorded_command(folder)
         continuation = newest_good_checkpoint(folder)
+        if not is_again:
+            _check_not_completed(home, trial_id, continuation)
         _tell_skipped(continuation)
         if continuation.checkpoint is None and continuation.skipped:
             raise NothingToResumeError(
@@ -71,10 +77,23 @@ def resume_trial(home_path: Path, trial_id: int) -> int:
                 "storage, or delete them with `core-sdk checkpoint delete`: it then begins anew",
             )
         _tell_start(trial_id, continuation)
+        if argv:
+            folder.write_command(command)
         _write_run_info(
             folder, attempt, _run_info(trial, attempt, continuation.checkpoint, continuation.steps_completed)
         )
         return run_in_foreground(folder, attempt, command, claim.close)
+
+
+def _check_not_completed(home: Home, trial_id: int, continuation: Continuation) -> None:
+    from core_sdk.tracking.index import Index  # SQLAlchemy, which `core-sdk run` need not pay for
+
+    with Index.open(home) as index:
+        index.refresh()
+        if index.trial(trial_id).state == "COMPLETED":
+            steps = continuation.steps_completed if continuation.checkpoint is not None else -1
+            num_hidden = sum((report.steps_completed or 0) > steps for report in index.reports(trial_id))
+            raise TrialCompletedError(trial_id, num_hidden)
 
 
 def continue_trial(home_path: Path, trial_id: int) -> int:
@@ -120,18 +139,29 @@ def _run_first_attempt(
         raise
 
 
+def _command_here(argv: Sequence[str]) -> CommandRecord:
+    """As a later resume starts it again. Raises `CommandError`."""
+    return CommandRecord(argv=resolve(argv), cwd=str(Path.cwd()), environment=recorded_variables())
+
+
 def _recorded_command(folder: TrialFolder) -> CommandRecord:
     """The command, if it can still be started."""
     command = folder.read_command()
     if command is None:
-        raise NothingToResumeError(folder.trial_id, "the command that started it was not recorded")
+        raise _nothing_to_start(folder, "the command that started it was not recorded")
     if not Path(command.cwd).is_dir():
-        raise NothingToResumeError(folder.trial_id, f"its working directory {command.cwd} is gone")
+        raise _nothing_to_start(folder, f"its working directory {command.cwd} is gone")
     try:
         resolve(command.argv)
     except CommandError as error:
-        raise NothingToResumeError(folder.trial_id, str(error).rstrip(".")) from error
+        raise _nothing_to_start(folder, str(error).rstrip(".")) from error
     return command
+
+
+def _nothing_to_start(folder: TrialFolder, reason: str) -> NothingToResumeError:
+    return NothingToResumeError(
+        folder.trial_id, f"{reason}. Give it a command: `core-sdk trial resume {folder.trial_id} -- COMMAND`"
+    )
 
 
 def _run_info(
@@ -166,6 +196,6 @@ def _tell_skipped(continuation: Continuation) -> None:
 def _tell_start(trial_id: int, continuation: Continuation) -> None:
     checkpoint = continuation.checkpoint
     if checkpoint is None:
-        say(f"trial {trial_id} has no checkpoint: it begins anew")
+        say(f"trial {trial_id} has no checkpoint: it begins anew, and what it has reported is superseded")
     else:
         say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed})")

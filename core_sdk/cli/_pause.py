@@ -1,4 +1,4 @@
-"""`trial pause`: asking a trial to stop, and waiting until it has."""
+"""Asking a trial to stop, and waiting until it has."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from core_sdk.errors import TrialNotRunningError
 from core_sdk.tracking import TrialFolder
 
 _POLL_INTERVAL_S = 0.1
+# For a save of the usual size; who knows of a longer one waits with `trial pause --wait`.
+_STOPPING_WAIT_S = 60.0
 
 
 def pause_trial(folder: TrialFolder, *, wait: bool) -> None:
@@ -23,3 +25,14 @@ def pause_trial(folder: TrialFolder, *, wait: bool) -> None:
     while folder.is_running(attempt):
         time.sleep(_POLL_INTERVAL_S)
     say(f"trial {folder.trial_id} has stopped: `core-sdk trial resume {folder.trial_id}` goes on with it")
+
+
+def await_stop(folder: TrialFolder) -> None:
+    """Waits a while for the end of an attempt that was asked to stop; any other is not waited for."""
+    attempt = folder.running_attempt()
+    if attempt is None or folder.read_stop_request(attempt) is None:
+        return
+    say(f"trial {folder.trial_id} is stopping: waiting for its end")
+    deadline = time.monotonic() + _STOPPING_WAIT_S
+    while folder.is_running(attempt) and time.monotonic() < deadline:
+        time.sleep(_POLL_INTERVAL_S)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import shlex
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from core_sdk.cli._group import command_group
 from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
@@ -133,16 +135,36 @@ def pause(
     pause_trial(Tracker().home.trial(trial_id), wait=wait)
 
 
-@app.command()
-def resume(trial_id: TrialId) -> None:
+class _CommandAfterDashes(TyperCommand):
+    """Insists on `--` before a command: a second number is no program."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = [argument for argument in args if not argument.startswith("-")]
+        if "--" not in args and len(words) > 1:
+            ctx.fail(f"put `--` before the command: core-sdk trial resume {words[0]} -- {shlex.join(words[1:])}")
+        return super().parse_args(ctx, args)
+
+
+@app.command(cls=_CommandAfterDashes)
+def resume(
+    trial_id: TrialId,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="What to run from now on.", show_default="the recorded command"),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also one that is completed.")] = False,
+) -> None:
     """Go on with a trial from its newest good checkpoint, here and now.
 
-    The same command runs in the same directory, with the environment variables that were recorded.
+    The same command runs in the same directory, with the environment variables that were recorded. A command after
+    `--` replaces it, as if `core-sdk run` had started the trial with that one: with another number of ranks, say.
+
+    A trial that was asked to pause is waited for, for a minute.
     """
     from core_sdk.cli._attempts import resume_trial
     from core_sdk.environment import Environment
 
-    raise typer.Exit(resume_trial(Environment.read().home, trial_id))
+    raise typer.Exit(resume_trial(Environment.read().home, trial_id, command or (), is_again=again))
 
 
 @app.command("continue")

@@ -159,7 +159,7 @@ def test_a_script_that_was_started_by_itself_can_be_resumed(
     (tmp_path / "go").touch()
     run_script(COUNTING)
 
-    resumed = cli("trial", "resume", "1")
+    resumed = cli("trial", "resume", "1", "--again")
 
     assert resumed.output.splitlines() == ["from 4 4", "left 4 4"]
     assert cli("trial", "logs", "1").output == resumed.output
@@ -190,6 +190,97 @@ def test_only_a_running_trial_can_be_paused(home: Home, cli: Cli, write_script: 
 
     assert (ended.status, unknown.status) == (1, 3)
     assert "is not running" in ended.errors
+
+
+def test_a_completed_trial_is_resumed_only_if_that_is_meant(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """One mistyped id would otherwise hide what another trial has reported; the refusal says how much."""
+    script = write_script(
+        """
+        from core_sdk import core
+        with core.init() as context:
+            for step in range(1, 1001):
+                context.train.report_training_metrics(steps_completed=step, metrics={"loss": 1.0})
+        """
+    )
+    cli("run", "--", sys.executable, str(script))
+
+    refused = cli("trial", "resume", "1")
+    num_attempts_before = len(home.trial(1).attempts())
+    meant = cli("trial", "resume", "1", "--again")
+
+    assert refused.status == 1
+    assert "hide 1,000 of its reports" in refused.errors
+    assert "--again" in refused.errors
+    assert num_attempts_before == 1
+    assert meant.status == 0
+    assert home.trial(1).attempts() == [1, 2]
+
+
+def test_a_program_that_does_not_report_is_completed_too(home: Home, cli: Cli) -> None:
+    """Its exit status says so."""
+    cli("run", "--", "true")
+
+    refused = cli("trial", "resume", "1")
+
+    assert refused.status == 1
+    assert "completed" in refused.errors
+    assert home.trial(1).attempts() == [1]
+
+
+def test_a_trial_is_resumed_with_another_command(
+    home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
+) -> None:
+    """On another number of ranks, say; later resumes run that command, too."""
+    script = write_script(RESTORING)
+    trial_with_checkpoints(home, script)
+    launched = [sys.executable, "-c", f"import runpy, sys; print(sys.argv[1:]); runpy.run_path({str(script)!r})", "4"]
+
+    changed = cli("trial", "resume", "1", "--", *launched)
+    again = cli("trial", "resume", "1", "--again")
+
+    assert changed.output == again.output == "['4']\ncheckpoint b 20\n"
+    command = home.trial(1).read_command()
+    assert command is not None
+    assert (command.argv, command.cwd) == (launched, str(tmp_path))
+
+
+def test_a_command_that_cannot_be_started_replaces_none(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """A second number is taken for no program, and a program that is not there is named."""
+    folder = trial_with_checkpoints(home, write_script(RESTORING))
+    before = folder.read_command()
+
+    without_dashes = cli("trial", "resume", "1", "2")
+    without_program = cli("trial", "resume", "1", "--", "no-such-program")
+
+    assert (without_dashes.status, without_program.status) == (2, 127)
+    assert "trial resume 1 -- 2" in without_dashes.errors
+    assert "no-such-program" in without_program.errors
+    assert folder.read_command() == before
+    assert folder.attempts() == [1]
+
+
+def test_a_resume_waits_for_the_pause_that_it_follows(
+    home: Home, cli: Cli, start_cli: StartCli, write_script: WriteScript, tmp_path: Path
+) -> None:
+    """`trial pause 1; trial resume 1`, while the script is still saving."""
+    script = write_script(
+        COUNTING.replace('print("left"', 'while not pathlib.Path("saved").exists(): pass\n    print("left"')
+    )
+    run = start_cli("run", "--", sys.executable, str(script))
+    run.read_until("step 2")
+
+    cli("trial", "pause", "1")
+    resume = start_cli("trial", "resume", "1")
+    assert resume.process.stderr is not None
+    said = resume.process.stderr.readline()
+    (tmp_path / "saved").touch()
+    (tmp_path / "go").touch()
+    status, output, _ = resume.wait()
+
+    assert "waiting for its end" in said
+    assert run.wait()[0] == 75
+    assert status == 0
+    assert output.splitlines()[0] == "from 2 2"
 
 
 def trial_with_checkpoints(home: Home, script: Path) -> TrialFolder:

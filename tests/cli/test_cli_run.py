@@ -338,7 +338,7 @@ def test_hyperparameters_are_given_on_the_command_line(cli: Cli, write_script: W
     given = ["--hparam", "lr=1e-3", "--hparam", "sizes=[8, 16]", "--hparam", "optimizer=adam", "--hparam", "bias=true"]
 
     run = cli("run", *given, "--", sys.executable, str(script))
-    resumed = cli("trial", "resume", "1")
+    resumed = cli("trial", "resume", "1", "--again")
 
     hparams = {"lr": 0.001, "sizes": [8, 16], "optimizer": "adam", "bias": True}
     before, after = map(ast.literal_eval, run.output.splitlines())
@@ -380,7 +380,7 @@ def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, wr
     cli("run", "--", sys.executable, str(script))
     script.write_text(script.read_text().replace("0.1", "0.2"))
 
-    resumed = cli("trial", "resume", "1")
+    resumed = cli("trial", "resume", "1", "--again")
 
     assert "(lr: 0.2 in the script, 0.1 recorded)" in resumed.output
     assert home.trial(1).read_record().hparams == {"lr": 0.1}

@@ -233,7 +233,7 @@ def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_
                     (path / "weights").write_text("w")
     """
     run_script(script)
-    resumed = core_sdk("trial", "resume", "1")
+    resumed = core_sdk("trial", "resume", "1", "--again")
     assert resumed.returncode == 0, resumed.stderr
 
     with Index.open(home) as index:
@@ -325,7 +325,7 @@ def test_11_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, run_sc
         newest, older = (row.storage_id for row in index.checkpoints(trial_id=1))
     flip_a_bit(home.checkpoints / newest / "weights")
 
-    resumed = core_sdk("trial", "resume", "1")
+    resumed = core_sdk("trial", "resume", "1", "--again")
 
     assert f"continued from {older}" in resumed.stdout
     assert newest in resumed.stderr
