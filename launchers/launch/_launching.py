@@ -10,6 +10,7 @@ import contextlib
 import os
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -67,20 +68,21 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         directory = LaunchDirectory()
     except OSError as error:
         return _refuse(f"the launch has no place for its private directory: {error}", _FAILURE)
+    signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
     with directory:
         if spread is None:
-            ending = _launch(framework, command, settings, directory)
+            ending = _launch(framework, command, settings, directory, signals)
         else:
-            ending = _launch_on_hosts(framework, command, spread, settings, directory)
-    _leave_words(ending)
+            ending = _launch_on_hosts(framework, command, spread, settings, directory, signals)
+    signals.wait_for(lambda: _leave_words(ending, signals.is_stop_asked))
     return ending.code
 
 
-def _leave_words(ending: Ending) -> None:
+def _leave_words(ending: Ending, is_hurried: threading.Event | None = None) -> None:
     """To who placed this launcher, and tells the words of several nodes apart; else to the user."""
     path = ending_path()
     if path is None or not ending.leave(path):
-        say(ending.words)
+        say(ending.words, is_hurried)
 
 
 def _refuse(text: str, code: int) -> int:
@@ -89,17 +91,27 @@ def _refuse(text: str, code: int) -> int:
 
 
 def _launch_on_hosts(
-    framework: Framework, command: Command, spread: Spread, settings: LaunchSettings, directory: LaunchDirectory
+    framework: Framework,
+    command: Command,
+    spread: Spread,
+    settings: LaunchSettings,
+    directory: LaunchDirectory,
+    signals: CaughtSignals,
 ) -> Ending:
     try:
-        return _fan_out.run(framework, command, spread, settings, directory)
+        return _fan_out.run(framework, command, spread, settings, directory, signals)
     except CommandError as error:
         return Ending(error.exit_code, (str(error),))
 
 
-def _launch(framework: Framework, command: Command, settings: LaunchSettings, directory: LaunchDirectory) -> Ending:
-    signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
-    with RankOutput(directory.path) as output:
+def _launch(
+    framework: Framework,
+    command: Command,
+    settings: LaunchSettings,
+    directory: LaunchDirectory,
+    signals: CaughtSignals,
+) -> Ending:
+    with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
         errors = RankErrors(output)
         supervisor = Supervisor(directory, errors, settings.grace_s)
         # Not in this thread, which must be free to hear signals while torch imports, gathers nodes, or waits for them.
@@ -109,6 +121,7 @@ def _launch(framework: Framework, command: Command, settings: LaunchSettings, di
         agent.add_done_callback(lambda _: signals.ring())
         _wait_for_end(agent, signals, supervisor)
         supervisor.kill()
+        signals.wait_for(output.close)
     if supervisor.may_have_left_ranks():
         directory.abandon()
     return _ending(supervisor, agent.exception() if agent.done() else None)

@@ -6,6 +6,9 @@ import contextlib
 import os
 import select
 import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -24,6 +27,8 @@ class CaughtSignals:
     """
 
     def __init__(self, *, is_usr1_stop: bool = False) -> None:
+        self.is_stop_asked = threading.Event()
+        """Set by `wait`."""
         self._is_usr1_stop = is_usr1_stop
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
@@ -44,7 +49,18 @@ class CaughtSignals:
         """The next signal; 0 for a `ring`, None for the end of the time."""
         ready, _, _ = select.select([self._read], [], [], timeout_s)
         number = os.read(self._read, 1)[0] if ready else None
-        return signal.SIGTERM if self._is_usr1_stop and number == signal.SIGUSR1 else number
+        number = signal.SIGTERM if self._is_usr1_stop and number == signal.SIGUSR1 else number
+        if number in STOPS:
+            self.is_stop_asked.set()
+        return number
+
+    def wait_for(self, work: Callable[[], object]) -> None:
+        """Does `work`, which may wait for others until `is_stop_asked`."""
+        future = ThreadPoolExecutor(1).submit(work)
+        future.add_done_callback(lambda _: self.ring())
+        while not future.done():
+            self.wait(None)
+        future.result()
 
 
 def block_usr1() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
+import threading
 from collections.abc import Iterable
 
+from launch._rank_output._outlet import Outlet
+
+_STDERR = 2
 MARK = "[core-sdk] "
 
 
@@ -13,8 +15,8 @@ def marked(lines: Iterable[str]) -> str:
     return "".join(f"{MARK}{line}\n" for line in lines)
 
 
-def say(lines: Iterable[str]) -> None:
-    """On stderr: stdout is the script's."""
-    with contextlib.suppress(OSError):  # a closed terminal, a full disk
-        sys.stderr.write(marked(lines))
-        sys.stderr.flush()
+def say(lines: Iterable[str], is_hurried: threading.Event | None = None) -> None:
+    """On stderr: stdout is the script's. Waits for its reader; once `is_hurried` is set, for some seconds."""
+    outlet = Outlet(_STDERR, is_hurried or threading.Event())
+    outlet.write(marked(lines).encode(errors="backslashreplace"))
+    outlet.close()

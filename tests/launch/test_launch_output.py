@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from processes import TIMEOUT_S, wait_for
 
 from core_sdk.tracking.ranks import RankFilter
 from launch._rank_output._lines import PrefixedLines
+from launch._rank_output._outlet import Outlet
 from launch._rank_output._rank_output import RankOutput, RankPipes
 from launch._rank_output._sink import Sink
 
@@ -119,7 +121,8 @@ def test_ranks_never_tear_each_others_lines(pieces: list[tuple[int, bytes, bool]
     """Each line is of one rank, and all of a rank's text is in its lines, in order."""
     writers = [PrefixedLines(b"[rank=0] "), PrefixedLines(b"[rank=1] ")]
     read_end, write_end = os.pipe()
-    sink = Sink(write_end)
+    outlet = Outlet(write_end, threading.Event())
+    sink = Sink(outlet)
 
     for rank, chunk, is_flushed in pieces:
         sink.write(writers[rank].feed(chunk), writers[rank])
@@ -128,6 +131,7 @@ def test_ranks_never_tear_each_others_lines(pieces: list[tuple[int, bytes, bool]
     for writer in writers:
         sink.write(writer.finish(), writer)
     sink.close(sink)
+    outlet.close()
     os.close(write_end)
     with os.fdopen(read_end, "rb") as file:
         shown = file.read()
@@ -435,6 +439,46 @@ def test_a_reader_that_goes_away_does_not_reach_the_ranks(tmp_path: Path, shown:
     os.close(write_end)
     num_bytes = 10**6 + len("\nlast\n") + 2 * len("[rank=0] ")
     assert shown.content == b"[core-sdk] %d bytes of output were dropped: Broken pipe\n" % num_bytes
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "terminal", "frozen terminal"])
+def test_a_reader_that_reads_nothing_is_not_waited_for_once_it_is_hurried(
+    kind: str, tmp_path: Path, shown: Shown, start_rank: StartRank
+) -> None:
+    """The rank gets on, and what is dropped is counted where somebody reads. The descriptor blocks others as before."""
+    if kind == "socket":
+        ends = [end.detach() for end in socket.socketpair()]
+    else:
+        ends = list(os.pipe() if kind == "pipe" else os.openpty())
+    if kind == "frozen terminal":
+        termios.tcflow(ends[1], termios.TCOOFF)
+    hurry = threading.Event()
+
+    with RankOutput(tmp_path, ends[1], shown.descriptor, hurry) as output:
+        process = start_rank(output.open(0), "for _ in range(100_000): print('x' * 40)")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        hurry.set()
+        assert process.wait(20) == 0
+        output.close()
+
+    assert os.get_blocking(ends[1])
+    assert re.fullmatch(rb"\[core-sdk\] \d+ bytes of output were dropped: nobody read it\n", shown.content)
+    for end in ends:
+        os.close(end)
+
+
+def test_output_that_was_closed_before_the_start_is_dropped(
+    tmp_path: Path, shown: Shown, start_rank: StartRank
+) -> None:
+    """As by `>&-` in a shell."""
+    closed = os.dup(shown.descriptor)
+    os.close(closed)
+
+    with RankOutput(tmp_path, closed, shown.descriptor) as output:
+        assert end_of(start_rank(output.open(0), "print('lost')")) == 0
+
+    assert shown.content == b"[core-sdk] 14 bytes of output were dropped: Bad file descriptor\n"
 
 
 def test_a_full_disk_does_not_reach_the_ranks(

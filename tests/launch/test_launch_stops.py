@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -303,3 +307,66 @@ def test_a_rank_can_be_told_by_its_own_pid(start_launch: StartLaunch) -> None:
 
     ended = launch.wait()
     assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "was killed by SIGTERM", 143)
+
+
+_TALKS = """
+import os, signal
+wishes = []
+signal.signal(signal.SIGTERM, lambda *_: wishes.append("stop"))
+open(f"up.{os.environ['RANK']}", "w").close()
+while not wishes:
+    print("x" * 1000)
+open(f"saved.{os.environ['RANK']}", "w").close()
+"""
+
+
+@pytest.fixture
+def unread_output() -> Iterator[int]:
+    """The write end of a pipe that nobody reads."""
+    ends = os.pipe()
+    yield ends[1]
+    for end in ends:
+        os.close(end)
+
+
+def _launch_unread(directory: Path, source: str, output: int, stderr: int | None = None) -> subprocess.Popen[bytes]:
+    """Returns when its output is full."""
+    (directory / "train.py").write_text(source)
+    command = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", "train.py"]
+    launcher = subprocess.Popen(command, cwd=directory, stdout=output, stderr=stderr)
+    wait_for(lambda: not select.select([], [output], [], 0)[1])
+    return launcher
+
+
+@pytest.mark.parametrize("stderr", [subprocess.STDOUT, None])
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGINT, signal.SIGINT]])
+def test_a_stop_is_heard_though_nobody_reads_the_output(
+    signals: list[signal.Signals], stderr: int | None, launch_directory: Path, unread_output: int
+) -> None:
+    """The ranks wait in their `print` for a reader; once asked to stop they get on, save, and end."""
+    is_killed = len(signals) > 1
+    launcher = _launch_unread(launch_directory, _TALKS, unread_output, stderr)
+    wait_for(lambda: len(list(launch_directory.glob("up.*"))) == 2)
+
+    for number in signals:
+        launcher.send_signal(number)
+        time.sleep(0.1)  # two of a kind at once are one
+
+    assert launcher.wait(30) == (130 if is_killed else 75)
+    assert len(list(launch_directory.glob("saved.*"))) == (0 if is_killed else 2)
+    assert live_processes(launch_directory) == []
+
+
+def test_a_stop_ends_a_launcher_that_waits_for_its_reader_only(launch_directory: Path, unread_output: int) -> None:
+    """Its ranks have ended well."""
+    source = """
+import os, sys
+open(os.path.join(os.environ["CORE_SDK_LAUNCH_DIR"], "completed"), "w").close()
+sys.stdout.write("x" * 100_000)
+"""
+    launcher = _launch_unread(launch_directory, source, unread_output)
+    wait_for(lambda: live_processes(launch_directory) == [launcher.pid])
+
+    launcher.terminate()
+
+    assert launcher.wait(30) == 0

@@ -87,7 +87,12 @@ def _is_placed() -> bool:
 
 
 def run(
-    framework: Framework, command: Command, spread: Spread, settings: LaunchSettings, directory: LaunchDirectory
+    framework: Framework,
+    command: Command,
+    spread: Spread,
+    settings: LaunchSettings,
+    directory: LaunchDirectory,
+    signals: CaughtSignals,
 ) -> Ending:
     """Blocks until all hosts' launchers have ended. Raises `CommandError`."""
     infos = node_infos(spread.hosts, run_info())
@@ -99,8 +104,7 @@ def run(
         variables=with_meeting_port(passed_variables()),
         mark=f"\x1e{secrets.token_hex(16)} ",
     )
-    signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
-    forwarder = Forwarder(_STDOUT, _STDERR)
+    forwarder = Forwarder(_STDOUT, _STDERR, signals.is_stop_asked)
     watch = _Watch(spread, settings.grace_s, signals, forwarder)
     try:
         for info, host in zip(infos, spread.hosts, strict=True):
@@ -111,7 +115,7 @@ def run(
     finally:
         for node in watch.nodes:
             node.kill()
-        forwarder.close()
+        signals.wait_for(forwarder.close)
 
 
 def _start(

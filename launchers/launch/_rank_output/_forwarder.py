@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from launch._rank_output._lines import PrefixedLines
+from launch._rank_output._outlet import Outlet
 from launch._rank_output._sink import Sink
 from launch._rank_output._stream import Stream
 
@@ -18,10 +19,13 @@ from launch._rank_output._stream import Stream
 class Forwarder:
     """Runs from construction to `close`. Whatever it waits for, others do not wait for it, but in `close`."""
 
-    def __init__(self, stdout_fd: int, stderr_fd: int) -> None:
-        self.stdout = Sink(stdout_fd)
+    def __init__(self, stdout_fd: int, stderr_fd: int, is_hurried: threading.Event) -> None:
+        """Once `is_hurried` is set, nothing is kept for long for who does not read it."""
         # A terminal, mostly: what is written to either stands between the lines of the other.
-        self.stderr = self.stdout if _are_same(stdout_fd, stderr_fd) else Sink(stderr_fd)
+        descriptors = [stdout_fd] if _are_same(stdout_fd, stderr_fd) else [stdout_fd, stderr_fd]
+        self._outlets = [Outlet(descriptor, is_hurried) for descriptor in descriptors]
+        sinks = [Sink(outlet) for outlet in self._outlets]
+        self.stdout, self.stderr = sinks[0], sinks[-1]
         self._words = PrefixedLines(b"")
         self._new_streams: deque[Stream] = deque()
         self._new_words: deque[bytes] = deque()
@@ -56,6 +60,8 @@ class Forwarder:
         self._wake()
         self._thread.join()
         self._selector.close()
+        for outlet in self._outlets:
+            outlet.close()
         os.close(self._wake_read)
         os.close(self._wake_write)
 

@@ -7,6 +7,7 @@ takes any more, so that neither `| head` nor a full disk reaches the ranks.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +36,19 @@ class RankOutput:
     its whole time-out. What a rank wrote is forwarded in any case.
     """
 
-    def __init__(self, launch_dir: Path, stdout_fd: int = _STDOUT, stderr_fd: int = _STDERR) -> None:
+    def __init__(
+        self,
+        launch_dir: Path,
+        stdout_fd: int = _STDOUT,
+        stderr_fd: int = _STDERR,
+        is_hurried: threading.Event | None = None,
+    ) -> None:
+        """Once `is_hurried` is set, a reader that takes nothing is waited for some seconds only."""
         self._directory = launch_dir / "output"
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._num_opened = 0
         self._streams: dict[int, tuple[Stream, Stream]] = {}
-        self._forwarder = Forwarder(stdout_fd, stderr_fd)
+        self._forwarder = Forwarder(stdout_fd, stderr_fd, is_hurried or threading.Event())
 
     def __enter__(self) -> RankOutput:
         return self
@@ -89,6 +97,6 @@ class RankOutput:
     def close(self) -> None:
         """Forwards what is in the pipes now, waits for nobody who has them open, and says what was dropped.
 
-        Waits for as long as the launcher's own output is slow, as `print` would.
+        Waits for as long as the launcher's own output is slow, as `print` would, if it is not hurried.
         """
         self._forwarder.close()

@@ -1,18 +1,16 @@
-"""A descriptor of the launcher's own that takes the ranks' output, for as long as it takes it."""
+"""What takes the ranks' output, for as long as it takes it."""
 
 from __future__ import annotations
 
-import os
-import select
-
 from launch._rank_output._lines import PrefixedLines
+from launch._rank_output._outlet import Outlet
 
 
 class Sink:
-    """Used by one thread. Waits for a slow reader; what is refused (no reader, a full disk) is counted and said."""
+    """Used by one thread. What is refused (no reader, a full disk) is counted and said."""
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
         self._writer: PrefixedLines | None = None
         self._num_dropped_bytes = 0
         self._reason = ""
@@ -24,16 +22,17 @@ class Sink:
         if self._writer is not writer:
             text = self._end_of_line() + text
             self._writer = writer
-        num_written = self._write(text) if self._has_said_what_was_dropped() else 0
+        num_written = self._outlet.write(text) if self._has_said_what_was_dropped() else 0
         if num_written < len(text):
+            self._reason = self._outlet.reason
             self._num_dropped_bytes += len(text) - num_written
             writer.break_off()
 
     def close(self, other: Sink) -> None:
         """Ends the line, and says what was dropped: in `other` if still nothing is taken here."""
-        self._write(self._end_of_line())
+        self._outlet.write(self._end_of_line())
         if not self._has_said_what_was_dropped():
-            other._write(other._end_of_line() + self._note())
+            other._outlet.write(other._end_of_line() + self._note())
 
     def _end_of_line(self) -> bytes:
         if self._writer is None or not self._writer.is_open:
@@ -46,30 +45,10 @@ class Sink:
             return True
         # What was dropped may have begun in the middle of a line.
         note = b"\n" + self._note()
-        if self._write(note) < len(note):
+        if self._outlet.write(note) < len(note):
             return False
         self._num_dropped_bytes = 0
         return True
 
     def _note(self) -> bytes:
         return f"[core-sdk] {self._num_dropped_bytes} bytes of output were dropped: {self._reason}\n".encode()
-
-    def _write(self, text: bytes) -> int:
-        """How many bytes were written."""
-        rest = memoryview(text)
-        while rest:
-            try:
-                rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:
-                _wait_until_writable(self._descriptor)
-            except OSError as error:
-                self._reason = error.strerror or str(error)
-                break
-        return len(text) - len(rest)
-
-
-def _wait_until_writable(descriptor: int) -> None:
-    """Of a terminal, say, that another program has left non-blocking."""
-    poll = select.poll()
-    poll.register(descriptor, select.POLLOUT)
-    poll.poll()
