@@ -84,6 +84,16 @@ class Tracker:
             trials = [Trial(self, index.trial(trial_id)) for trial_id in trial_ids]
         return (metrics for trial in trials for metrics in trial.iter_metrics(group))
 
+    stream_trials_metrics = iter_trials_metrics
+
+    def stream_trials_training_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
+        """As `iter_trials_metrics` of the group "training"."""
+        return self.iter_trials_metrics(trial_ids, "training")
+
+    def stream_trials_validation_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
+        """As `iter_trials_metrics` of the group "validation"."""
+        return self.iter_trials_metrics(trial_ids, "validation")
+
 
 class Determined(Tracker):
     """The home of this process's environment, under the predecessor's name. Arguments are refused as by `login`."""

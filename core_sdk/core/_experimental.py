@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import NoReturn, Protocol
 
+from core_sdk.errors import NoMasterError
 from core_sdk.journal import Journal
 from core_sdk.records import CheckpointUsed
 
@@ -26,3 +27,6 @@ class ExperimentalCoreContext:
         It is then not collected while the trial runs; `OSError` where that cannot be recorded.
         """
         self._journal.append_or_raise(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))
+
+    def report_task_using_model_version(self, model_version: object) -> NoReturn:
+        raise NoMasterError("report_task_using_model_version()", "There is no model registry: report the checkpoint")
