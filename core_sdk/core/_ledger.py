@@ -3,33 +3,123 @@
 from __future__ import annotations
 
 import logging
+from array import array
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from core_sdk.errors import DuplicateMetricError
-from core_sdk.journal import read_records
+from core_sdk.journal import find_records
 from core_sdk.records import Report, check_name
 
 logger = logging.getLogger("core_sdk.train")
 
+_STEPS_PER_PAGE = 256
+# What a group remembers costs about 24 bytes for each unit: 24 MB at most.
+_MAX_UNITS = 1 << 20
+_UNITS_PER_PAGE = 8
+_UNITS_PER_LAYOUT = 1024
+
+
+class _Steps:
+    """A set of steps: those that rise as runs with even strides, the others as bits in pages.
+
+    Nearly every training is one run, whatever its length.
+    """
+
+    __slots__ = ("first", "firsts", "last", "lasts", "pages", "stride", "strides")
+
+    def __init__(self) -> None:
+        self.first = self.last = -1
+        self.stride = 0
+        self.firsts, self.lasts, self.strides = array("q"), array("q"), array("q")
+        self.pages: dict[int, int] = {}
+
+    def add(self, step: int) -> int:
+        """Returns how many units more the set takes."""
+        if step <= self.last:
+            return self._add_to_page(step)
+        if step - self.last == self.stride:
+            self.last = step
+            return 0
+        if self.first == self.last:
+            self.stride, self.last = step - self.last, step
+            return 0
+        self.firsts.append(self.first)
+        self.lasts.append(self.last)
+        self.strides.append(self.stride)
+        self.first = self.last = step
+        self.stride = 0
+        return 1
+
+    def _add_to_page(self, step: int) -> int:
+        number, bit = divmod(step, _STEPS_PER_PAGE)
+        page = self.pages.get(number, 0)
+        self.pages[number] = page | 1 << bit
+        return 0 if page else _UNITS_PER_PAGE
+
+    def __contains__(self, step: int) -> bool:
+        if self.first <= step:
+            first, last, stride = self.first, self.last, self.stride
+        else:
+            index = bisect_right(self.firsts, step) - 1
+            if index < 0:
+                return False
+            first, last, stride = self.firsts[index], self.lasts[index], self.strides[index]
+        if step <= last and (step - first) % (stride or 1) == 0:
+            return True
+        number, bit = divmod(step, _STEPS_PER_PAGE)
+        return bool(self.pages.get(number, 0) >> bit & 1)
+
 
 class _Group:
-    """One group's position. `names_by_step` is None until a report first goes back in steps."""
+    """What one group has reported; a layout is the names of one report."""
 
-    __slots__ = ("layout", "names_at_step", "names_by_step", "step")
+    __slots__ = ("by_layout", "by_name", "is_complete", "layout", "num_units", "step", "steps")
 
     def __init__(self) -> None:
         self.step = -1
+        """The highest so far."""
+        self.is_complete = True
+        self.forget()
+
+    def forget(self) -> None:
+        self.num_units = 0
         self.layout: tuple[str, ...] = ()
-        self.names_at_step: tuple[str, ...] = ()
-        self.names_by_step: dict[int, tuple[str, ...]] | None = None
+        self.steps = _Steps()
+        """Those of `layout`."""
+        self.by_layout: dict[tuple[str, ...], _Steps] = {}
+        self.by_name: defaultdict[str, list[_Steps]] = defaultdict(list)
+
+    def turn_to(self, layout: tuple[str, ...]) -> None:
+        steps = self.by_layout.get(layout)
+        if steps is None:
+            steps = self.by_layout[layout] = _Steps()
+            self.num_units += _UNITS_PER_LAYOUT
+            for name in layout:
+                self.by_name[name].append(steps)
+        self.layout, self.steps = layout, steps
+
+    def add(self, step: int) -> None:
+        self.step = max(self.step, step)
+        self.num_units += self.steps.add(step)
+        if self.num_units > _MAX_UNITS:
+            self.is_complete = False
+            self.forget()
+
+    def reported(self, step: int, names: Iterable[str]) -> list[str]:
+        return [name for name in names if any(step in steps for steps in self.by_name[name])]
 
 
 class Ledger:
     """The journal's lock must be held from `enter` until the report is in the journal.
 
-    Steps nearly always rise, so that only the last one is remembered and memory stays flat. When a group goes back in
-    steps, what it reported so far is read once from the journal.
+    A report takes microseconds, also one that goes back in steps. Memory is flat where strides are even, and bounded
+    everywhere: a group that reports more (with a million uneven strides, or a thousand sets of names) looks into the
+    journal when it goes back, which takes up to seconds.
     """
 
     def __init__(self, journal_path: Path) -> None:
@@ -42,13 +132,13 @@ class Ledger:
         group = self._groups.get(group_name)
         if group is None or names != group.layout:
             group = self._new_layout(group_name, names)
-        if steps_completed > group.step:
-            group.step = steps_completed
-            group.names_at_step = names
-            if group.names_by_step is not None:
-                group.names_by_step[steps_completed] = names
-        else:
-            self._enter_again(group, group_name, steps_completed, names)
+        steps = group.steps
+        if steps_completed > group.step and steps_completed - steps.last == steps.stride:
+            group.step = steps.last = steps_completed
+            return
+        if steps_completed <= group.step and (twice := self._reported(group, group_name, steps_completed, names)):
+            raise DuplicateMetricError(group_name, sorted(twice), steps_completed)
+        group.add(steps_completed)
 
     def _new_layout(self, group_name: str, names: tuple[str, ...]) -> _Group:
         for name in names:
@@ -56,34 +146,22 @@ class Ledger:
         group = self._groups.get(group_name)
         if group is None:
             group = self._groups[check_name("the metric group", group_name)] = _Group()
-        group.layout = names
+        group.turn_to(names)
         return group
 
-    def _enter_again(self, group: _Group, group_name: str, steps_completed: int, names: tuple[str, ...]) -> None:
-        if steps_completed == group.step:
-            earlier = group.names_at_step
-        else:
-            if group.names_by_step is None:
-                group.names_by_step = self._read_names_by_step(group_name)
-            earlier = group.names_by_step.get(steps_completed, ())
-        if twice := sorted(set(earlier).intersection(names)):
-            raise DuplicateMetricError(group_name, twice, steps_completed)
-        if steps_completed == group.step:
-            group.names_at_step = earlier + names
-        if group.names_by_step is not None:
-            group.names_by_step[steps_completed] = earlier + names
+    def _reported(self, group: _Group, group_name: str, step: int, names: tuple[str, ...]) -> Iterable[str]:
+        if group.is_complete:
+            return group.reported(step, names)
+        return self._reported_in_journal(group_name, step).intersection(names)
 
-    def _read_names_by_step(self, group_name: str) -> dict[int, tuple[str, ...]]:
-        names_by_step: dict[int, tuple[str, ...]] = {}
-        layouts: dict[tuple[str, ...], tuple[str, ...]] = {}
+    def _reported_in_journal(self, group_name: str, step: int) -> set[str]:
+        names: set[str] = set()
+        text = f'"group":{msgspec.json.encode(group_name).decode()},"steps_completed":{step},'
         try:
-            for record in read_records(self._journal_path):
-                if isinstance(record, Report) and record.group == group_name:
-                    names = names_by_step.get(record.steps_completed, ()) + tuple(record.metrics)
-                    names_by_step[record.steps_completed] = layouts.setdefault(names, names)
-        except FileNotFoundError:
-            pass  # this rank records no reports
+            for found in find_records(self._journal_path, [text]):
+                if isinstance(found, Report) and (found.group, found.steps_completed) == (group_name, step):
+                    names.update(found.metrics)
         except OSError as error:
             # To miss a report made twice is better than to lose one, and the training with it.
             logger.warning("whether group %r repeats a step cannot be told: %s", group_name, error)
-        return names_by_step
+        return names

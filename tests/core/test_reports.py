@@ -293,18 +293,6 @@ def test_a_signal_handler_may_report(run_script: Callable[..., tuple[int, str, s
     assert (status, output) == (0, "reported\n"), errors
 
 
-def test_a_journal_that_cannot_be_read_loses_no_report(context: core.Context, home: Home) -> None:
-    """Whether the step is there already can then not be told; that is no reason to stop a training."""
-    journal = home.trial(1).journal_path(1)
-    context.train.report_training_metrics(5, {"loss": 1.0})
-    journal.rename(journal.with_name("elsewhere"))
-
-    context.train.report_training_metrics(2, {"loss": 1.0})
-
-    journal.with_name("elsewhere").rename(journal)
-    assert [r.steps_completed for r in reports(home)] == [5, 2]
-
-
 @pytest.mark.parametrize("name", [1, "", "\ud800"])
 def test_names_in_batches_are_checked_like_all_others(context: core.Context, home: Home, name: Any) -> None:
     """And what was refused may be reported correctly."""

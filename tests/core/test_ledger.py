@@ -1,0 +1,128 @@
+"""No metric is reported twice for a step, in whatever order the steps come, at a price that stays small."""
+
+from __future__ import annotations
+
+import random
+import time
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from core_sdk import core
+from core_sdk.core import _ledger
+from core_sdk.core._ledger import Ledger
+from core_sdk.errors import DuplicateMetricError
+
+NUM_REPORTS = 2_000_000
+
+
+def is_refused(ledger: Ledger, step: int, names: Iterable[str] = ("loss",)) -> bool:
+    try:
+        ledger.enter("training", step, names)
+    except DuplicateMetricError:
+        return True
+    return False
+
+
+STEPS = st.integers(0, 40) | st.integers(0, 2**62) | st.integers(0, 1000).map(lambda number: number * 10)
+LAYOUTS = st.sampled_from([("loss",), ("accuracy",), ("loss", "accuracy"), ("accuracy", "rate"), ()])
+
+
+@given(st.lists(st.tuples(STEPS, LAYOUTS), max_size=200))
+def test_exactly_what_was_reported_is_refused(reports: list[tuple[int, tuple[str, ...]]]) -> None:
+    """As a set of all steps and names would say."""
+    ledger = Ledger(Path("missing"))
+    reported: set[tuple[int, str]] = set()
+
+    for step, names in reports:
+        keys = {(step, name) for name in names}
+
+        assert is_refused(ledger, step, names) == bool(keys & reported)
+
+        if not keys & reported:
+            reported |= keys
+
+
+def even() -> list[int]:
+    return list(range(0, NUM_REPORTS * 10, 10))
+
+
+def uneven() -> list[int]:
+    rng = random.Random(0)
+    step = 0
+    return [step := step + rng.randrange(1, 5000) for _ in range(NUM_REPORTS)]
+
+
+def shuffled() -> list[int]:
+    steps = list(range(NUM_REPORTS // 10))
+    random.Random(0).shuffle(steps)
+    return steps
+
+
+@pytest.mark.parametrize(("steps_of_a_training", "max_bytes"), [(even, 100e3), (uneven, 40e6), (shuffled, 1e6)])
+def test_going_back_costs_no_time_and_little_memory(
+    steps_of_a_training: Callable[[], list[int]], max_bytes: float
+) -> None:
+    """After two million reports, or fewer in the worst of orders."""
+    steps = steps_of_a_training()
+    tracemalloc.start()
+    ledger = Ledger(Path("missing"))
+    for step in steps:
+        ledger.enter("training", step, ("loss", "accuracy"))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    again = steps[:: len(steps) // 100]
+
+    durations = []
+    for step in again:
+        begin = time.perf_counter()
+        refused = is_refused(ledger, step)
+        durations.append(time.perf_counter() - begin)
+        assert refused
+        assert not is_refused(ledger, step, ("rate",))
+
+    assert peak_bytes < max_bytes
+    assert sorted(durations)[len(durations) // 2] < 1e-3
+
+
+@pytest.fixture
+def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_ledger, "_MAX_UNITS", 20_000)
+
+
+@pytest.mark.usefixtures("short_of_memory")
+def test_what_is_not_remembered_is_looked_for_in_the_journal() -> None:
+    """Names that are new at each step, say."""
+    with core.init() as context:
+        report = context.train.report_metrics
+        for step in range(100):
+            report("a", step, {f"loss {step}": 1.0, "loss": 1.0})
+        report("b", 100, {"loss": 1.0})
+
+        for step in (0, 50, 98, 99):
+            with pytest.raises(DuplicateMetricError):
+                report("a", step, {"loss": 2.0})
+            report("a", step, {"other": 1.0})
+            report("b", step, {"loss": 1.0})
+        with pytest.raises(DuplicateMetricError):
+            report("a", 50, {"other": 1.0})
+
+
+@pytest.mark.usefixtures("short_of_memory")
+def test_a_journal_that_cannot_be_read_loses_no_report() -> None:
+    """Whether the step is there already can then not be told; that is no reason to stop a training."""
+    with core.init() as context:
+        journal = context.train._journal.path
+        for step in range(100):
+            context.train.report_training_metrics(step, {f"loss {step}": 1.0})
+        journal.rename(journal.with_name("elsewhere"))
+        journal.mkdir()
+
+        context.train.report_training_metrics(0, {"loss 0": 2.0})
+
+        journal.rmdir()
+        journal.with_name("elsewhere").rename(journal)
