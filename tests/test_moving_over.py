@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -100,6 +101,89 @@ FINE_TUNING = """
         print("shared", core_context.distributed.broadcast_local("path"))
 """
 
+# Detached, on several ranks: each one reports, and adds its own file and its own key to a checkpoint.
+DETACHED_RANKS = """
+    from core_sdk.experimental import core_v2
+
+    distributed = core_v2.DistributedContext.from_torch_distributed()
+    core_v2.init(
+        defaults=core_v2.DefaultConfig(name="detached", hparams={"lr": 0.1}, labels=["ranks"]),
+        unmanaged=core_v2.UnmanagedConfig(external_experiment_id="june", external_trial_id="first"),
+        distributed=distributed,
+    )
+    rank = core_v2.distributed.rank
+    latest = core_v2.info.latest_checkpoint
+    first = 0
+    if latest is not None:
+        with core_v2.checkpoint.restore_path(latest) as path:
+            first = int((path / f"rank_{rank}").read_text())
+    for step in range(first + 1, first + 5):
+        core_v2.train.report_training_metrics(steps_completed=step, metrics={"x": 10 * rank + step})
+        core_v2.train.report_progress(step / 8)
+        if step % 4 == 0:
+            metadata = {"steps_completed": step, f"rank_{rank}": "ok"}
+            with core_v2.checkpoint.store_path(metadata, shard=True) as (path, uuid):
+                (path / f"rank_{rank}").write_text(str(step))
+        if core_v2.preempt.should_preempt():
+            break
+    if rank == 0:
+        print("see", core_v2.url_reverse_webui_exp_view())
+    core_v2.close()
+"""
+
+# A program of trials, as a tuner's worker runs them: each in a function that always closes what it opened.
+TRIALS = """
+    from core_sdk.experimental import core_v2
+
+    def train(name, lr):
+        core_v2.init(
+            config=core_v2.Config(
+                name="tuned",
+                hparams={"lr": lr},
+                external_experiment_id="search",
+                external_trial_id=name,
+                searcher={"name": "custom", "metric": "x", "smaller_is_better": False},
+            )
+        )
+        try:
+            for step in range(1, 4):
+                core_v2.train.report_validation_metrics(steps_completed=step, metrics={"x": lr * step})
+            with core_v2.checkpoint.store_path({"steps_completed": step, "epoch_idx": 2}) as (path, uuid):
+                (path / "model").write_text(name)
+            assert core_v2.checkpoint.get_metadata(uuid)["epoch_idx"] == 2
+            return core_v2.info.trial.hparams["lr"]
+        finally:
+            core_v2.close()
+
+    print([train(name, lr) for name, lr in (("a", 1.0), ("b", 3.0), ("c", 2.0))])
+"""
+
+# What somebody asks in a notebook after a search.
+ANALYSIS = """
+    import json, pathlib
+    from core_sdk.experimental import client
+    from core_sdk.experimental.client import ExperimentState, OrderBy, TrialSortBy
+
+    client.login()
+    experiment = client.list_experiments(name="tuned")[0]
+    assert experiment.wait() == ExperimentState.COMPLETED
+    assert experiment.config["searcher"]["metric"] == "x"
+    print(experiment.id, experiment.state.value, experiment.config["hyperparameters"]["lr"]["val"])
+
+    trials = experiment.list_trials(sort_by=TrialSortBy.BEST_VALIDATION_METRIC, order_by=OrderBy.DESCENDING)
+    print([(trial.id, trial.hparams["lr"]) for trial in trials])
+    print([metrics.metrics["x"] for metrics in client.iter_trials_metrics([trials[0].id], "validation")])
+
+    best = experiment.list_checkpoints(max_results=1)[0]
+    assert best.uuid == experiment.top_checkpoint().uuid == trials[0].select_checkpoint(best=True).uuid
+    print(best.training.trial_id, best.training.validation_metrics["avgMetrics"], best.state.value)
+    best.add_metadata({"chosen": True})
+    path = pathlib.Path(best.download(mode=client.DownloadMode.AUTO))
+    print(path, (path / "model").read_text(), json.loads((path / "metadata.json").read_text())["epoch_idx"])
+    experiment.add_label("analysed")
+    print(client.get_experiment(experiment.id).labels, client.get_checkpoint(best.uuid).metadata["chosen"])
+"""
+
 TORCHRUN = {
     "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": "0",
     "GROUP_WORLD_SIZE": "1",
@@ -155,6 +239,62 @@ def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script:
     assert output.splitlines() == ["steps 7", "epoch 2", "ranks [0]", "shared path"]
     shown = [path.name for path in home.trial(1).tensorboard_path.iterdir()]
     assert shown == ["events.out.tfevents.1.0"]
+
+
+def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Path, home: Home) -> None:
+    """No server, and nothing but its own two ids."""
+    script = tmp_path / "train.py"
+    script.write_text("\n".join(line[4:] for line in DETACHED_RANKS.splitlines()))
+
+    for _ in range(2):
+        command = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", str(script)]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+
+    assert f"see {home.experiment(1).path.as_uri()}" in ended.stdout
+    assert [attempt for attempt, *_ in curve(1)] == [1] * 4 + [2] * 4
+    assert [(step, x) for _, step, x in curve(1)] == [(step, step) for step in range(1, 9)]
+    newest = client.get_trial(1).list_checkpoints()[0]
+    assert newest.metadata == {"steps_completed": 8, "rank_0": "ok", "rank_1": "ok"}
+    assert {"rank_0", "rank_1"} < newest.resources.keys()
+    assert client.get_experiment("detached/june").labels == {"ranks"}
+
+
+def test_a_search_of_ones_own_is_recorded_and_analysed(run_script: RunScript, tmp_path: Path) -> None:
+    """One trial after the other in a process, and then what a notebook asks of them."""
+    searched, hparams, search_errors = run_script(TRIALS)
+    analysed, answers, errors = run_script(ANALYSIS, name="analysis.py")
+
+    assert (searched, hparams) == (0, "[1.0, 3.0, 2.0]\n"), search_errors
+    assert analysed == 0, errors
+    best = client.get_trial(2).list_checkpoints()[0].uuid
+    assert answers.splitlines() == [
+        "1 STATE_COMPLETED 1.0",
+        "[(2, 3.0), (3, 2.0), (1, 1.0)]",
+        "[3.0, 6.0, 9.0]",
+        "2 {'x': 9.0} STATE_COMPLETED",
+        f"checkpoints/{best} b 2",
+        "frozenset({'analysed'}) True",
+    ]
+
+
+@pytest.mark.parametrize("framework", ["from_torch_distributed", "from_deepspeed"])
+def test_a_script_for_any_framework_runs_without_its_launcher(framework: str, run_script: RunScript) -> None:
+    """It tries to join, catches the KeyError, and trains alone."""
+    source = f"""
+        import core_sdk as det
+
+        try:
+            distributed = det.core.DistributedContext.{framework}()
+        except KeyError:
+            distributed = None
+        with det.core.init(distributed=distributed) as core_context:
+            core_context.train.report_training_metrics(steps_completed=1, metrics={{"x": 1}})
+            print(core_context.distributed.size)
+    """
+
+    assert run_script(source)[:2] == (0, "1\n")
+    assert curve(1) == [(1, 1, 1)]
 
 
 def test_torchrun_with_one_process_is_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
