@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence, Set
 
 from core_sdk.environment._names import (
     CHANNEL_KEY_VARIABLE,
@@ -23,28 +24,57 @@ _RECORDED_NAMES = frozenset(
         "CUBLAS_WORKSPACE_CONFIG",
         "CUDA_DEVICE_ORDER",
         "CUDA_VISIBLE_DEVICES",
+        "DS_ACCELERATOR",
+        "DS_IGNORE_CUDA_DETECTION",
+        "DS_SKIP_CUDA_CHECK",
+        "GLOO_DEVICE_TRANSPORT",
         "HF_HOME",
         "HF_HUB_OFFLINE",
         "LANG",
         "LC_ALL",
         "LD_LIBRARY_PATH",
         "MKL_NUM_THREADS",
+        "NCCL_IB_PKEY",  # the index of a partition
         "OMP_NUM_THREADS",
         "PATH",
         "PYTHONHASHSEED",
         "PYTHONPATH",
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING",
         "TOKENIZERS_PARALLELISM",
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "TORCH_CPP_LOG_LEVEL",
+        "TORCH_EXTENSIONS_DIR",
         "TORCH_HOME",
+        "TORCH_LOGS",
+        "TORCH_SHOW_CPP_STACKTRACES",
         "TZ",
         "VIRTUAL_ENV",
         HOME_VARIABLE,
     }
 )
-_RECORDED_PREFIXES = ("DEEPSPEED_", "DS_", "GLOO_", "NCCL_", "PYTORCH_", "TORCH_")
-_NEVER_RECORDED = ("TOKEN", "SECRET", "PASSW", "KEY", "CREDENTIAL")
+# Families of which all that is known are settings.
+_RECORDED_PREFIXES = (
+    "DEEPSPEED_",
+    "DS_BUILD_",
+    "GLOO_SOCKET_",
+    "NCCL_",
+    "TORCH_COMPILE_",
+    "TORCH_CUDA_",
+    "TORCH_CUDNN_",
+    "TORCH_DISTRIBUTED_",
+    "TORCH_NCCL_",
+)
+# In a family's names; better one setting too few than a password.
+_SECRET_NAME = re.compile(
+    r"AUTH|BEARER|CERT|COOKIE|CRED|JWT|KEY|PASS|PRIVATE|PWD|SECRET|TOKEN|PW\d*(_|$)|(^|_)(DSN|PSK|SAS)(_|$)",
+    re.IGNORECASE,
+)
+_URL_WITH_USER = re.compile(r"://[^/?#\s]*@")
 
 # What a training needs on another host beside what is recorded. Secrets go only to where the user names them.
-_PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE}
+_PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE, PASS_VARIABLES_VARIABLE}
 # They name the job, so that it is gone on with after a requeue. Those of a step would say that srun has placed us.
 _PASSED_NAMES |= {
     "SLURM_ARRAY_JOB_ID",
@@ -88,9 +118,16 @@ _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 
 def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that are kept with a trial, by allow-list, for starting its script again."""
+    """The variables that are kept with a trial, by allow-list, for starting its script again.
+
+    None whose name, outside of the list of whole names, or whose value looks like a secret's.
+    """
     variables = os.environ if variables is None else variables
-    return {name: value for name, value in sorted(variables.items()) if _is_recorded(name) and _is_text(value)}
+    return {
+        name: value
+        for name, value in sorted(variables.items())
+        if _is_of(name, _RECORDED_NAMES, _RECORDED_PREFIXES) and _is_text(value) and not _URL_WITH_USER.search(value)
+    }
 
 
 def passed_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -120,15 +157,11 @@ def _is_passed(name: str, wishes: Sequence[str]) -> bool:
     if name in _NEVER_PASSED:
         return False
     is_wished = any(name.startswith(wish[:-1]) if wish.endswith("*") else name == wish for wish in wishes)
-    has_prefix = name.startswith(_PASSED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
-    is_usual = (name in _PASSED_NAMES or has_prefix) and name not in _PASSED_IF_NAMED
-    return is_wished or is_usual
+    return is_wished or (_is_of(name, _PASSED_NAMES, _PASSED_PREFIXES) and name not in _PASSED_IF_NAMED)
 
 
-def _is_recorded(name: str) -> bool:
-    if name in _RECORDED_NAMES:
-        return True
-    return name.startswith(_RECORDED_PREFIXES) and not any(word in name.upper() for word in _NEVER_RECORDED)
+def _is_of(name: str, names: Set[str], prefixes: tuple[str, ...]) -> bool:
+    return name in names or (name.startswith(prefixes) and _SECRET_NAME.search(name) is None)
 
 
 def _is_text(value: str) -> bool:

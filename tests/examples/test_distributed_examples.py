@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -101,6 +100,5 @@ def files(uuid: str) -> list[str]:
 
 def resume_on(num_ranks: int) -> list[str]:
     """The command that goes on with trial 1 on so many ranks."""
-    path = Path(os.environ["CORE_SDK_HOME"], "runs", "1", "command.json")
-    path.write_text(re.sub(r"--nproc-per-node=\d", f"--nproc-per-node={num_ranks}", path.read_text()))
-    return [str(CORE_SDK), "trial", "resume", "1"]
+    _, _, *command = launch("5_sharded.py", num_ranks, "--epochs", 8)
+    return [str(CORE_SDK), "trial", "resume", "1", *command]
