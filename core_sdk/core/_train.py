@@ -59,7 +59,7 @@ class TrainContext:
     2**63; anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
 
     What the chief reports counts for all ranks. On other ranks the same calls check their arguments and record
-    nothing, which is logged once at level INFO; only their progress is kept, beside that of the chief.
+    nothing, which a warning in the log says once; only their progress is kept, beside that of the chief.
     """
 
     def __init__(

@@ -11,18 +11,27 @@ from pathlib import Path
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._writer import JournalWriter
-from core_sdk.records import AttemptStarted, CheckpointStored, Ended, Profile, Progress, Record, StopAcknowledged
+from core_sdk.records import (
+    Alert,
+    AttemptStarted,
+    EarlyExit,
+    MetadataSet,
+    Profile,
+    Progress,
+    Record,
+    Report,
+    StatusSet,
+)
 
 logger = logging.getLogger("core_sdk.journal")
 
 _KEPT = (Profile, Progress)
-# The chief records them once, for all.
-_COMMON = (CheckpointStored, Ended, StopAcknowledged)
+_REPORTED = (Alert, EarlyExit, MetadataSet, Report, StatusSet)
 
 
 class RankJournal(Journal):
-    """Keeps profiles and progress, in a file that is made with the first of them; of all else it says once that it
-    does not keep it.
+    """Keeps profiles and progress, in a file that is made with the first of them. A warning says once that nothing else
+    is recorded; what the chief records once for all ranks needs none.
     """
 
     def __init__(self, path: Path, start: AttemptStarted, *, is_home_shared: bool) -> None:
@@ -39,12 +48,12 @@ class RankJournal(Journal):
 
     def append_under_lock(self, record: Record) -> None:
         self.check_open()
-        if isinstance(record, _COMMON):
+        if isinstance(record, _REPORTED):
+            self._warn_once("reports what is not recorded: what rank 0 reports counts for all ranks")
+        elif not isinstance(record, _KEPT):
             return
-        if not isinstance(record, _KEPT):
-            self._say_once("reports nothing of its own: what rank 0 reports counts for all ranks")
         elif not self._is_home_shared:
-            self._say_once("keeps no progress and no figures: its node does not see the home of rank 0")
+            self._warn_once("keeps no progress and no figures: its node does not see the home of rank 0")
         else:
             self._keep(record)
 
@@ -98,7 +107,7 @@ class RankJournal(Journal):
         logger.error(message)
         warnings.warn(message, RuntimeWarning, stacklevel=6)
 
-    def _say_once(self, what: str) -> None:
+    def _warn_once(self, what: str) -> None:
         if what not in self._said:
             self._said.add(what)
-            logger.info("rank %d %s (said once)", self._start.rank, what)
+            logger.warning("rank %d %s (said once)", self._start.rank, what)

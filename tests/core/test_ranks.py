@@ -33,7 +33,7 @@ def run_command(tmp_path: Path) -> Callable[..., str]:
 
 
 def test_every_rank_calls_and_the_chief_records(ranks: Ranks, home: Home) -> None:
-    """On the other rank each call does nothing, and that is said once."""
+    """On the other rank each call does nothing, and a warning says so, once."""
     ended = ranks.run("""
         with core.init(distributed=distributed, max_length=3) as context:
             for step in range(3):
@@ -64,7 +64,7 @@ def test_every_rank_calls_and_the_chief_records(ranks: Ranks, home: Home) -> Non
     ]
     assert home.trial(1).rank_journals() == []
     assert ended[1].errors.count("said once") == 1
-    assert "INFO rank 1 reports nothing of its own" in ended[1].errors
+    assert "WARNING rank 1 reports what is not recorded" in ended[1].errors
     assert "said once" not in ended[0].errors
     assert "alert of 0" in ended[0].errors
     assert "alert of 1" not in ended[1].errors
