@@ -26,7 +26,13 @@ from core_sdk.tracking.deletion import delete_trial
 
 
 def start_trial(
-    home_path: Path, argv: Sequence[str], *, name: str | None, labels: Sequence[str], hparams: Mapping[str, Any]
+    home_path: Path,
+    argv: Sequence[str],
+    *,
+    name: str | None,
+    labels: Sequence[str],
+    hparams: Mapping[str, Any],
+    num_slots: int | None,
 ) -> int:
     """Runs the command as a new trial's first attempt; gives the exit status for our own process.
 
@@ -47,6 +53,7 @@ def start_trial(
         created=time.time(),
         seed=random.SystemRandom().randrange(2**31),
         hparams=dict(hparams),
+        num_slots=num_slots,
         is_named=name is not None,
     )
     return _run_first_attempt(folder, trial, command)
@@ -170,6 +177,8 @@ def _run_info(
     return ClusterInfo(
         task_id=f"trial-{trial.trial_id}",
         allocation_id=f"trial-{trial.trial_id}.{attempt}",
+        _slot_ids=list(range(trial.num_slots or 0)),
+        container_slot_counts=[trial.num_slots or 1],
         _latest_checkpoint=checkpoint.storage_id if checkpoint else None,
         _trial_info=TrialInfo(
             trial_id=trial.trial_id,

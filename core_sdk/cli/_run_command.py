@@ -33,7 +33,15 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="NAME=VALUE",
-            help="A hyperparameter, above what the script gives to init(); VALUE is YAML. May be repeated.",
+            help="A hyperparameter for `info.trial.hparams`; VALUE is YAML. May be repeated.",
+        ),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many GPUs, or places on the CPU, `info.slot_ids` names; a launcher starts a rank for each.",
+            show_default="1; a launcher asks the machine",
         ),
     ] = None,
 ) -> None:
@@ -50,4 +58,7 @@ def run(
     from core_sdk.environment import Environment
 
     hparams = parse_hparams(hparam or [])
-    raise typer.Exit(start_trial(Environment.read().home, command, name=name, labels=label or [], hparams=hparams))
+    status = start_trial(
+        Environment.read().home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots
+    )
+    raise typer.Exit(status)

@@ -212,7 +212,8 @@ def _on_this_node(info: ClusterInfo, own_info: ClusterInfo | None) -> ClusterInf
     """The chief's, but for what differs between nodes."""
     if own_info is not None:
         info.container_rank = own_info.container_rank
-        info.slot_ids = own_info.slot_ids
+        info._slot_ids = own_info._slot_ids
+        info.container_slot_counts = own_info.container_slot_counts
         info.gpu_uuids = own_info.gpu_uuids
         info.agent_id = own_info.agent_id
     return info

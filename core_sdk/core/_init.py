@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -168,9 +169,17 @@ class _Given:
 def _only_rank() -> DistributedContext:
     info = run_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
-    if (num_ranks := max(num_ranks_started(), num_slots)) > 1:
+    if (num_ranks := max(num_ranks_started(), num_slots, _process_group_size())) > 1:
         raise SeveralRanksError(num_ranks)
     return DistributedContext()
+
+
+def _process_group_size() -> int:
+    """Of a script that has begun torch's process group: whoever started its ranks, and however."""
+    torch_distributed: Any = sys.modules.get("torch.distributed")
+    if torch_distributed is None or not torch_distributed.is_available() or not torch_distributed.is_initialized():
+        return 1
+    return int(torch_distributed.get_world_size())
 
 
 def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:

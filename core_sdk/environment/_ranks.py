@@ -65,9 +65,13 @@ class Meeting:
 
 
 def num_ranks_started() -> int:
-    """How many ranks a launcher says that it has started; 1 without a launcher."""
+    """How many ranks a launcher says that it has started; 1 without a launcher.
+
+    Lightning starts its own ranks, by LOCAL_RANK and NODE_RANK, without RANK.
+    """
     for name in ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):
-        if (size := os.environ.get(name, "")).isdigit() and (name != "WORLD_SIZE" or "RANK" in os.environ):
+        is_ours = name != "WORLD_SIZE" or "RANK" in os.environ or "LOCAL_RANK" in os.environ
+        if (size := os.environ.get(name, "")).isdigit() and is_ours:
             return int(size)
     return 1
 

@@ -34,8 +34,8 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     task_id: str = ""
     allocation_id: str = ""
     session_token: str = ""
-    slot_ids: list[int] = []
-    """GPU indices that belong to this node; empty without GPUs."""
+    _slot_ids: list[int] = msgspec.field(default_factory=list, name="slot_ids")
+    """Empty where nobody has named them."""
     container_addrs: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
     """Addresses of all nodes, ordered by node rank."""
     container_rank: int = 0
@@ -44,6 +44,12 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     _latest_checkpoint: str | None = msgspec.field(default=None, name="latest_checkpoint")
     _trial_info: TrialInfo | None = msgspec.field(default=None, name="trial")
     _user_data: dict[str, Any] = msgspec.field(default_factory=dict, name="user_data")
+
+    @property
+    def slot_ids(self) -> list[int]:
+        """This node's slots: indices of GPUs, or places on the CPU, counted from 0. There is at least one."""
+        counts = self.container_slot_counts[self.container_rank : self.container_rank + 1]
+        return self._slot_ids or list(range(max([1, *counts])))
 
     @property
     def trial(self) -> TrialInfo:

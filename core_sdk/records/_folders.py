@@ -45,6 +45,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """Those of the command line, or of the trial that this one continues: the script is told them again and again."""
     data: dict[str, Any] = {}
     max_length: int | dict[str, int] | None = None
+    num_slots: int | None = None
+    """What `core-sdk run --slots` said."""
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
     is_defined: bool = False

@@ -386,6 +386,35 @@ def test_a_resumed_script_that_changed_its_mind_is_told(home: Home, cli: Cli, wr
     assert home.trial(1).read_record().hparams == {"lr": 0.1}
 
 
+@pytest.mark.parametrize(("options", "slot_ids"), [([], [0]), (["--slots", "3"], [0, 1, 2])])
+def test_a_script_finds_its_slots(cli: Cli, write_script: WriteScript, options: list[str], slot_ids: list[int]) -> None:
+    """One at least, so that a script that starts a worker for each trains; when it is resumed, too."""
+    script = write_script(
+        """
+        import core_sdk as det
+        info = det.get_cluster_info()
+        print(info.slot_ids, info.container_slot_counts)
+        raise SystemExit(1)
+        """
+    )
+
+    run = cli("run", *options, "--", sys.executable, str(script))
+    resumed = cli("trial", "resume", "1")
+
+    assert run.output == resumed.output == f"{slot_ids} {[len(slot_ids)]}\n"
+
+
+def test_a_script_with_several_slots_needs_a_distributed_context(cli: Cli, write_script: WriteScript) -> None:
+    """With one it does not, whoever has given it."""
+    script = write_script("from core_sdk import core\nwith core.init() as context: print(context.info.slot_ids)\n")
+
+    one, two = (cli("run", "--slots", slots, "--", sys.executable, str(script)) for slots in ("1", "2"))
+
+    assert (one.status, one.output) == (0, "[0]\n")
+    assert two.status == 1
+    assert "SeveralRanksError: 2 ranks" in two.output
+
+
 @pytest.mark.parametrize("hparam", ["lr", "=1", "lr=[1", "when=2020-01-01"])
 def test_a_hyperparameter_that_cannot_be_kept_is_refused(home: Home, cli: Cli, hparam: str) -> None:
     """Before anything is started."""

@@ -31,6 +31,39 @@ def test_several_ranks_without_a_context_are_refused(run_script: RunScript, home
     assert not home.root.exists()
 
 
+def test_a_rank_that_lightning_started_is_refused(run_script: RunScript, home: Home) -> None:
+    """`python train.py --devices 2` starts the second rank so: it knows no RANK."""
+    script = "from core_sdk import core\ncore.init()"
+    variables = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "43217",
+        "NODE_RANK": "0",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "2",
+    }
+
+    code, _, errors = run_script(script, **variables)
+
+    assert code == 1
+    assert "SeveralRanksError: 2 ranks were started" in errors
+    assert "python -m launch.torch_distributed --nproc-per-node=2 train.py" in errors
+    assert not home.root.exists()
+
+
+def test_a_rank_of_a_process_group_needs_a_context(ranks: Ranks, home: Home) -> None:
+    """Whoever has started it: torch.multiprocessing, say, which leaves no variables."""
+    ended = ranks.run(
+        """
+        import torch.distributed as dist
+        dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=size)
+        core.init()
+        """
+    )
+
+    assert ["SeveralRanksError: 2 ranks were started" in one.errors for one in ended] == [True, True]
+    assert not home.root.exists()
+
+
 def test_several_slots_without_a_context_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: Home
 ) -> None:

@@ -25,7 +25,7 @@ CLUSTER = ClusterInfo(
     container_addrs=["10.0.0.1", "10.0.0.2"],
     container_rank=1,
     container_slot_counts=[4, 8],
-    slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
+    _slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
 )
 PLACEMENT = Placement(("h1", "h2"), node_rank=1, slots=4, port=12345)
 SCRIPT = ["--no-python", sys.executable, "-u", "train.py"]
@@ -68,7 +68,7 @@ def test_a_machine_gives_a_slot_per_gpu(num_gpus: int, slots: int) -> None:
 def test_a_run_info_goes_before_the_machine() -> None:
     """Its nodes, this one's rank and slots, and the first one's address."""
     assert decided("", CLUSTER, 1) == Nodes(num_nodes=2, node_rank=1, slots=8, chief_address="10.0.0.1")
-    assert decided("", ClusterInfo(slot_ids=[3]), 8).slots == 1
+    assert decided("", ClusterInfo(_slot_ids=[3]), 8).slots == 1
     assert decided("", ClusterInfo(container_slot_counts=[3]), 8).slots == 3
 
 
@@ -309,6 +309,26 @@ def test_ranks_are_told_where_a_scheduler_has_placed_them(tmp_path: Path, monkey
     assert (info.container_addrs, info.container_rank, info.container_slot_counts) == (["h1", "h2"], 1, [3, 3])
     assert (info.slot_ids, info.task_type) == ([0, 1, 2], "PLACED")
     assert (tmp_path / "run.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", [None, '{"task_id": "trial-1"}', '{"slot_ids": [3], "container_slot_counts": [1]}'])
+def test_ranks_are_told_the_slots_that_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None
+) -> None:
+    """One each, whatever the launcher itself was told; all else stays as it was."""
+    monkeypatch.setenv(RUN_INFO_VARIABLE, "")
+    if content is not None:
+        (tmp_path / "given.json").write_text(content)
+        monkeypatch.setenv(RUN_INFO_VARIABLE, str(tmp_path / "given.json"))
+
+    tell_ranks(ONE_NODE, tmp_path)
+    info = run_info()
+
+    assert info is not None
+    assert (info.slot_ids, info.container_slot_counts) == ([0, 1], [2])
+    assert (info.task_type, info.task_id) == (
+        ("PLACED", "") if content is None else ("TRIAL", "trial-1" if "task_id" in content else "")
+    )
 
 
 def test_a_scheduler_that_has_not_started_every_node_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def node_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterI
             container_addrs=[host.address for host in hosts],
             container_rank=rank,
             container_slot_counts=[host.slots for host in hosts],
-            slot_ids=list(host.devices),
+            _slot_ids=list(host.devices),
             gpu_uuids=[],
         )
         for rank, host in enumerate(hosts)

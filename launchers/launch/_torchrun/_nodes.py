@@ -115,7 +115,7 @@ def _check(path: Path, info: ClusterInfo) -> None:
 
 def _says_more_than_the_default(info: ClusterInfo) -> bool:
     """`core-sdk run` on a laptop says one node and one slot, whatever GPUs there are."""
-    return bool(info.slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
+    return bool(info._slot_ids) or len(info.container_addrs) > 1 or info.container_slot_counts != [1]
 
 
 def _say_all(options: Mapping[str, Any]) -> bool:
@@ -141,7 +141,7 @@ def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
         container_rank=placement.node_rank,
         # Of the other nodes a scheduler says nothing; they have mostly been asked for alike.
         container_slot_counts=[slots or 1] * len(placement.addresses),
-        slot_ids=list(range(slots)) if placement.slots and slots else [],
+        _slot_ids=list(range(slots)) if placement.slots and slots else [],
     )
 
 
@@ -170,7 +170,7 @@ def _slots(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Cal
     if "nproc_per_node" in options:
         return _given_slots(options["nproc_per_node"])
     if info is not None:
-        return len(info.slot_ids) or max(info.container_slot_counts[info.container_rank], 1)
+        return len(info.slot_ids)
     return max(count_gpus(), 1)
 
 
