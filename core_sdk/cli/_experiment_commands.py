@@ -71,9 +71,17 @@ def label(
 @app.command()
 def delete(
     experiment: Experiment,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Also with a checkpoint that is pinned, or that a trial of another began with."),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete an experiment with its trials, their records and their checkpoints."""
+    """Delete an experiment with its trials, their records and their checkpoints.
+
+    One with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is refused;
+    --force passes over all but a use by a running trial.
+    """
     from core_sdk.cli._text import printable
     from core_sdk.client import Tracker
     from core_sdk.tracking.deletion import delete_experiment
@@ -83,7 +91,7 @@ def delete(
         row = index.experiment(parse_experiment(experiment))
     trials = f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
     confirm(f"Delete experiment {printable(row.name)!r} with {trials}, all their records and checkpoints?", yes)
-    delete_experiment(tracker.home, row.experiment_id)
+    delete_experiment(tracker.home, row.experiment_id, is_forced=force)
     typer.echo(f"deleted experiment {row.experiment_id}")
 
 

@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from core_sdk.cli._tables import Column
+    from core_sdk.client import Tracker
     from core_sdk.tracking.rows import TrialRow
 
 app = command_group("Trials: one training with one set of hyperparameters.")
 
 _NUM_LAST = 20
 
+Force = Annotated[
+    bool, typer.Option("--force", help="Also with a checkpoint that is pinned, or that another trial began with.")
+]
 TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
 
 
@@ -182,16 +186,35 @@ def continue_(trial_id: TrialId) -> None:
 @app.command()
 def delete(
     trial_id: TrialId,
+    force: Force = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a trial, its records and its checkpoints."""
+    """Delete a trial, its records and its checkpoints.
+
+    One with a checkpoint that is pinned, that another trial began with or that a running trial uses is refused;
+    --force passes over the first two.
+    """
     from core_sdk.client import Tracker
     from core_sdk.tracking.deletion import delete_trial
 
-    folder = Tracker().home.trial(trial_id)
-    confirm(f"Delete trial {trial_id} with all its records and checkpoints?", yes)
-    delete_trial(folder)
+    tracker = Tracker()
+    folder = tracker.home.trial(trial_id)
+    confirm(f"Delete trial {trial_id}{_at_a_glance(tracker, trial_id)}, all its records and checkpoints?", yes)
+    delete_trial(folder, is_forced=force)
     typer.echo(f"deleted trial {trial_id}")
+
+
+def _at_a_glance(tracker: Tracker, trial_id: int) -> str:
+    """By which a person notices a mistyped id; nothing of a trial that cannot be read."""
+    from core_sdk.cli._text import printable
+    from core_sdk.errors import CoreSDKError
+
+    try:
+        with tracker.index() as index:
+            row = index.trial(trial_id)
+    except CoreSDKError:
+        return ""
+    return f" of experiment {printable(row.experiment_name)!r} ({row.state}, {row.steps_completed:,} steps)"
 
 
 @app.command()

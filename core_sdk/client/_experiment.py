@@ -203,9 +203,9 @@ class Experiment:
     download_code = needs_master("Experiment.download_code()", "The code stays where it was run from")
     get_pachyderm_config = needs_master("Experiment.get_pachyderm_config()", "Pachyderm's settings are not recorded")
 
-    def delete(self) -> None:
-        """Deletes the experiment with its trials, their records and checkpoints. Raises `TrialRunningError`."""
-        delete_experiment(self._tracker.home, self.id)
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the experiment with its trials, their records and checkpoints. Raises as `Trial.delete` does."""
+        delete_experiment(self._tracker.home, self.id, is_forced=force)
 
     def reload(self) -> None:
         with self._tracker.index() as index:

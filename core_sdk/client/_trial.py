@@ -190,9 +190,13 @@ class Trial:
             raise PausedError(f"trial {self.trial_id}")
         return self.state
 
-    def delete(self) -> None:
-        """Deletes the trial with its records and checkpoints. Raises `TrialRunningError`."""
-        delete_trial(self._tracker.home.trial(self.trial_id))
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the trial with its records and checkpoints.
+
+        Raises `TrialRunningError`, and `CheckpointProtectedError` if a checkpoint is pinned, or if another trial began
+        with it or uses it while it runs; `force` passes over the first two.
+        """
+        delete_trial(self._tracker.home.trial(self.trial_id), is_forced=force)
 
     def reload(self) -> None:
         with self._tracker.index() as index:

@@ -10,17 +10,18 @@ from core_sdk.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointProtectedError,
+    RecordDamagedError,
     StorageError,
     TrialNotFoundError,
     TrialRunningError,
 )
-from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPruned, Record
+from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPinned, CheckpointPruned, Record
 from core_sdk.storage import Storage, storage_from_url, without
 from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.references import read_references
-from core_sdk.tracking.retention import pin_reason, references_to
+from core_sdk.tracking.retention import References, pin_reason, references_to
 
 
 def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
@@ -72,32 +73,40 @@ def remove_checkpoint(storage: Storage, storage_id: str, record: Callable[[Recor
     record(CheckpointDeleted(time=time.time(), storage_id=storage_id))
 
 
-def delete_trial(folder: TrialFolder) -> None:
+def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
     """Deletes the trial's checkpoints and records; its empty folder keeps the id from being used again.
 
-    May be called again after it failed. Raises `TrialRunningError`.
+    May be called again after it failed. Raises `TrialRunningError`, and as `delete_checkpoint` does if one of its
+    checkpoints is protected.
     """
     with claimed_next_attempt(folder, "delete"):
-        for storage_url, storage_id in _all_files(read_history(folder)):
-            with (
-                contextlib.closing(storage_from_url(storage_url)) as storage,
-                contextlib.suppress(CheckpointNotFoundError),
-            ):
-                storage.delete(storage_id)
-        # Last among the things of worth: as long as the trial is listed, its deletion can be repeated.
-        folder.clear()
+        _check_all_unprotected([folder], is_forced)
+        _delete_claimed(folder)
 
 
-def delete_experiment(home: Home, experiment_id: int) -> None:
-    """Deletes the experiment with all its trials. Raises `TrialRunningError`, and has then deleted nothing."""
+def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
+    """Deletes the experiment with all its trials. Raises as `delete_trial`, and has then deleted nothing."""
     experiment = home.experiment(experiment_id)
     trials = list(trials_of(home, experiment_id))
     for folder in trials:
         if (attempt := folder.running_attempt()) is not None:
             raise TrialRunningError(folder.trial_id, attempt, "delete")
+    _check_all_unprotected(trials, is_forced)
     for folder in trials:
-        delete_trial(folder)
+        with claimed_next_attempt(folder, "delete"):
+            _delete_claimed(folder)
     experiment.delete()
+
+
+def _delete_claimed(folder: TrialFolder) -> None:
+    for storage_url, storage_id in _all_files(read_history(folder)):
+        with (
+            contextlib.closing(storage_from_url(storage_url)) as storage,
+            contextlib.suppress(CheckpointNotFoundError),
+        ):
+            storage.delete(storage_id)
+    # Last among the things of worth: as long as the trial is listed, its deletion can be repeated.
+    folder.clear()
 
 
 def trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
@@ -117,9 +126,29 @@ def _all_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
 
 def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) -> None:
     references = read_references(folder.home)
+    found = [found for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
+    _check_references(storage_id, found[0].pin if found else None, references, is_forced)
+
+
+def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> None:
+    """Against trials other than these."""
+    checkpoints = [checkpoint for folder in folders for checkpoint in read_history(folder).checkpoints]
+    if not checkpoints:
+        return
+    try:
+        references = read_references(folders[0].home, without={folder.trial_id for folder in folders})
+    except RecordDamagedError:
+        if is_forced:
+            return
+        raise
+    for checkpoint in checkpoints:
+        _check_references(checkpoint.record.storage_id, checkpoint.pin, references, is_forced)
+
+
+def _check_references(storage_id: str, pin: CheckpointPinned | None, references: References, is_forced: bool) -> None:
     is_in_use = storage_id in references.uses
-    pins = [found.pin for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
-    reasons = [pin_reason(pin.note) for pin in pins if pin is not None] + references_to(storage_id, references)
+    reasons = [pin_reason(pin.note)] if pin is not None else []
+    reasons += references_to(storage_id, references)
     if reasons and (is_in_use or not is_forced):
         raise CheckpointProtectedError(storage_id, reasons, can_be_forced=not is_in_use)
 

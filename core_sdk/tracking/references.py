@@ -13,8 +13,8 @@ from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.retention import References
 
 
-def read_references(home: Home, ended: Set[int] = frozenset()) -> References:
-    """Looks at all trials of the home; those of `ended` do not count as running, whatever their locks say.
+def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()) -> References:
+    """Looks at all trials of the home but `without`; those of `ended` do not count as running, whatever locks say.
 
     Raises `RecordDamagedError` for a trial that cannot be read: it might have begun with any checkpoint.
     """
@@ -22,7 +22,7 @@ def read_references(home: Home, ended: Set[int] = frozenset()) -> References:
     uses: defaultdict[str, set[int]] = defaultdict(set)
     running: dict[int, int] = {}
     # Also those that are being made: they have no record yet, and may have chosen their checkpoint.
-    for trial_id in home.trial_ids(include_deleted=True):
+    for trial_id in sorted({*home.trial_ids(include_deleted=True)} - without):
         folder = TrialFolder(home, trial_id)
         with contextlib.suppress(TrialNotFoundError):
             if (source := folder.read_record().continued_from) is not None:

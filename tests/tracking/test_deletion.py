@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli.recorded import new_attempt, new_trial, store
 
-from core_sdk.errors import ExperimentNotFoundError, TrialNotFoundError, TrialRunningError
+from core_sdk.errors import CheckpointProtectedError, ExperimentNotFoundError, TrialNotFoundError, TrialRunningError
 from core_sdk.journal import read_journal
-from core_sdk.records import CheckpointPinned
+from core_sdk.records import CheckpointPinned, CheckpointUsed
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.claim import claimed_next_attempt
@@ -58,6 +58,49 @@ def test_a_running_trial_is_not_deleted(home: Home, folder: TrialFolder) -> None
     training.die()
     assert folder.log_path(1).exists()
     assert DirectoryStorage(home.checkpoints).list() == ["a"]
+
+
+@pytest.mark.parametrize("of", ["trial", "experiment"])
+@pytest.mark.parametrize("reason", ["pinned", "a beginning", "in use"])
+def test_a_trial_with_a_checkpoint_that_is_needed_is_deleted_only_by_force(
+    home: Home, folder: TrialFolder, reason: str, of: str
+) -> None:
+    """As the checkpoint itself would be; what a running trial uses is not deleted even then."""
+    runs = None
+    match reason:
+        case "pinned":
+            folder.append_change(CheckpointPinned(time=0.0, storage_id="a"))
+        case "a beginning":
+            new_trial(home, experiment="letters", continued_from="a")
+        case "in use":
+            runs = new_attempt(new_trial(home, experiment="letters"))
+            runs.append(CheckpointUsed(time=0.0, storage_id="a"))
+
+    def delete(is_forced: bool) -> None:
+        if of == "trial":
+            delete_trial(folder, is_forced=is_forced)
+        else:
+            delete_experiment(home, folder.read_record().experiment_id, is_forced=is_forced)
+
+    with pytest.raises(CheckpointProtectedError, match="checkpoint a is not deleted"):
+        delete(is_forced=False)
+    is_whole = folder.exists() and DirectoryStorage(home.checkpoints).list() == ["a"]
+    with pytest.raises(CheckpointProtectedError) if runs else contextlib.nullcontext():
+        delete(is_forced=True)
+
+    assert is_whole
+    assert folder.exists() == (runs is not None)
+    if runs:
+        runs.die()
+
+
+def test_an_experiment_whose_trials_continue_each_other_is_deleted(home: Home, folder: TrialFolder) -> None:
+    """Nobody outside of it needs their checkpoints."""
+    new_trial(home, continued_from="a")
+
+    delete_experiment(home, folder.read_record().experiment_id)
+
+    assert home.trial_ids() == []
 
 
 def test_a_trial_that_is_being_started_is_not_deleted(folder: TrialFolder) -> None:
