@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import os
 import sys
 import weakref
@@ -58,17 +59,20 @@ class DistributedContext:
     ) -> None:
         """All six numbers, or none for a single rank.
 
-        On one node the ranks are processes (or threads) of one parent, and find each other by that; several groups of
-        one parent need different `pub_port` numbers, which are no ports there. On several nodes they meet at the port
-        `pub_port` of `chief_ip`. `rendezvous` is a directory in which the ranks of a node meet instead, or
+        On one node the ranks are processes (or threads) of one parent, and find each other by that. If each has a
+        parent of its own, they find each other by the user, the home, `local_size` and `pub_port`. This is no port
+        there: groups of one parent, or with all of this in common, need different numbers. On several nodes they meet
+        at the port `pub_port` of `chief_ip`. `rendezvous` is a directory in which the ranks of a node meet instead, or
         `tcp://HOST:PORT` of rank 0. For a meeting by TCP all need the same `CORE_SDK_CHANNEL_KEY`. `pull_port` is
         accepted and not needed. `force_tcp` has ranks of one node use loopback rather than Unix sockets.
 
-        Raises `ValueError` for numbers that cannot be, and a `JoinError` if the ranks do not come together.
+        Raises `ValueError` or `TypeError` for numbers that cannot be, and a `JoinError` if the ranks do not come
+        together.
         """
+        number = _integer("pub_port", pub_port) + _integer("port_offset", port_offset)
         self._join(
             _checked_place(rank, size, local_rank, local_size, cross_rank, cross_size),
-            Terms(chief_ip, pub_port + port_offset, force_tcp, rendezvous, timeout_s, join_timeout_s),
+            Terms(chief_ip, number, force_tcp, rendezvous, timeout_s, join_timeout_s),
             None,
         )
 
@@ -234,12 +238,20 @@ def _checked_place(*numbers: int | None) -> RankPlace:
     if all(number is None for number in numbers):
         return RankPlace(0, 1, 0, 1, 0, 1)
     names = [field.name for field in dataclasses.fields(RankPlace)]
-    given = {name: number for name, number in zip(names, numbers, strict=True) if number is not None}
+    pairs = zip(names, numbers, strict=True)
+    given = {name: _integer(name, number) for name, number in pairs if number is not None}
     if missing := [name for name in names if name not in given]:
         raise ValueError(f"{', '.join(missing)} must be given too, beside {', '.join(given)}: all six numbers, or none")
     place = RankPlace(**given)
     _check_numbers(place)
     return place
+
+
+def _integer(name: str, number: int) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise TypeError(f"{name} is {number!r}; it must be an integer") from None
 
 
 def _check_numbers(place: RankPlace) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import ipaddress
 import secrets
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from core_sdk.distributed._connecting import join_chief
 from core_sdk.distributed._listeners import Listeners
 from core_sdk.distributed._member import MemberChannel
 from core_sdk.distributed._messages import Place
+from core_sdk.distributed._neighbours import NeighbourRendezvous
 from core_sdk.distributed._reception import Reception, welcome
 from core_sdk.distributed._rendezvous import (
     Address,
@@ -24,13 +27,11 @@ from core_sdk.distributed._rendezvous import (
     FixedRendezvous,
     GatheredRendezvous,
     Rendezvous,
-    directory_of_parent,
     own_addresses,
-    parent_start,
 )
 from core_sdk.distributed._star import StarChannel
 from core_sdk.distributed._terms import Terms
-from core_sdk.environment import Meeting
+from core_sdk.environment import Environment, Meeting
 from core_sdk.errors import NoChannelKeyError
 
 _MIN_KEY_BYTES = 16
@@ -58,7 +59,7 @@ def join_ranks(place: Place, terms: Terms, rendezvous: Rendezvous, reach: Reach)
         address = _listen(listeners, place, reach, key)
         try:
             rendezvous.publish(address)
-            peers = Reception(listeners, key, place, terms.join_timeout_s).receive_all()
+            peers = Reception(listeners, key, place, terms.join_timeout_s, rendezvous.insist).receive_all()
         finally:
             rendezvous.withdraw()
     # Only now: whoever is welcome may go on to the next group, with another chief at the same rendezvous.
@@ -107,7 +108,7 @@ def choose_rendezvous(place: Place, terms: Terms, meeting: Meeting) -> Rendezvou
     if meeting.directory is not None and not is_spread:
         return DirectoryRendezvous(meeting.directory / str(terms.number), is_ours=True)
     if not is_spread:
-        return DirectoryRendezvous(directory_of_parent(os.getppid(), parent_start(), terms.number), is_ours=True)
+        return NeighbourRendezvous(Environment.read().home, terms.number, place.local_size)
     if terms.chief_ip is None:
         raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip")
     return FixedRendezvous(terms.chief_ip, terms.number, _key(meeting, place))
@@ -133,11 +134,23 @@ def torch_rendezvous(meeting: Meeting, terms: Terms) -> Rendezvous | None:
 def choose_reach(place: Place, terms: Terms, meeting: Meeting, rendezvous: Rendezvous) -> Reach:
     if isinstance(rendezvous, FixedRendezvous):
         address = rendezvous.address
-        bind_host = address.tcp_hosts[0] if place.cross_size == 1 else None
+        host = address.tcp_hosts[0]
+        bind_host = host if place.cross_size == 1 else _own_address(host)
         return Reach(address.tcp_hosts, bind_host, address.tcp_port, has_unix=False)
     if place.cross_size == 1:
         return _reach_in_node(terms)
-    return Reach(_chief_hosts(terms, meeting), None, 0, has_unix=not terms.has_tcp_only)
+    bind_host = None if terms.chief_ip is None else _own_address(terms.chief_ip)
+    return Reach(_chief_hosts(terms, meeting), bind_host, 0, has_unix=not terms.has_tcp_only)
+
+
+def _own_address(host: str) -> str | None:
+    """None for a name, which may be another address here than elsewhere, and for what is translated on its way here."""
+    with contextlib.suppress(ValueError, OSError):
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+            return host
+    return None
 
 
 def _reach_in_node(terms: Terms) -> Reach:

@@ -7,7 +7,6 @@ import fcntl
 import os
 import socket
 import stat
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,6 +38,9 @@ class Rendezvous(ABC):
     @abstractmethod
     def publish(self, address: Address) -> None:
         """On the chief. Raises `ContradictoryRanksError` if another process is chief here."""
+
+    def insist(self) -> None:  # noqa: B027 - most have no more to do
+        """On the chief, again and again while ranks are missing: may publish at a second place."""
 
     @abstractmethod
     def look(self) -> Address | None:
@@ -156,20 +158,6 @@ class GatheredRendezvous(Rendezvous):
 
     def withdraw(self) -> None:
         pass
-
-
-def directory_of_parent(parent_pid: int, parent_start: str, number: int) -> Path:
-    """For ranks that one process has started: they share the number, and nobody else has the parent."""
-    name = f"core-sdk-{os.geteuid()}-{parent_pid}-{parent_start}-{number}"
-    return Path(tempfile.gettempdir()) / name
-
-
-def parent_start() -> str:
-    """When the parent process began, in the kernel's ticks: its pid will be used again one day."""
-    try:
-        return Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return "0"
 
 
 def own_addresses() -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import gc
 import pickle
 import random
-import tempfile
 import textwrap
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -716,14 +715,6 @@ def test_nothing_is_left_of_200_contexts(threads: Threads, temporary_folder: Pat
     assert (_num_descriptors(), threading.active_count()) == before
     assert not any(reference() for reference in channels)
     assert list(temporary_folder.iterdir()) == []
-
-
-@pytest.fixture
-def temporary_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary directory of this test's own, with a path that is short enough for sockets."""
-    with tempfile.TemporaryDirectory() as folder:
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        yield Path(folder)
 
 
 def _num_descriptors() -> int:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import psutil
 import pytest
 from distributed.conftest import StartRanks
 from distributed.ranks import Threads, place, together
@@ -20,6 +26,9 @@ from processes import TIMEOUT_S, wait_for
 from core_sdk.core import DistributedContext
 from core_sdk.distributed._frames import Frame, Kind
 from core_sdk.distributed._handshake import GREETING_BYTES
+from core_sdk.distributed._neighbours import directory_of_name
+from core_sdk.distributed._places import host_identity
+from core_sdk.distributed._rendezvous import Address
 from core_sdk.errors import (
     ChannelError,
     ChiefNotFoundError,
@@ -492,6 +501,58 @@ def test_numbers_that_cannot_be_are_refused_at_once(case: str) -> None:
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"rank": "0"}, "rank is '0'; it must be an integer"),
+        ({"cross_size": 1.0}, "cross_size is 1.0; it must be an integer"),
+        ({"pub_port": "12360"}, "pub_port is '12360'; it must be an integer"),
+        ({"port_offset": None}, "port_offset is None; it must be an integer"),
+        ({"timeout_s": "60"}, "timeout_s is '60'; it must be a number of seconds"),
+        ({"join_timeout_s": None}, "join_timeout_s is None; it must be a number of seconds"),
+    ],
+)
+def test_what_is_no_number_is_refused_by_name(wrong: dict[str, Any], problem: str) -> None:
+    """As a script gives it that has read it from a variable."""
+    with pytest.raises(TypeError) as caught:
+        DistributedContext(**(place(0, 2) | wrong))
+
+    assert str(caught.value) == problem
+
+
+def listening_at(port: int) -> set[str]:
+    """The addresses at which this port is open."""
+    connections = psutil.Process().net_connections("tcp")
+    found = [each.laddr for each in connections if each.status == psutil.CONN_LISTEN]
+    return {address.ip for address in found if address.port == port}
+
+
+@pytest.mark.parametrize(
+    ("chief_ip", "bound"),
+    [
+        pytest.param("127.0.0.1", {"127.0.0.1"}, id="an address of this host"),
+        pytest.param("localhost", {"::", "0.0.0.0"}, id="a name, which may mean another address here than elsewhere"),
+        pytest.param("192.0.2.1", {"::", "0.0.0.0"}, id="an address that is translated on its way here"),
+    ],
+)
+def test_a_chief_that_is_given_its_address_can_be_reached_only_there(
+    monkeypatch: pytest.MonkeyPatch, free_port: int, chief_ip: str, bound: set[str]
+) -> None:
+    """While the group forms, on several nodes."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", KEY)
+    terms: dict[str, Any] = {"chief_ip": chief_ip, "pub_port": free_port, "join_timeout_s": TIMEOUT_S}
+
+    def run_rank(rank: int) -> set[str]:
+        if rank == 1:
+            wait_for(lambda: bool(listening_at(free_port)))
+            found = listening_at(free_port)
+            terms["chief_ip"] = "127.0.0.1"
+        with DistributedContext(**place(rank, 2, num_nodes=2), **terms):
+            return found if rank == 1 else set()
+
+    assert together(2, run_rank).by_rank()[1] <= bound
+
+
 def silent_listener(connection: socket.socket) -> None:
     while connection.recv(4096):
         pass
@@ -688,3 +749,113 @@ def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
     assert [outcome.error for outcome in others.values()] == ["RankDiedError"] * 3, others
     assert all(f"rank {culprit} (process {ranks[culprit].pid} on " in outcome.text for outcome in others.values())
     assert max(outcome.ended_at for outcome in others.values()) - ranks[culprit].time_of("dies") < NAMED_WITHIN_S
+
+
+class Shells:
+    """Ranks of which each has a shell for its parent, as in terminals of their own."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self._script = folder / "script.py"
+        self._script.write_text(textwrap.dedent(source))
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, rank: int, *arguments: str) -> None:
+        command = shlex.join([sys.executable, str(self._script), str(rank), *arguments])
+        # With something to do afterwards the shell stays, and is the parent.
+        shell = subprocess.Popen(["sh", "-c", f"{command}; exit $?"], stdout=subprocess.PIPE, text=True)
+        self._started.append(shell)
+
+    def outputs(self) -> list[str]:
+        return [shell.communicate(timeout=TIMEOUT_S)[0] for shell in self._started]
+
+
+JOINING_BY_NUMBERS = """
+    import sys, time
+    from core_sdk.core import DistributedContext
+
+    rank, size, number, delay_s = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    time.sleep(delay_s)
+    with DistributedContext(
+        rank=rank, size=size, local_rank=rank, local_size=size, cross_rank=0, cross_size=1,
+        pub_port=number, join_timeout_s=60,
+    ) as distributed:
+        sys.stdout.write(str(distributed.allgather((rank, sys.argv[5]))) + chr(10))
+"""
+
+
+def test_ranks_of_which_each_has_a_parent_of_its_own_find_each_other(
+    tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the user, the home, the number and the size, whoever comes first; nothing stays behind."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
+    shells = Shells(tmp_path, JOINING_BY_NUMBERS)
+    for size, number in ((2, 7), (3, 7), (2, 8)):
+        for rank in reversed(range(size)):
+            shells.start(rank, str(size), str(number), str(rank / 5), "here")
+
+    outputs = shells.outputs()
+
+    expected = [f"{[(rank, 'here') for rank in range(size)]}\n" for size in (2, 3) for _ in range(size)]
+    assert outputs == [*expected, *expected[:2]]
+    assert list(temporary_folder.iterdir()) == []
+
+
+def test_ranks_of_one_parent_do_not_meet_those_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two trainings of one script, as in a sweep, in which either begins with another rank."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
+    script, launcher = tmp_path / "script.py", tmp_path / "launcher.py"
+    script.write_text(textwrap.dedent(JOINING_BY_NUMBERS))
+    launcher.write_text(
+        textwrap.dedent("""
+        import subprocess, sys
+        name, late = sys.argv[2:]
+        ranks = [
+            subprocess.Popen(
+                [sys.executable, sys.argv[1], str(rank), "2", "7", "3" if str(rank) == late else "0", name]
+            )
+            for rank in range(2)
+        ]
+        sys.exit(max(rank.wait() for rank in ranks))
+        """)
+    )
+    launchers = [
+        subprocess.Popen([sys.executable, str(launcher), str(script), name, late], stdout=subprocess.PIPE, text=True)
+        for name, late in (("one", "0"), ("other", "1"))
+    ]
+
+    outputs = [each.communicate(timeout=TIMEOUT_S)[0] for each in launchers]
+
+    assert outputs == [2 * f"{[(0, name), (1, name)]}\n" for name in ("one", "other")]
+
+
+def test_two_trainings_that_have_all_in_common_take_turns_to_meet(
+    tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chief waits until the ranks of the other have come; what a killed one has left behind misleads nobody."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
+    left_behind = directory_of_name(tmp_path / "home", 7, 2)
+    left_behind.mkdir(mode=0o700)
+    address = Address(key=32 * b"k", host=host_identity(), process="one that was killed", unix_path=str(tmp_path / "x"))
+    (left_behind / "chief").write_bytes(msgspec.msgpack.encode(address))
+    (left_behind / "lock").touch()
+    shells = Shells(tmp_path, JOINING_BY_NUMBERS)
+    for name in ("one", "other"):
+        for rank in (0, 1):
+            shells.start(rank, "2", "7", "0", name)
+
+    outputs = shells.outputs()
+
+    assert all(output.count("(") == 2 for output in outputs), outputs
+
+
+def test_ranks_do_not_meet_where_another_user_has_been_before_them(
+    tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name of the directory can be guessed; what is not this user's alone is refused, and named."""
+    monkeypatch.setenv("CORE_SDK_HOME", str(tmp_path / "home"))
+    squatted = directory_of_name(tmp_path / "home", 7, 2)
+    squatted.mkdir()
+    squatted.chmod(0o777)
+
+    with pytest.raises(JoinError, match="this user alone can enter"):
+        DistributedContext(**place(0, 2), pub_port=7, join_timeout_s=10)
