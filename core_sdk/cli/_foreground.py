@@ -13,7 +13,7 @@ from core_sdk.journal import read_journal
 from core_sdk.records import CommandRecord, Ended, StopAcknowledged
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.rows import TrialState
-from core_sdk.tracking.states import AttemptEnd, trial_state
+from core_sdk.tracking.states import AttemptEnd, error_told, trial_state
 
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17
@@ -76,4 +76,4 @@ def _recorded_end(folder: TrialFolder, attempt: int, returncode: int) -> Attempt
             end = dataclasses.replace(end, stop_source=record.source)
         elif isinstance(record, Ended):
             end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
-    return end
+    return dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))

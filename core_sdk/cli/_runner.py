@@ -19,6 +19,7 @@ from core_sdk.cli import _output_keeper
 from core_sdk.cli._command import CommandNotExecutableError
 from core_sdk.cli._messages import say
 from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, child_variables, is_usr1_stop
+from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord, ExitRecord
 from core_sdk.tracking import TrialFolder
 
@@ -117,6 +118,7 @@ def _start(folder: TrialFolder, attempt: int, command: CommandRecord, output: in
 
 def _write_exit(folder: TrialFolder, attempt: int, code: int) -> None:
     try:
-        folder.write_exit(attempt, ExitRecord(time=time.time(), code=code))
-    except OSError as error:
+        told = folder.read_exit(attempt)  # by a launcher
+        folder.write_exit(attempt, ExitRecord(time=time.time(), code=code, reason=told.reason if told else ""))
+    except (OSError, RecordDamagedError) as error:
         say(f"the exit status {code} could not be recorded: {error}")

@@ -157,7 +157,7 @@ def claim_together(
     leave_job()
     attempt = attempts[0] if attempts else _of_other_rank(claimed, info, distributed.rank)
     if distributed.is_local_chief:
-        leave_word(attempt.folder)
+        leave_word(attempt.folder, attempt.number, is_home_shared=attempt.is_home_shared)
     if _is_restart(info, attempt.number) and attempt.is_home_shared:
         # The launcher gave this process, as it gave its predecessor, what was true for the first attempt.
         use_run_info(attempt.folder.run_info_path(attempt.number))

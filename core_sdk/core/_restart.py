@@ -38,10 +38,12 @@ class _Begun(msgspec.Struct):
     pid: int
     parent_pid: int
     """A rank has the same one as its successor; processes that a rank starts have another."""
+    exit_path: str = ""
+    """Where the launcher is to record how the attempt ended, if its script cannot; empty where the home is not seen."""
 
 
-def leave_word(folder: TrialFolder) -> None:
-    """Tells the ranks that this launch may start in place of these which trial it is."""
+def leave_word(folder: TrialFolder, attempt: int, *, is_home_shared: bool) -> None:
+    """Tells the launcher, and the ranks that it may start in place of these, which trial it is."""
     directory = launch_directory()
     if directory is None:
         return
@@ -50,7 +52,8 @@ def leave_word(folder: TrialFolder) -> None:
         return  # we were started by a rank
     is_second = earlier is not None and earlier.pid == os.getpid()
     trial_id = None if is_second else folder.trial_id
-    begun = _Begun(str(folder.home.root), trial_id, os.getpid(), os.getppid())
+    exit_path = str(folder.exit_path(attempt)) if is_home_shared else ""
+    begun = _Begun(str(folder.home.root), trial_id, os.getpid(), os.getppid(), exit_path)
     try:
         write_atomically(directory / _NAME, msgspec.json.encode(begun))
     except OSError as error:

@@ -90,8 +90,10 @@ class StopRequest(msgspec.Struct, kw_only=True):
 
 
 class ExitRecord(msgspec.Struct, kw_only=True):
-    """`<home>/runs/<id>/<attempt>.exit`: how the process ended, as seen by the `core-sdk run` that started it."""
+    """`<home>/runs/<id>/<attempt>.exit`: how the attempt ended, as seen by the `core-sdk run` or launcher around it."""
 
     time: float
     code: int
     """The exit status; -N for death by signal N."""
+    reason: str = ""
+    """Which rank failed first and how, in the words of the launcher that has seen it."""

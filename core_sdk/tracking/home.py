@@ -357,11 +357,14 @@ class TrialFolder:
     def write_command(self, record: CommandRecord) -> None:
         write_atomically(self.path / "command.json", msgspec.json.encode(record))
 
+    def exit_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.exit"
+
     def read_exit(self, attempt: int) -> ExitRecord | None:
-        return _read(self.path / f"{attempt}.exit", ExitRecord)
+        return _read(self.exit_path(attempt), ExitRecord)
 
     def write_exit(self, attempt: int, record: ExitRecord) -> None:
-        write_atomically(self.path / f"{attempt}.exit", msgspec.json.encode(record))
+        write_atomically(self.exit_path(attempt), msgspec.json.encode(record))
 
     def read_stop_request(self, attempt: int) -> StopRequest | None:
         return _read(self.stop_path(attempt), StopRequest)

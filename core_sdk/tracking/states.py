@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
+from core_sdk.records import ExitRecord
 from core_sdk.tracking.rows import TrialState
 
 _TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: what launchers say of a stop
@@ -24,6 +25,7 @@ class AttemptEnd:
 
     outcome: str | None = None
     error: str | None = None
+    """The script's, or as `error_told` has it."""
     stop_source: str | None = None
     exit_code: int | None = None
     """-N for death by signal N."""
@@ -42,10 +44,24 @@ def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
     if end.outcome is None and end.exit_code is None:
         return "ERROR", "its process ended without a word"
     if end.exit_code is not None and end.exit_code not in _allowed_statuses(end):
-        return "ERROR", _failure(end.exit_code) + (", after it had left its Context" if end.outcome else "")
+        failure = _last_line(end.error) or _failure(end.exit_code)
+        return "ERROR", failure + (", after it had left its Context" if end.outcome else "")
     if end.outcome == "paused" or (end.outcome is None and end.stop_source is not None):
         return "PAUSED", end.stop_source or ""
     return "COMPLETED", ""
+
+
+def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
+    """The script's error, and what its launcher tells beside it.
+
+    A rank that was killed stands last: no script can tell of it, and what the chief raises is its consequence.
+    """
+    if exit_record is None or not exit_record.reason:
+        return error
+    if error is None:
+        return exit_record.reason
+    is_kill = exit_record.code > _SHELL_BASE
+    return f"{error.rstrip()}\n{exit_record.reason}" if is_kill and exit_record.reason not in error else error
 
 
 def _allowed_statuses(end: AttemptEnd) -> tuple[int, ...]:

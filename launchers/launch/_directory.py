@@ -10,10 +10,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 
+import msgspec
+
 from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
+from core_sdk.files import write_atomically
+from core_sdk.records import ExitRecord
 from launch import _guardian
 
 _STOPPED = "stopped"
@@ -87,8 +92,24 @@ class LaunchDirectory:
 
     def take_trial_word(self, word: str) -> None:
         """Tells it to the ranks that start here next: on another node, it was said."""
-        begun = json.loads(word) | {"pid": 0, "parent_pid": os.getpid()}
+        begun = json.loads(word) | {"pid": 0, "parent_pid": os.getpid(), "exit_path": ""}
         (self.path / _TRIAL).write_text(json.dumps(begun))
+
+    def record_exit(self, code: int, reason: str) -> str | None:
+        """In the home, with the attempt that the ranks have begun, if they have; what is recorded already stands.
+
+        Returns what went wrong.
+        """
+        try:
+            begun = json.loads(self.trial_word() or "{}")
+            if path := begun.get("exit_path"):
+                record = ExitRecord(time=time.time(), code=code, reason=reason)
+                write_atomically(Path(path), msgspec.json.encode(record), overwrite=False)
+        except FileExistsError:
+            return None  # by another node's launcher
+        except (OSError, ValueError) as error:
+            return f"how the ranks ended could not be recorded: {error}"
+        return None
 
     def close(self) -> None:
         """Does nothing after `abandon`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launch._causes import STOPPED, Kind, kind_of
 from launch._outcome import Failed, FailedElsewhere, Killed, NodesLost, Obeyed, Outcome, Succeeded
-from launch._report import Place, exit_code, last_words, signal_name
+from launch._report import Place, cause_of, exit_code, last_words, signal_name
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Ending:
     """Ranks have run, and the other nodes can have learnt of it from them."""
     is_suffered: bool = False
     """From another node's failure, or so it looks."""
+    reason: str = ""
+    """In a line, of what the training failed: for its trial."""
 
     def leave(self, path: Path) -> bool:
         """In a file, as JSON. Returns whether that was possible."""
@@ -47,11 +49,12 @@ def _ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
         case Failed(first):
             # A rank that did not get as far as its exit would have ended as Python does after an exception.
             code = 1 if first.code is None else exit_code(first.code)
-            return Ending(code, tuple(last_words(Place(first.rank, num_ranks, host, first.pid), first, code)))
+            lines = last_words(Place(first.rank, num_ranks, host, first.pid), first, code)
+            return Ending(code, tuple(lines), reason=f"rank {first.rank} {cause_of(first)}")
         case FailedElsewhere(code, said):
-            return Ending(code, ("another node's launcher says:", *said))
+            return Ending(code, ("another node's launcher says:", *said), reason=next(iter(said), ""))
         case NodesLost():
-            return Ending(1, (f"{loss_of(outcome)}; exit code 1",))
+            return Ending(1, (f"{loss_of(outcome)}; exit code 1",), reason=loss_of(outcome))
         case Obeyed(signal.SIGINT, ranks):
             return _ending_by_signal(signal.SIGINT, f"cancelled by SIGINT (Ctrl-C), of which {_ranks(ranks)} died")
         case Obeyed(number, ranks):
@@ -60,8 +63,8 @@ def _ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
             return _ending_by_signal(number, f"{_ranks(ranks)} did not get to an end: killed by a second SIGINT")
         case Killed(number, ranks):
             code = exit_code(-signal.SIGKILL)
-            words = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed; exit code {code}"
-            return Ending(code, (words,))
+            words = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed"
+            return Ending(code, (f"{words}; exit code {code}",), reason=words)
 
 
 def loss_of(lost: NodesLost) -> str:
@@ -76,7 +79,7 @@ def ending_before_start(number: int) -> Ending:
 
 def _ending_by_signal(number: int, words: str) -> Ending:
     code = exit_code(-number)
-    return Ending(code, (f"{words}; exit code {code}",))
+    return Ending(code, (f"{words}; exit code {code}",), reason=words)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

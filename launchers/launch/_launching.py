@@ -122,9 +122,12 @@ def _launch(
         _wait_for_end(agent, signals, supervisor)
         supervisor.kill()
         signals.wait_for(output.close)
+    ending = _ending(supervisor, agent.exception() if agent.done() else None)
+    if ending.is_of_ranks and ending.reason and (trouble := directory.record_exit(ending.code, ending.reason)):
+        ending = replace(ending, words=(*ending.words, trouble))
     if supervisor.may_have_left_ranks():
         directory.abandon()
-    return _ending(supervisor, agent.exception() if agent.done() else None)
+    return ending
 
 
 def _run(

@@ -19,6 +19,7 @@ from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._schema import attempt, series, trial
 from core_sdk.tracking.index._spans import first_steps, last_visible_steps
 from core_sdk.tracking.index._superseding import AttemptSpan, visible_until
+from core_sdk.tracking.states import error_told
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -141,7 +142,7 @@ def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch
     indexer = AttemptIndexer(batch, row)
     if size_bytes != row["end_offset"]:
         indexer.read(journal, size_bytes)
-    indexer.save(exit_time=end and end.time, exit_code=end and end.code)
+    indexer.save(exit_time=end and end.time, exit_code=end and end.code, error=error_told(row["error"], end))
 
 
 def _journal_name(key: _JournalKey) -> str:
