@@ -309,7 +309,10 @@ class JournalError(CoreSDKError):
 
 class JournalClosedError(JournalError):
     def __init__(self, path: Path) -> None:
-        super().__init__(f"the journal {path} is closed: report while the Context is open.")
+        super().__init__(
+            f"the journal {path} is closed, since the Context was closed, or no variable held it. Report while it is "
+            "open: within `with core_sdk.core.init() as core_context:`."
+        )
 
 
 class JournalForkedError(JournalError):

@@ -49,7 +49,9 @@ class Part(Protocol):
 
 
 class Context:
-    """Made by `init()`; enter it with `with`, or call `start()` and `close()`.
+    """Made by `init()`; enter it with `with`, or call `start()` and `close()`: in the cells of a notebook, say.
+
+    Hold it in a variable as long as its parts are used: what no variable holds is closed.
 
     Leaving it ends the attempt: an exception that leaves with it is recorded as the attempt's error. `InvalidHP`
     is recorded as such and turned into `SystemExit(0)`; `KeyboardInterrupt` cancels the attempt. So it is with what

@@ -172,7 +172,10 @@ class PreemptContext:
 
     def _look(self, auto_ack: bool) -> bool:
         if not self._is_started:
-            raise RuntimeError("should_preempt() was called before the Context was entered")
+            raise RuntimeError(
+                "should_preempt() was called before the Context was entered. Use `with core_sdk.core.init() as "
+                "core_context:`; in a notebook, keep it in a variable, and call core_context.start() after init()"
+            )
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
             raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
         if self._uncaught_signals:

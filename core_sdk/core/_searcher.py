@@ -30,6 +30,11 @@ class SearcherMode(enum.Enum):
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
 
+    @classmethod
+    def _missing_(cls, value: object) -> SearcherMode | None:
+        # As the predecessor spells it.
+        return cls.ChiefOnly if value == "CHEIF_ONLY" else None
+
 
 class SearcherOperation:
     """Train until `length`, counted from the beginning of the trial; then report the searched metric."""

@@ -87,11 +87,11 @@ FORGOTTEN = "context = core.init()\ncontext.start()\n"
         (CLOSED, "raise SystemExit(0)", 0, "completed", None),
         (CLOSED, "raise SystemExit(3)", 3, "error", "SystemExit: 3"),
         (CLOSED, "raise RuntimeError('boom')", 1, "error", "RuntimeError: boom"),
-        (CLOSED, "raise KeyboardInterrupt", -signal.SIGINT, "error", "KeyboardInterrupt"),
+        (CLOSED, "raise KeyboardInterrupt", -signal.SIGINT, "canceled", None),
         (CLOSED, "raise core_sdk.InvalidHP('too large')", 0, "invalid_hp", "too large"),
         (FORGOTTEN, "pass", 0, "completed", None),
         (FORGOTTEN, "raise RuntimeError('boom')", 1, "error", "RuntimeError: boom"),
-        (FORGOTTEN, "raise KeyboardInterrupt", -signal.SIGINT, "error", "KeyboardInterrupt"),
+        (FORGOTTEN, "raise KeyboardInterrupt", -signal.SIGINT, "canceled", None),
     ],
 )
 def test_the_end_of_the_script_is_the_end_of_the_attempt(
@@ -149,6 +149,16 @@ def test_starting_twice_is_refused() -> None:
     """A Context is entered once."""
     with core.init() as context, pytest.raises(RuntimeError):
         context.start()
+
+
+def test_a_context_without_a_name_is_closed_and_says_so() -> None:
+    """Its parts cannot be used without it."""
+    with pytest.raises(JournalClosedError, match="no variable held it"):
+        core.init().train.report_training_metrics(1, {"loss": 0.5})
+    with pytest.raises(RuntimeError, match=r"core_context\.start\(\)"):
+        core.init().preempt.should_preempt()
+    with pytest.raises(JournalClosedError), core.init().checkpoint.store_path({"steps_completed": 1}):
+        pass
 
 
 def test_a_forgotten_context_ends_when_it_is_collected(home: Home) -> None:

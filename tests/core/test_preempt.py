@@ -118,6 +118,16 @@ def test_asking_before_the_start_is_a_mistake() -> None:
         context.preempt.should_preempt()
 
 
+def test_a_context_may_be_started_and_closed_without_with(home: Home) -> None:
+    """As in the cells of a notebook."""
+    context = core.init(deadline=0)
+    context.start()
+    wait_for(context.preempt.should_preempt)
+    context.close()
+
+    assert outcome(home) == "paused"
+
+
 def test_the_previous_handler_is_called_and_given_back() -> None:
     """SIGTERM is ours only while we listen."""
     calls: list[int] = []

@@ -263,8 +263,8 @@ def test_off_before_the_first_sample_records_nothing(journal: JournalWriter, pro
     assert threads() == []
 
 
-def test_on_and_off_may_be_repeated(journal: JournalWriter) -> None:
-    """A second call changes nothing, and one after the other starts anew."""
+def test_on_and_off_may_be_repeated(journal: JournalWriter, caplog: pytest.LogCaptureFixture) -> None:
+    """A second call changes nothing, which a warning says, and one after the other starts anew."""
     profiler = profiler_of(journal, Counter())
     profiler.off()
     profiler.on(sampling_interval=60)
@@ -281,6 +281,7 @@ def test_on_and_off_may_be_repeated(journal: JournalWriter) -> None:
     assert len(first) == len(third) == 1
     assert first == second != third
     assert third[0].daemon
+    assert caplog.text.count("call profiler.off() first") == 1
 
 
 def test_one_rank_per_node_collects(journal: JournalWriter) -> None:

@@ -55,6 +55,16 @@ def test_a_stop_in_the_middle_of_an_operation_is_no_mistake() -> None:
             break
 
 
+@pytest.mark.parametrize("mode", ["CHEIF_ONLY", "CHIEF_ONLY", SearcherMode.ChiefOnly])
+def test_the_predecessors_spelling_of_a_mode_is_understood(mode: Any) -> None:
+    """Its value has a typo, and scripts that give the mode as a string have it too."""
+    assert SearcherMode(mode) is SearcherMode.ChiefOnly
+    with core.init(max_length=3) as context:
+        for operation in context.searcher.operations(mode):
+            assert operation.length == 3
+            operation.report_completed(0.5)
+
+
 def test_completing_twice_is_refused() -> None:
     """The searched metric has one value."""
     with core.init(max_length=1) as context:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -12,6 +13,8 @@ from core_sdk.core._profiler._collector import Collector
 from core_sdk.core._profiler._sources import Source
 from core_sdk.errors import JournalForkedError
 from core_sdk.journal import Journal
+
+logger = logging.getLogger("core_sdk.profiler")
 
 _MIN_INTERVAL_S = 0.1
 
@@ -41,8 +44,8 @@ class ProfilerContext:
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
         """Samples every `sampling_interval` seconds, and records means over `samples_per_report` samples.
 
-        Does nothing when it is on, and on other local ranks than 0. Raises `ValueError` for an interval below 0.1 or
-        a number of samples that is not an int of at least 1.
+        Does nothing on other local ranks than 0, and with a warning when it is on: `off()` comes first. Raises
+        `ValueError` for an interval below 0.1 or a number of samples that is not an int of at least 1.
         """
         if not _MIN_INTERVAL_S <= sampling_interval <= threading.TIMEOUT_MAX:
             raise ValueError(
@@ -52,7 +55,9 @@ class ProfilerContext:
             raise ValueError(f"samples_per_report is {samples_per_report!r}; it must be an int of at least 1")
         if os.getpid() != self._process:
             raise JournalForkedError(self._journal.path)
-        if self._collector is None and self._distributed.local_rank == 0:
+        if self._collector is not None:
+            logger.warning("profiler.on() does nothing, since the profiler is on: call profiler.off() first")
+        elif self._distributed.local_rank == 0:
             self._collector = Collector(
                 self._journal,
                 self._open_sources or self._machine_sources(),
