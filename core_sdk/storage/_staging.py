@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import shutil
+import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +18,15 @@ from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._flush import Flusher
 from core_sdk.storage._manifest import manifest_of, metadata_file
+from core_sdk.storage._mappings import writable_mappings
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
-from core_sdk.storage._place import Place
+from core_sdk.storage._place import Place, StagingArea, remove_tree
 from core_sdk.storage._shard import Shard, ShardUnion, unite
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
 from core_sdk.storage._tree import Tree, source_tree, staged_tree, walk
+
+# CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
+_TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_000_000
 
 
 class DirectoryStaging(Staging):
@@ -40,10 +46,8 @@ class DirectoryStaging(Staging):
             with Flusher() as flusher:
                 shard = self._staged.seal(flusher)
                 manifest = self._staged.describe(unite([shard]), stored_metadata, flusher)
-            self._staged.check_unchanged()
             self._staged.check_nothing_added()
             self._staged.publish()
-        self.discard()
         return manifest
 
     def discard(self) -> None:
@@ -103,7 +107,6 @@ class DirectoryShardStaging(ShardStaging):
             with Flusher() as flusher:
                 manifest = self._staged.describe(union, stored_metadata, flusher)
             self._staged.publish()
-        self.discard()
         return manifest
 
     def discard(self) -> None:
@@ -115,10 +118,17 @@ class DirectoryShardStaging(ShardStaging):
 
 
 class _Stamp(NamedTuple):
-    """What every write to a file changes."""
+    """What a write to a file changes, but for one through memory that is mapped."""
 
     size_bytes: int
     mtime_ns: int
+
+
+class _Sealed(NamedTuple):
+    """A file as it was when its checksum was taken."""
+
+    stamp: _Stamp
+    entry: FileEntry
 
 
 class StagedDirectory:
@@ -130,7 +140,8 @@ class StagedDirectory:
         self.storage_id = storage_id
         self.path = place.path / storage_id
         self._place = place
-        self._sealed: dict[str, _Stamp] = {}
+        self._sealed: dict[str, _Sealed] = {}
+        self._mapped: set[int] = set()
         self._sealed_directories: list[str] = []
         self._is_cancelled = False
         try:
@@ -150,17 +161,26 @@ class StagedDirectory:
         """What the script wrote, with its checksums; `flusher` makes it durable."""
         tree = staged_tree(self.path)
         names = sorted(tree.files)
-        self._sealed = {name: self._stamp(name) for name in names}
+        stamps = {name: _stamp(self.path / name) for name in names}
+        _await_next_tick(max((stamp.mtime_ns for stamp in stamps.values()), default=0))
+        self._mapped = writable_mappings()
         self._sealed_directories = tree.directories
         for name in names:
             flusher.add(self.path / name)
         # While the disk works, from the page cache.
-        return Shard({name: self._checksum(name) for name in names}, tree.directories)
+        self._sealed = {name: _Sealed(stamps[name], self._checksum(name)) for name in names}
+        return Shard({name: sealed.entry for name, sealed in self._sealed.items()}, tree.directories)
 
-    def check_unchanged(self) -> None:
-        """Raises `CheckpointNotStoredError` if a sealed file is not any more what its checksum says."""
-        for name, stamp in self._sealed.items():
-            if self._stamp(name) != stamp:
+    def check_unchanged(self, directory: Path | None = None) -> None:
+        """Raises `CheckpointNotStoredError` if a sealed file is not any more what its checksum says.
+
+        Files that this process has mapped into its memory are read again: writes there leave no other trace.
+        """
+        directory = directory or self.path
+        mapped = self._mapped | writable_mappings()
+        for name, sealed in self._sealed.items():
+            path = directory / name
+            if _stamp(path) != sealed.stamp or (path.lstat().st_ino in mapped and checksum(path) != sealed.entry):
                 raise self._changed(name)
 
     def check_nothing_added(self) -> None:
@@ -181,21 +201,24 @@ class StagedDirectory:
         return manifest
 
     def publish(self) -> None:
+        """Gives the checkpoint its name, as the last thing of all; or raises, and it has none."""
         self._check_cancelled()
         final_path = self.root / self.storage_id
         try:
             self.path.rename(final_path)
             fsync_directory(self.root)
+            self.discard()
+            # What is written from now on is written into a stored checkpoint.
+            self.check_unchanged(final_path)
         except BaseException:
-            # Who sees it must be able to rely on it.
-            self._take_back(final_path)
+            if not self.path.exists():
+                self._withdraw(final_path)
             raise
 
-    def _take_back(self, final_path: Path) -> None:
-        if self.path.exists():
-            return  # it was not renamed
+    def _withdraw(self, final_path: Path) -> None:
+        """Who sees it must be able to rely on it."""
         try:
-            final_path.rename(self.path)
+            remove_tree(StagingArea(self.root).hide(final_path))
         except OSError:
             # Without its manifest it is no checkpoint.
             with contextlib.suppress(FileNotFoundError):
@@ -228,10 +251,6 @@ class StagedDirectory:
         self._check_cancelled()
         return checksum(self.path / name)
 
-    def _stamp(self, name: str) -> _Stamp:
-        status = (self.path / name).lstat()
-        return _Stamp(status.st_size, status.st_mtime_ns)
-
     def _check_cancelled(self) -> None:
         if self._is_cancelled:
             raise CheckpointNotStoredError(self.storage_id, str(self.root), "it was cancelled")
@@ -239,6 +258,18 @@ class StagedDirectory:
     def _changed(self, name: str) -> CheckpointNotStoredError:
         reason = f"{name!r} changed while it was being stored. Whatever writes to it must have ended before the block"
         return CheckpointNotStoredError(self.storage_id, str(self.root), reason)
+
+
+def _stamp(path: Path) -> _Stamp:
+    status = path.lstat()
+    return _Stamp(status.st_size, status.st_mtime_ns)
+
+
+def _await_next_tick(mtime_ns: int) -> None:
+    """Until a write would change a time stamp that says `mtime_ns`: the kernel's clock for files ticks slowly."""
+    rest_ns = mtime_ns + 2 * _TICK_NS - time.time_ns()
+    if 0 < rest_ns <= 2 * _TICK_NS:  # else another machine's clock has stamped it
+        time.sleep(rest_ns / 1e9)
 
 
 def _write_new(path: Path, content: bytes) -> None:

@@ -179,7 +179,26 @@ def test_what_was_damaged_on_its_way_is_fetched_again(name: str, source: Path, t
     assert (tmp_path / "target" / name).read_bytes() == (source / name).read_bytes()
 
 
-@pytest.mark.parametrize("name", ["small3", "large.bin"])
+@pytest.mark.parametrize("call", ["manifest", "verify", "check", "download", "delete"])
+def test_a_manifest_that_was_damaged_on_its_way_is_fetched_again(call: str, source: Path, tmp_path: Path) -> None:
+    """Whatever it is asked for."""
+    bucket = MemoryBucket()
+    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    damaging(bucket, "a/.manifest.json", 1)
+    storage = storage_of(bucket, tmp_path)
+
+    match call:
+        case "download":
+            storage.download("a", tmp_path / "target")
+        case "delete":
+            storage.delete("a", ["small3"])
+        case _:
+            getattr(storage, call)("a")
+
+    storage_of(bucket, tmp_path).verify("a")
+
+
+@pytest.mark.parametrize("name", ["small3", "large.bin", ".manifest.json"])
 def test_what_lies_damaged_in_the_store_is_named(name: str, source: Path, tmp_path: Path) -> None:
     """By a download and by a verification; no file of that name appears."""
     bucket = MemoryBucket()

@@ -163,12 +163,10 @@ class BucketSave:
 
     def _remove_own_manifest(self, name: str) -> None:
         """If it is there, after an attempt to write it of which we do not know how it ended."""
-        try:
-            is_ours = self._objects.read(name) == self._manifest
-        except ObjectMissingError:
-            return
-        if is_ours:
-            self._objects.remove_all([name])
+        with contextlib.suppress(ObjectMissingError):
+            # The second time, if the first was damaged on its way.
+            if self._manifest in (self._objects.read(name), self._objects.read(name)):
+                self._objects.remove_all([name])
 
     def _object(self, name: str) -> str:
         return f"{self._storage_id}/{name}"

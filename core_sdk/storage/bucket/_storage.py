@@ -101,8 +101,7 @@ class BucketStorage(Storage):
             yield place.path / storage_id
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
-        content = self._manifest_content(storage_id)
-        manifest = checked_manifest(content, storage_id)
+        manifest, content, _ = self._read_checked(storage_id)
         names = _selected(manifest, selector)
         with (
             self._deletions_told_from_damage(storage_id),
@@ -111,7 +110,7 @@ class BucketStorage(Storage):
             self._receive(manifest, {name: directory / name for name in files}, "fetching")
 
     def manifest(self, storage_id: str) -> Manifest:
-        manifest = checked_manifest(self._manifest_content(storage_id), storage_id)
+        manifest, _, _ = self._read_checked(storage_id)
         self._contents.learn(manifest)
         return manifest
 
@@ -202,7 +201,7 @@ class BucketStorage(Storage):
         try:
             yield
         except CheckpointDamagedError:
-            self._manifest_content(storage_id)
+            self._read_manifest(storage_id)
             raise
 
     def _remove(self, storage_id: str) -> None:
@@ -213,8 +212,8 @@ class BucketStorage(Storage):
     def _shrink(self, storage_id: str, globs: Sequence[str]) -> Manifest | None:
         """First the manifest, then the files; gives what remains, or None where that is nothing."""
         while True:
-            content, version = self._read_manifest(storage_id)
-            remaining = without(checked_manifest(content, storage_id), globs)
+            manifest, _, version = self._read_checked(storage_id)
+            remaining = without(manifest, globs)
             if remaining is None:
                 return None
             try:
@@ -231,8 +230,14 @@ class BucketStorage(Storage):
         if not found:
             raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
 
-    def _manifest_content(self, storage_id: str) -> bytes:
-        return self._read_manifest(storage_id)[0]
+    def _read_checked(self, storage_id: str) -> tuple[Manifest, bytes, str]:
+        """The manifest, its content and its version; fetched once more if it was damaged, perhaps on its way."""
+        content, version = self._read_manifest(storage_id)
+        try:
+            return checked_manifest(content, storage_id), content, version
+        except CheckpointDamagedError:
+            content, version = self._read_manifest(storage_id)
+            return checked_manifest(content, storage_id), content, version
 
     def _read_manifest(self, storage_id: str) -> tuple[bytes, str]:
         try:
