@@ -58,9 +58,11 @@ def label(
     """Give an experiment labels, or take them away."""
     from core_sdk.cli._text import printable
     from core_sdk.client import Tracker
+    from core_sdk.records import check_name
 
     found = Tracker().get_experiment(parse_experiment(experiment))
-    for text in labels:
+    # All are checked before the first is changed.
+    for text in [check_name("the label", text) for text in labels]:
         if remove:
             found.remove_label(text)
         else:

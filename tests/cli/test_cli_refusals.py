@@ -83,6 +83,16 @@ def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
         assert cli("checkpoint", *command, "--trial", "1", "--experiment", "digits").status == 0
 
 
+def test_a_label_that_is_refused_changes_nothing(home: Home, cli: Cli) -> None:
+    """Not even those before it."""
+    new_attempt(new_trial(home, experiment="digits")).end()
+
+    refused = cli("experiment", "label", "digits", "good", "")
+
+    assert (refused.status, refused.output) == (2, "")
+    assert home.experiment(1).read().labels == []
+
+
 def test_a_pattern_that_matches_nothing_is_told(home: Home, cli: Cli) -> None:
     """Nobody believes that the files are gone."""
     training = new_attempt(new_trial(home))
