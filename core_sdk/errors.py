@@ -3,6 +3,7 @@
     CoreSDKError
     ├── HomeError                     the folder of all records
     │   ├── HomeNotWritableError
+    │   │   └── HomeNotADirectoryError
     │   ├── HomeNotSharedError
     │   ├── HomeTooNewError
     │   ├── CollectionRunningError
@@ -65,7 +66,6 @@
     │   ├── ExperimentNotFoundError
     │   └── MetricNotFoundError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
-    ├── IndexTooNewError              the tracker's rebuildable database
     └── MissingDependencyError        an optional library
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
     ├── DuplicateMetricError
@@ -114,6 +114,11 @@ class HomeNotWritableError(HomeError):
         )
 
 
+class HomeNotADirectoryError(HomeNotWritableError):
+    def __init__(self, home: Path) -> None:
+        super().__init__(home, "it is not a directory")
+
+
 class HomeNotSharedError(HomeError):
     def __init__(self, home: Path, rank: int, call: str) -> None:
         self.home = home
@@ -145,6 +150,7 @@ class CollectionRunningError(HomeError):
 class RecordDamagedError(HomeError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
+        self.reason = reason
         super().__init__(f"{path} cannot be read: {reason}. Restore it from a copy, or delete what it describes.")
 
 
@@ -648,14 +654,6 @@ class MetricNotFoundError(NotFoundError):
 class NoMasterError(CoreSDKError, NotImplementedError):
     def __init__(self, call: str, advice: str) -> None:
         super().__init__(f"{call} needs a master, and there is none in this version. {advice}.")
-
-
-class IndexTooNewError(CoreSDKError):
-    def __init__(self, database: str, revision: str) -> None:
-        super().__init__(
-            f"the index {database} has schema revision {revision!r}, made by a newer Core SDK. Upgrade Core SDK, or "
-            "run `core-sdk index rebuild` to make it anew from the journals."
-        )
 
 
 class MissingDependencyError(CoreSDKError, ImportError):

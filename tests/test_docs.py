@@ -21,14 +21,14 @@ from buckets.gcs import start_fake_gcs_server
 
 from core_sdk.cli._app import app
 from core_sdk.journal import read_journal
-from core_sdk.records import decode_manifest
+from core_sdk.records import TrialRecord, decode_file, decode_manifest
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
 
 # `console` and `python` are run, `journal` and `manifest` decoded, `sh` and `diff` held against what they speak of.
-KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "sh"}
+KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "record", "sh"}
 TIMEOUT_S = 60
 
 PAUSED = 75
@@ -191,6 +191,14 @@ def test_manifests_are_as_storages_write_them(name: str) -> None:
         if block.language == "manifest":
             content = "".join(line.strip() for line in block.text.splitlines())
             decode_manifest(content.encode())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_records_are_as_the_home_writes_them(name: str) -> None:
+    """Checksums included."""
+    for block in blocks(ROOT / name):
+        if block.language == "record":
+            decode_file(block.text.strip().encode(), TrialRecord)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -27,15 +27,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_the_wheel_holds_both_packages_and_what_they_need(wheel: zipfile.ZipFile) -> None:
-    """Type marks, migrations and the licence are not Python modules, and easily left behind."""
+    """Type marks and the licence are not Python modules, and easily left behind."""
     names = wheel.namelist()
 
     tops = {name.split("/")[0] for name in names if ".dist-info/" not in name}
     assert tops == {"core_sdk", "launch"}
     for name in ("core_sdk/py.typed", "launch/py.typed", "core_sdk/core/__init__.py", "core_sdk/cli/__init__.py"):
         assert name in names
-    for path in (ROOT / "core_sdk").rglob("migrations/**/*.py"):
-        assert path.relative_to(ROOT).as_posix() in names
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 

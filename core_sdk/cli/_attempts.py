@@ -17,7 +17,6 @@ from core_sdk.cli._messages import say
 from core_sdk.cli._pause import await_stop
 from core_sdk.environment import recorded_variables
 from core_sdk.errors import NothingToResumeError, TrialCompletedError
-from core_sdk.files import write_atomically
 from core_sdk.records import CheckpointStored, ClusterInfo, CommandRecord, TrialInfo, TrialRecord, check_name
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.claim import claimed_next_attempt
@@ -86,9 +85,9 @@ def resume_trial(home_path: Path, trial_id: int, argv: Sequence[str] = (), *, is
         _tell_start(trial_id, continuation)
         if argv:
             folder.write_command(command)
-        _write_run_info(
-            folder, attempt, _run_info(trial, attempt, continuation.checkpoint, continuation.steps_completed)
-        )
+        # This file is what claims the attempt's number, for good.
+        info = _run_info(trial, attempt, continuation.checkpoint, continuation.steps_completed)
+        folder.write_run_info(attempt, info, overwrite=False)
         return run_in_foreground(folder, attempt, command, claim.close)
 
 
@@ -137,7 +136,7 @@ def _run_first_attempt(
         with contextlib.ExitStack() as claim:
             attempt = claim.enter_context(claimed_next_attempt(folder, "start"))
             folder.write_command(command)
-            _write_run_info(folder, attempt, _run_info(trial, attempt, checkpoint, steps_completed=0))
+            folder.write_run_info(attempt, _run_info(trial, attempt, checkpoint, steps_completed=0), overwrite=False)
             # Last, since it makes the trial visible.
             folder.write_record(trial)
             return run_in_foreground(folder, attempt, command, claim.close)
@@ -190,11 +189,6 @@ def _run_info(
         ),
         _user_data=trial.data,
     )
-
-
-def _write_run_info(folder: TrialFolder, attempt: int, info: ClusterInfo) -> None:
-    # This file is what claims the attempt's number, for good.
-    write_atomically(folder.run_info_path(attempt), msgspec.json.encode(info), overwrite=False)
 
 
 def _tell_skipped(continuation: Continuation) -> None:

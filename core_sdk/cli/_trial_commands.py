@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from core_sdk.cli._tables import Column
     from core_sdk.client import Tracker
+    from core_sdk.records import CommandRecord
+    from core_sdk.tracking import TrialFolder
     from core_sdk.tracking.rows import TrialRow
 
 app = command_group("Trials: one training with one set of hyperparameters.")
@@ -56,7 +58,7 @@ def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
     tracker = Tracker()
     with tracker.index() as index:
         row = index.trial(trial_id)
-        description = TrialDescription.of(row, index.summary(trial_id), tracker.home.trial(trial_id).read_command())
+        description = TrialDescription.of(row, index.summary(trial_id), _command(tracker.home.trial(trial_id)))
     print_one(description, lambda: properties(description), as_json)
 
 
@@ -227,6 +229,17 @@ def tensorboard(
     from core_sdk.client import Tracker
 
     raise typer.Exit(serve_tensorboard(Tracker().home.trial(trial_id), port))
+
+
+def _command(folder: TrialFolder) -> CommandRecord | None:
+    from core_sdk.cli._messages import say
+    from core_sdk.errors import RecordDamagedError
+
+    try:
+        return folder.read_command()
+    except RecordDamagedError as error:
+        say(str(error))
+        return None
 
 
 def _columns() -> Sequence[Column[TrialRow]]:

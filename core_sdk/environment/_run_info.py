@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import msgspec
-
 from core_sdk.environment._names import RUN_INFO_VARIABLE
 from core_sdk.environment._settings import Environment
 from core_sdk.errors import RunInfoError
-from core_sdk.records import PLACED, ClusterInfo, from_json
+from core_sdk.records import PLACED, ClusterInfo, decode_file, from_json
 
 
 def get_cluster_info() -> ClusterInfo | None:
@@ -28,12 +26,12 @@ def run_info() -> ClusterInfo | None:
     if path is None:
         return None
     try:
-        info = msgspec.json.decode(path.read_bytes(), type=ClusterInfo)
-    except (OSError, msgspec.DecodeError) as error:
+        info = decode_file(path.read_bytes(), ClusterInfo)
+        info._user_data = from_json(info._user_data)
+        if info._trial_info is not None:
+            info._trial_info.hparams = from_json(info._trial_info.hparams)
+    except (OSError, ValueError) as error:
         raise RunInfoError(path, str(error)) from error
-    info._user_data = from_json(info._user_data)
-    if info._trial_info is not None:
-        info._trial_info.hparams = from_json(info._trial_info.hparams)
     return info
 
 

@@ -33,7 +33,7 @@ def decode_line(line: bytes, *, verify: bool = True) -> Record:
         raise ValueError("has a wrong checksum")
     try:
         return _decode(line[_PREFIX_SIZE:])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ValueError(f"is of a kind that this version does not know ({error})") from error
 
 

@@ -6,6 +6,7 @@ Every struct here is a file format: fields are added with a default, never renam
 
 from core_sdk.records._checkpoints import FileEntry, Manifest, decode_manifest, encode_manifest
 from core_sdk.records._cluster import PLACED, ClusterInfo, TrialInfo
+from core_sdk.records._files import decode_file, encode_file
 from core_sdk.records._folders import (
     CommandRecord,
     ExitRecord,
@@ -43,6 +44,7 @@ from core_sdk.records._journal import (
 )
 from core_sdk.records._retention import RETENTION_KEYS, RetentionPolicy, SearcherMetric
 from core_sdk.records._values import (
+    MAX_DEPTH,
     MAX_INT,
     MAX_NAME_BYTES,
     Metric,
@@ -55,6 +57,7 @@ from core_sdk.records._values import (
 
 __all__ = [
     "FORMAT",
+    "MAX_DEPTH",
     "MAX_INT",
     "MAX_NAME_BYTES",
     "PLACED",
@@ -97,7 +100,9 @@ __all__ = [
     "TrialInfo",
     "TrialRecord",
     "check_name",
+    "decode_file",
     "decode_manifest",
+    "encode_file",
     "encode_manifest",
     "from_json",
     "metrics_from_json",

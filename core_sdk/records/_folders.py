@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.records._retention import RetentionPolicy, SearcherMetric
+from core_sdk.records._values import Int64, Time
 
 
 class HomeRecord(msgspec.Struct, kw_only=True):
@@ -19,10 +20,9 @@ class HomeRecord(msgspec.Struct, kw_only=True):
 class ExperimentRecord(msgspec.Struct, kw_only=True):
     """`<home>/experiments/<id>/experiment.json`."""
 
-    experiment_id: int
+    experiment_id: Int64
     name: str
-    created: float
-    """Seconds since the Unix epoch."""
+    created: Time
     labels: list[str] = []
     description: str = ""
     notes: str = ""
@@ -35,10 +35,10 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
 class TrialRecord(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/trial.json`."""
 
-    trial_id: int
-    experiment_id: int
-    created: float
-    seed: int
+    trial_id: Int64
+    experiment_id: Int64
+    created: Time
+    seed: Int64
     hparams: dict[str, Any] = {}
     """What the script says that it trains with; what it does not mention is as it was given."""
     given_hparams: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
 
     format: int = 1
     job: str
-    trial_id: int | None
+    trial_id: Int64 | None
     """None if one start of the job has begun several, and which of them to go on with cannot be told."""
     script: str
     num_restarts: int | None
@@ -85,15 +85,15 @@ class JobRecord(msgspec.Struct, kw_only=True):
 class StopRequest(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/<attempt>.stop`: somebody asks the attempt to stop; the file's presence is the request."""
 
-    time: float
+    time: Time
     source: str
 
 
 class ExitRecord(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/<attempt>.exit`: how the attempt ended, as seen by the `core-sdk run` or launcher around it."""
 
-    time: float
-    code: int
+    time: Time
+    code: Int64
     """The exit status; -N for death by signal N."""
     reason: str = ""
     """Which rank failed first and how, in the words of the launcher that has seen it."""

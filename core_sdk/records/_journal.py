@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+from core_sdk.records._values import Int64, Time
 
 FORMAT = 1
 """The format of journals and of the folders around them."""
@@ -13,8 +15,8 @@ Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error"]
 
 
 class _Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
-    time: float
-    """Seconds since the Unix epoch, by the writer's clock. Order is the order of lines, never this."""
+    time: Time
+    """By the writer's clock. Order is the order of lines, never this."""
 
 
 class AttemptStarted(_Line, tag="attempt"):
@@ -27,7 +29,7 @@ class AttemptStarted(_Line, tag="attempt"):
     pid: int
     sdk_version: str
     latest_checkpoint: str | None = None
-    resumed_steps: int = 0
+    resumed_steps: Int64 = 0
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
     rank: int = 0
     """Whose journal it is; that of rank 0 speaks for all."""
@@ -35,9 +37,9 @@ class AttemptStarted(_Line, tag="attempt"):
 
 # Positional, and all fields required: this is the one struct that the training thread makes on every report.
 class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defaults=True):
-    time: float
+    time: Time
     group: str
-    steps_completed: int
+    steps_completed: Int64
     metrics: dict[str, int | float | str]
     """Values as `nonfinite_to_json` spells them."""
     batch_metrics: list[dict[str, int | float | str]] | None = None
@@ -90,9 +92,9 @@ class CheckpointStored(_Line, tag="checkpoint"):
     storage_id: str
     storage: str
     """The storage's URL."""
-    steps_completed: int
+    steps_completed: Int64
     metadata: dict[str, Any]
-    resources: dict[str, int]
+    resources: dict[str, Int64]
     """File name -> size in bytes; a directory's name ends with "/" and has size 0."""
 
 
@@ -113,7 +115,7 @@ class CheckpointPruned(_Line, tag="checkpoint_pruned"):
     """Some of its files were deleted."""
 
     storage_id: str
-    resources: dict[str, int]
+    resources: dict[str, Int64]
     """What remains."""
 
 
@@ -152,7 +154,7 @@ class StopAcknowledged(_Line, tag="stop"):
 class Dropped(_Line, tag="dropped"):
     """`count` records before this line could not be written."""
 
-    count: int
+    count: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     reason: str
 
 

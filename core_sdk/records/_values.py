@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
 
 from core_sdk.errors import InvalidNameError
 
@@ -16,6 +18,14 @@ Metric = int | float
 
 MAX_NAME_BYTES = 1024
 MAX_INT = 2**63
+MAX_DEPTH = 100
+"""How deep lists and mappings may be nested in a free-form value; Python itself gives up at some hundreds."""
+
+Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
+"""What a database can keep."""
+
+Time = Annotated[float, msgspec.Meta(gt=-(2.0**40), lt=2.0**40)]
+"""Seconds since the Unix epoch. No clock is 34,000 years off: any other number is damage."""
 
 _FLOAT_TAG = "$float"
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -31,8 +41,14 @@ def nonfinite_to_json(value: Metric) -> Metric | str:
 
 
 def metrics_from_json(metrics: Mapping[str, Metric | str]) -> dict[str, Metric]:
-    """The inverse of `nonfinite_to_json` over a whole report."""
-    return {name: _NONFINITE[value] if isinstance(value, str) else value for name, value in metrics.items()}
+    """The inverse of `nonfinite_to_json` over a whole report. Raises `ValueError` for any other text."""
+    return {name: _finite_or_not(value) if isinstance(value, str) else value for name, value in metrics.items()}
+
+
+def _finite_or_not(text: Any) -> float:
+    if not isinstance(text, str) or text not in _NONFINITE:
+        raise ValueError(f"{text!r} is not a number")
+    return _NONFINITE[text]
 
 
 def to_json(value: Any, where: str) -> Any:
@@ -40,8 +56,14 @@ def to_json(value: Any, where: str) -> Any:
 
     Accepts None, bool, int, float, str, and lists, tuples and string-keyed mappings of them; numpy scalars and
     0-dimensional tensors become Python numbers; a tuple becomes a list. Raises `TypeError` naming the place of
-    anything else, and of text that is not valid Unicode.
+    anything else, and of text that is not valid Unicode, and `ValueError` for more than `MAX_DEPTH` levels.
     """
+    return _to_json(value, where, 0)
+
+
+def _to_json(value: Any, where: str, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{where.partition('[')[0]} is nested more than {MAX_DEPTH} levels deep")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -54,22 +76,28 @@ def to_json(value: Any, where: str) -> Any:
         spelled = nonfinite_to_json(float(value))
         return {_FLOAT_TAG: spelled} if isinstance(spelled, str) else spelled
     if isinstance(value, Mapping):
-        return {_key(key, where): to_json(item, f"{where}[{key!r}]") for key, item in value.items()}
+        return {_key(key, where): _to_json(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
+        return [_to_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
     if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
-        return to_json(value.item(), where)
+        return _to_json(value.item(), where, depth + 1)
     raise TypeError(f"{where} is a {type(value).__name__}, which JSON cannot keep")
 
 
 def from_json(value: Any) -> Any:
-    """The inverse of `to_json`."""
+    """The inverse of `to_json`. Raises `ValueError` for what it does not write."""
+    return _from_json(value, 0)
+
+
+def _from_json(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
         if value.keys() == {_FLOAT_TAG}:
-            return _NONFINITE[value[_FLOAT_TAG]]
-        return {key: from_json(item) for key, item in value.items()}
+            return _finite_or_not(value[_FLOAT_TAG])
+        return {key: _from_json(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [from_json(item) for item in value]
+        return [_from_json(item, depth + 1) for item in value]
     return value
 
 

@@ -11,7 +11,7 @@
     <home>/runs/<id>/<n>.exit               its exit status, likewise, and what a launcher says of its ranks' end
     <home>/runs/<id>/changes.journal        what was done to the trial from outside
     <home>/checkpoints/<storage_id>/        checkpoints, unless `checkpoint_storage` says otherwise
-    <home>/tracker.db                       the index, with two helper files: delete it and it is built again
+    <home>/tracker.db                       the index, with helper files beside it: delete it and it is built again
 
 Ids are allotted by `mkdir`, which is atomic on shared file systems too. A name is never a path. `tracking.home` is the
 folder, `tracking.index` the database; only readers import the latter.

@@ -17,7 +17,7 @@ def claimed_next_attempt(folder: TrialFolder, action: str) -> Iterator[int]:
     Raises `TrialRunningError`, saying that one cannot `action` the trial, while an attempt runs or is being started.
     """
     if (running := folder.running_attempt()) is not None:
-        is_stopping = folder.read_stop_request(running) is not None
+        is_stopping = folder.stop_path(running).exists()
         raise TrialRunningError(folder.trial_id, running, action, is_stopping=is_stopping)
     attempt = max(folder.attempts(), default=0) + 1
     try:

@@ -99,10 +99,12 @@ class _Reading:
         if attempt:
             self._used.clear()
         for found in find_records(path, self._wanted):
-            if isinstance(found, ValueError):
-                self._problem = f"a line of {path.name} {found}"
-            else:
+            try:
+                if isinstance(found, ValueError):
+                    raise found
                 self._take(found, attempt)
+            except ValueError as error:
+                self._problem = f"a line of {path.name} {error}"
 
     def _take(self, record: Record, attempt: int) -> None:
         match record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from core_sdk._version import __version__
 from core_sdk.alive import AliveLock
 from core_sdk.errors import (
     ExperimentNotFoundError,
+    HomeNotADirectoryError,
     HomeNotWritableError,
     HomeTooNewError,
     NameTakenError,
@@ -41,7 +43,12 @@ from core_sdk.records import (
     StopRequest,
     TrialRecord,
     check_name,
+    decode_file,
+    encode_file,
+    from_json,
 )
+
+logger = logging.getLogger("core_sdk.tracking")
 
 _T = TypeVar("_T")
 
@@ -52,6 +59,7 @@ CHANGES_NAME = "changes.journal"
 _LOCK_WAIT_S = 10.0
 _LOCK_PAUSE_S = 0.01
 
+_ID = re.compile(r"[1-9][0-9]{0,17}")
 _OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
 _OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
 
@@ -71,10 +79,11 @@ class Home:
     def create(cls, root: Path) -> Home:
         """The home at `root`, made where it is missing.
 
-        Raises `HomeNotWritableError` or `HomeTooNewError`.
+        Raises `HomeNotWritableError`, `HomeNotADirectoryError` or `HomeTooNewError`.
         """
         home = cls(root)
         try:
+            home._check_format()
             for directory in (
                 root,
                 home.runs,
@@ -86,18 +95,19 @@ class Home:
             record = root / "home.json"
             if not record.exists():
                 with contextlib.suppress(FileExistsError):
-                    content = msgspec.json.encode(HomeRecord(format=FORMAT, sdk_version=__version__))
-                    write_atomically(record, content, overwrite=False)
+                    _write(record, HomeRecord(format=FORMAT, sdk_version=__version__), overwrite=False)
             if not os.access(home.runs, os.W_OK | os.X_OK):
                 raise PermissionError("permission denied")
-            home._check_format()
         except OSError as error:
             raise HomeNotWritableError(root, error.strerror or str(error)) from error
         return home
 
     @classmethod
     def open(cls, root: Path) -> Home:
-        """The home at `root`, which may be missing: then it is empty. Raises `HomeTooNewError`."""
+        """The home at `root`, which may be missing: then it is empty.
+
+        Raises `HomeNotADirectoryError` or `HomeTooNewError`.
+        """
         home = cls(root)
         home._check_format()
         return home
@@ -143,11 +153,14 @@ class Home:
         return folder
 
     def find_or_create_experiment(self, name: str) -> ExperimentFolder:
-        """The experiment of this name; processes that race for a new one all get the same."""
+        """The experiment of this name; processes that race for a new one all get the same.
+
+        Raises `RecordDamagedError` where damage keeps it from being found.
+        """
         by_name = self._name_path(check_name("the experiment's name", name))
         while True:
-            with contextlib.suppress(FileNotFoundError, ExperimentNotFoundError):
-                return self.experiment(int(by_name.read_text()))
+            if (found := self._find_experiment(by_name, name)) is not None:
+                return found
             candidate = self._create_experiment_folder()
             try:
                 candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
@@ -160,6 +173,35 @@ class Home:
                     # Nobody could find it, and the next one to ask would make another of this name.
                     candidate.delete()
                 raise
+
+    def _find_experiment(self, by_name: Path, name: str) -> ExperimentFolder | None:
+        try:
+            content = by_name.read_bytes()
+        except FileNotFoundError:
+            return None
+        text = content.decode(errors="replace")
+        if _ID.fullmatch(text) and (folder := ExperimentFolder(self, int(text))).is_named(name):
+            return folder
+        return self._mend_name(by_name, name, content)
+
+    def _mend_name(self, by_name: Path, name: str, content: bytes) -> ExperimentFolder | None:
+        """The experiments themselves know their names; one of none may have this one."""
+        with _name_lock(by_name):
+            if not by_name.exists() or by_name.read_bytes() != content:
+                return None  # deleted, or mended by another: to be looked up again
+            found = next(filter(lambda folder: folder.is_named(name), self._experiments()), None)
+            right = None if found is None else str(found.experiment_id).encode()
+            if right == content:
+                return found  # it was just being renamed
+            logger.warning("%s did not lead to the experiment %r, and was mended", by_name, name)
+            if right is None:
+                by_name.unlink()
+            else:
+                write_atomically(by_name, right)
+            return found
+
+    def _experiments(self) -> Iterator[ExperimentFolder]:
+        return (ExperimentFolder(self, experiment_id) for experiment_id in self.experiment_ids())
 
     def _create_experiment_folder(self) -> ExperimentFolder:
         experiment_id = max(_numbered_entries(self.experiments), default=0) + 1
@@ -180,7 +222,7 @@ class Home:
 
     def write_job(self, record: JobRecord) -> None:
         self.jobs.mkdir(mode=0o700, exist_ok=True)
-        write_atomically(self._job_path(record.job), msgspec.json.encode(record))
+        _write(self._job_path(record.job), record)
 
     @contextlib.contextmanager
     def lock_job(self, name: str) -> Iterator[None]:
@@ -199,7 +241,13 @@ class Home:
         return self.experiments / "names" / hashlib.sha256(name.encode()).hexdigest()
 
     def _check_format(self) -> None:
-        record = _read(self.root / "home.json", HomeRecord)
+        try:
+            record = _read(self.root / "home.json", HomeRecord)
+        except NotADirectoryError as error:
+            raise HomeNotADirectoryError(self.root) from error
+        except RecordDamagedError as error:
+            logger.warning("%s cannot be read (%s): delete it, and it is made anew", error.path, error.reason)
+            return
         if record is not None and record.format > FORMAT:
             raise HomeTooNewError(self.root, record.format, FORMAT)
 
@@ -220,8 +268,13 @@ class ExperimentFolder:
             raise ExperimentNotFoundError(self.experiment_id, self._home.root)
         return record
 
+    def is_named(self, name: str) -> bool:
+        """False where there is no such experiment. Raises `RecordDamagedError`."""
+        record = _read(self.record_path, ExperimentRecord)
+        return record is not None and record.name == name
+
     def write(self, record: ExperimentRecord) -> None:
-        write_atomically(self.record_path, msgspec.json.encode(record))
+        _write(self.record_path, record)
 
     @contextlib.contextmanager
     def edit(self) -> Iterator[ExperimentRecord]:
@@ -238,7 +291,7 @@ class ExperimentFolder:
     def rename(self, name: str) -> None:
         """From now on the experiment is found by this name only. Raises `NameTakenError`."""
         new_path = self._home._name_path(check_name("the experiment's name", name))
-        with self.edit() as record:
+        with _name_lock(new_path), self.edit() as record:
             if name == record.name:
                 return
             try:
@@ -250,14 +303,16 @@ class ExperimentFolder:
 
     def delete(self) -> None:
         """Forgets the experiment; its empty folder keeps the id from being used again. Its trials are not touched."""
-        record = _read(self.record_path, ExperimentRecord)
+        record = None
+        with contextlib.suppress(RecordDamagedError):  # what names it is then found to name nothing
+            record = _read(self.record_path, ExperimentRecord)
         if record is not None:
             self._forget_name(self._home._name_path(record.name))
         self.record_path.unlink(missing_ok=True)
 
     def _forget_name(self, by_name: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
-            if by_name.read_text() == str(self.experiment_id):
+            if by_name.read_bytes() == str(self.experiment_id).encode():
                 by_name.unlink()
 
 
@@ -324,8 +379,8 @@ class TrialFolder:
     def run_info_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.run.json"
 
-    def write_run_info(self, attempt: int, info: ClusterInfo) -> None:
-        write_atomically(self.run_info_path(attempt), msgspec.json.encode(info))
+    def write_run_info(self, attempt: int, info: ClusterInfo, *, overwrite: bool = True) -> None:
+        _write(self.run_info_path(attempt), info, overwrite=overwrite)
 
     def read_run_info(self, attempt: int) -> ClusterInfo | None:
         """None for a script that nothing else started."""
@@ -342,20 +397,25 @@ class TrialFolder:
         return attempts[-1] if attempts and self.is_running(attempts[-1]) else None
 
     def read_record(self) -> TrialRecord:
-        """Raises `TrialNotFoundError`."""
+        """Raises `TrialNotFoundError` or `RecordDamagedError`."""
         record = _read(self.path / "trial.json", TrialRecord)
         if record is None:
             raise TrialNotFoundError(self.trial_id, self.home.root)
+        try:
+            from_json(record.hparams)
+            from_json(record.data)
+        except ValueError as error:
+            raise RecordDamagedError(self.path / "trial.json", str(error)) from error
         return record
 
     def write_record(self, record: TrialRecord) -> None:
-        write_atomically(self.path / "trial.json", msgspec.json.encode(record))
+        _write(self.path / "trial.json", record)
 
     def read_command(self) -> CommandRecord | None:
         return _read(self.path / "command.json", CommandRecord)
 
     def write_command(self, record: CommandRecord) -> None:
-        write_atomically(self.path / "command.json", msgspec.json.encode(record))
+        _write(self.path / "command.json", record)
 
     def exit_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.exit"
@@ -364,14 +424,14 @@ class TrialFolder:
         return _read(self.exit_path(attempt), ExitRecord)
 
     def write_exit(self, attempt: int, record: ExitRecord) -> None:
-        write_atomically(self.exit_path(attempt), msgspec.json.encode(record))
+        _write(self.exit_path(attempt), record)
 
     def read_stop_request(self, attempt: int) -> StopRequest | None:
         return _read(self.stop_path(attempt), StopRequest)
 
     def request_stop(self, attempt: int, source: str) -> None:
         """Asks the attempt to stop: its `should_preempt()` becomes true within a second."""
-        write_atomically(self.stop_path(attempt), msgspec.json.encode(StopRequest(time=time.time(), source=source)))
+        _write(self.stop_path(attempt), StopRequest(time=time.time(), source=source))
 
     def append_change(self, record: Record) -> None:
         """Records something done to the trial from outside, durably; `OSError` leaves nothing of the record.
@@ -405,9 +465,16 @@ def _append_line(file: FileIO, line: bytes) -> None:
 
 def _numbered_entries(directory: Path) -> list[int]:
     try:
-        return sorted(int(entry.name) for entry in os.scandir(directory) if entry.name.isdigit())
+        return sorted(int(entry.name) for entry in os.scandir(directory) if _ID.fullmatch(entry.name))
     except FileNotFoundError:
         return []
+
+
+def _name_lock(by_name: Path) -> contextlib.AbstractContextManager[object]:
+    """Held by who changes what a name leads to."""
+    from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+    return FileLock(by_name.with_suffix(".lock"), mode=0o600)
 
 
 def _lock(path: Path) -> AliveLock:
@@ -421,10 +488,14 @@ def _lock(path: Path) -> AliveLock:
         time.sleep(_LOCK_PAUSE_S)
 
 
+def _write(path: Path, record: msgspec.Struct, *, overwrite: bool = True) -> None:
+    write_atomically(path, encode_file(record), overwrite=overwrite)
+
+
 def _read(path: Path, kind: type[_T]) -> _T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return decode_file(path.read_bytes(), kind)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise RecordDamagedError(path, str(error)) from error

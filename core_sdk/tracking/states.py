@@ -29,6 +29,8 @@ class AttemptEnd:
     stop_source: str | None = None
     exit_code: int | None = None
     """-N for death by signal N."""
+    exit_problem: str | None = None
+    """Why the exit code is not known, although it was recorded."""
 
 
 def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
@@ -42,7 +44,7 @@ def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
     if end.outcome is None and is_running:
         return "ACTIVE", ""
     if end.outcome is None and end.exit_code is None:
-        return "ERROR", "its process ended without a word"
+        return "ERROR", end.exit_problem or "its process ended without a word"
     if end.exit_code is not None and end.exit_code not in _allowed_statuses(end):
         failure = _last_line(end.error) or _failure(end.exit_code)
         return "ERROR", failure + (", after it had left its Context" if end.outcome else "")

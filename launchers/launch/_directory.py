@@ -14,11 +14,9 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-import msgspec
-
 from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
 from core_sdk.files import write_atomically
-from core_sdk.records import ExitRecord
+from core_sdk.records import ExitRecord, encode_file
 from launch import _guardian
 
 _STOPPED = "stopped"
@@ -104,7 +102,7 @@ class LaunchDirectory:
             begun = json.loads(self.trial_word() or "{}")
             if path := begun.get("exit_path"):
                 record = ExitRecord(time=time.time(), code=code, reason=reason)
-                write_atomically(Path(path), msgspec.json.encode(record), overwrite=False)
+                write_atomically(Path(path), encode_file(record), overwrite=False)
         except FileExistsError:
             return None  # by another node's launcher
         except (OSError, ValueError) as error:

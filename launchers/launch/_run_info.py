@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from core_sdk.environment import run_info, use_run_info
-from core_sdk.records import PLACED, ClusterInfo
+from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._torchrun._nodes import Nodes
 
 _NAME = "run.json"
@@ -20,7 +20,7 @@ def tell_ranks(nodes: Nodes, directory: Path) -> None:
     path = directory / _NAME
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(msgspec.json.encode(info if nodes.slots is None else _with_slots(info, nodes.slots)))
+        file.write(encode_file(info if nodes.slots is None else _with_slots(info, nodes.slots)))
     use_run_info(path)
 
 

@@ -12,6 +12,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -218,6 +219,20 @@ def test_06_a_damaged_record_is_skipped_and_counted(home: Home, damage: Callable
         assert index.trial(1).num_bad_lines == 1
 
     assert steps == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_06_a_damaged_trial_record_is_skipped_and_named(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    """The other trials are read."""
+    for rate in (0.25, 0.5):
+        with core.init(hparams={"lr": rate}):
+            pass
+    record = home.trial(1).path / "trial.json"
+    record.write_bytes(record.read_bytes().replace(b"0.25", b"0.75"))
+
+    with Index.open(home) as index:
+        assert index.refresh().left_out == [record.parent]
+        assert [row.hparams for row in index.trials()] == [{"lr": 0.5}]
+    assert str(record) in caplog.text
 
 
 def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_script: RunScript) -> None:
@@ -536,7 +551,7 @@ def test_20_an_unwritable_home_is_said_before_training(tmp_path: Path, monkeypat
         core.init()
 
 
-@pytest.mark.parametrize("damage", ["gone", "garbage"])
+@pytest.mark.parametrize("damage", ["gone", "garbage", "a flipped bit"])
 def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
     """From the journals."""
     with core.init() as context:
@@ -546,8 +561,11 @@ def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
 
     if damage == "gone":
         home.database.unlink()
-    else:
+    elif damage == "garbage":
         home.database.write_bytes(b"garbage" * 1000)
+    else:
+        half = struct.pack(">d", 0.5)
+        home.database.write_bytes(home.database.read_bytes().replace(half, struct.pack(">d", 0.25)))
 
     with Index.open(home) as index:
         index.refresh()

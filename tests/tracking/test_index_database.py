@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from tracking.journals import START, age, append, everything, lines, new_trial, rebuilt, record, report, stored
+from tracking.journals import append, everything, lines, new_trial, rebuilt, record, report, stored
 
-import core_sdk.tracking.index
-from core_sdk.errors import IndexTooNewError
-from core_sdk.records import Progress
 from core_sdk.tracking import Home
 from core_sdk.tracking.index import Index
+from core_sdk.tracking.index._schema import REVISION
+from core_sdk.tracking.index._seal import SealedFile
 
 
 @pytest.fixture
@@ -75,7 +71,7 @@ def test_a_damaged_index_is_built_again_and_says_so(
         index.refresh()
 
         assert everything(index) == indexed
-    assert f"the index {home.database} is damaged" in caplog.text
+    assert f"the index {home.database} cannot be used" in caplog.text
 
 
 def test_a_database_of_something_else_is_replaced(home: Home, indexed: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -89,7 +85,7 @@ def test_a_database_of_something_else_is_replaced(home: Home, indexed: str, capl
         index.refresh()
 
         assert everything(index) == indexed
-    assert "is damaged (no such table: alembic_version)" in caplog.text
+    assert "cannot be used (its checksum is wrong" in caplog.text
 
 
 def test_damage_while_the_index_is_open_is_mended(home: Home, indexed: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -99,7 +95,7 @@ def test_damage_while_the_index_is_open_is_mended(home: Home, indexed: str, capl
         home.database.write_bytes(random.Random(1).randbytes(home.database.stat().st_size))
 
         assert everything(index) == indexed
-    assert "is damaged" in caplog.text
+    assert "cannot be used" in caplog.text
 
 
 @pytest.mark.parametrize("also_a_left_journal", [True, False])
@@ -140,109 +136,22 @@ def test_an_open_index_follows_when_another_process_rebuilds_it(home: Home, inde
             assert [row.steps_completed for row in other.reports(1)][-1] == 1000
 
 
-def test_an_index_of_a_newer_version_is_refused(home: Home, indexed: str) -> None:
-    """It is neither used nor thrown away; a rebuild replaces it."""
+@pytest.mark.parametrize("revision", [REVISION - 1, REVISION + 1])
+def test_an_index_of_another_version_is_built_again(
+    home: Home, indexed: str, revision: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is only a cache, so that there is nothing to migrate."""
     with sqlite3.connect(home.database) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+        connection.execute(f"PRAGMA user_version = {revision}")
     connection.close()
-    before = home.database.read_bytes()
-
-    with pytest.raises(IndexTooNewError, match=r"'9999'.*index rebuild"):
-        Index.open(home)
-
-    assert home.database.read_bytes() == before
-    assert rebuilt(home) == indexed
-
-
-def test_an_older_index_is_migrated(home: Home, indexed: str) -> None:
-    """One from before the first migration stands for all; refreshed, it says the same."""
-    home.database.unlink()
-    stamp(home.database, "base")
+    with contextlib.closing(SealedFile(home.database)) as file:
+        file.seal()
 
     with Index.open(home) as index:
         index.refresh()
 
         assert everything(index) == indexed
-
-
-def test_an_index_from_before_other_ranks_kept_journals_reads_them(home: Home) -> None:
-    """Although the folder looks just as it did when the older index had read all that it knew of."""
-    folder = new_trial(home)
-    record(folder, report(1, loss=0.5))
-    record(folder, Progress(time=START, progress=0.5), rank=1)
-    age(folder)
-    expected = rebuilt(home)
-    home.database.unlink()
-    stamp(home.database, "base")
-    upgrade(home.database, "0001")
-    with sqlite3.connect(home.database) as connection:
-        size, mtime_ns = folder.journal_path(1).stat().st_size, folder.path.stat().st_mtime_ns
-        connection.execute("INSERT INTO trial VALUES (1, 1, 0, '{}', NULL, 1, 1, ?)", [mtime_ns])
-        columns = "trial_id, attempt, end_offset, num_bad_lines, num_dropped"
-        connection.execute(f"INSERT INTO attempt ({columns}) VALUES (1, 1, ?, 0, 0)", [size])
-
-    with Index.open(home) as index:
-        assert everything(index) == expected
-        assert len(index.trial(1).ranks) == 2
-
-
-def test_the_schema_is_the_sum_of_its_migrations(home: Home, tmp_path: Path) -> None:
-    """A created index and a migrated one have the same tables, to the letter."""
-    Home.create(home.root)
-    Index.open(home).close()
-    migrated = Home.create(tmp_path / "migrated")
-    stamp(migrated.database, "base")
-    Index.open(migrated).close()
-
-    assert schema(migrated.database) == schema(home.database)
-
-
-def stamp(database: Path, revision: str) -> None:
-    _run_alembic(command.stamp, database, revision)
-
-
-def upgrade(database: Path, revision: str) -> None:
-    _run_alembic(command.upgrade, database, revision)
-
-
-def _run_alembic(run: Callable[[Config, str], None], database: Path, revision: str) -> None:
-    config = Config()
-    directory = Path(core_sdk.tracking.index.__file__).with_name("migrations")
-    config.set_main_option("script_location", str(directory))
-    engine = sa.create_engine(f"sqlite:///{database}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        run(config, revision)
-    engine.dispose()
-
-
-def schema(database: Path) -> dict[str, tuple[str, ...]]:
-    connection = sqlite3.connect(database)
-    tables = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    connection.close()
-    return {name: tuple(sorted(line.strip(" \t,") for line in sql.splitlines())) for name, sql in tables}
-
-
-def test_opening_a_current_index_does_not_import_alembic(
-    home: Home, indexed: str, run_script: Callable[..., tuple[int, str, str]]
-) -> None:
-    """It takes longer to import than most commands take to run; nor does making a new one."""
-    code, output, errors = run_script(
-        """
-        import sys
-        from pathlib import Path
-        from core_sdk.tracking import Home
-        from core_sdk.tracking.index import Index
-
-        home = Home.open(Path(sys.argv[1]))
-        Index.open(home).close()
-        Index.rebuild(home)
-        print([name for name in sys.modules if name.startswith(("alembic", "torch"))])
-        """,
-        str(home.root),
-    )
-
-    assert (code, output) == (0, "[]\n"), errors
+    assert f"it is of revision {revision}" in caplog.text
 
 
 def test_a_missing_home_is_an_empty_index_and_is_not_made(home: Home) -> None:

@@ -7,6 +7,7 @@ import random
 import shutil
 import signal
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -221,6 +222,29 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(home: Home) -> None:
         index.refresh()
 
         assert index.trial(1).hparams == {"lr": 0.2}
+
+
+def test_a_refresh_ends_while_a_script_reports_faster_than_it_is_read(home: Home) -> None:
+    """What comes meanwhile is left for the next one."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    many = b"".join(lines(report(steps, loss=0.5)) for steps in range(100_000))
+    is_over = threading.Event()
+
+    def report_on() -> None:
+        while not is_over.is_set() and folder.journal_path(1).stat().st_size < 2 << 30:
+            append(folder, 1, many)
+
+    script = threading.Thread(target=report_on)
+    script.start()
+    with Index.open(home) as index:
+        result = index.refresh()
+        still_reports = script.is_alive()
+        is_over.set()
+        script.join()
+
+    assert result.num_trials == 1
+    assert still_reports
 
 
 def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:

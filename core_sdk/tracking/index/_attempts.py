@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
-    MAX_INT,
     AttemptStarted,
     CheckpointCondemned,
     CheckpointDeleted,
@@ -30,6 +29,8 @@ from core_sdk.records import (
     Report,
     StatusSet,
     StopAcknowledged,
+    from_json,
+    metrics_from_json,
 )
 from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._schema import (
@@ -79,16 +80,19 @@ class AttemptIndexer:
         self._series = SeriesTable(batch.connection, row["id"])
 
     def read(self, journal: Path, size_bytes: int) -> None:
-        """`size_bytes` is the journal's size; it may have grown since."""
+        """`size_bytes` is the journal's size. What it gains meanwhile may come as fast as we read: it is left."""
         if size_bytes < self._row["end_offset"]:
             self._start_anew()
         for chunk in read_journal(journal, self._row["end_offset"]):
             for bad_line in chunk.bad_lines:
                 logger.warning("%s: the line at byte %d %s; skipped", journal, bad_line.offset, bad_line.problem)
-            self._add(chunk)
+            for problem in self._add(chunk):
+                logger.warning("%s: a record cannot be kept, since %s; skipped", journal, problem)
             if self._batch.is_full:
                 self.save()
                 self._batch.commit()
+            if chunk.end_offset >= size_bytes:
+                break
 
     def save(self, **columns: object) -> None:
         self._row |= columns
@@ -99,7 +103,8 @@ class AttemptIndexer:
         self._row |= _NOTHING_READ
         self._series = SeriesTable(self._connection, self._row["id"])
 
-    def _add(self, chunk: Chunk) -> None:
+    def _add(self, chunk: Chunk) -> list[ValueError]:
+        """Returns why some of the records are left out."""
         if chunk.records:
             if self._row["started"] is None:
                 self._row["started"] = chunk.records[0].time
@@ -107,36 +112,47 @@ class AttemptIndexer:
         records = chunk.records
         if self._row["rank"]:
             records = [record for record in records if isinstance(record, _OF_EVERY_RANK)]
-        num_bad_lines = len(chunk.bad_lines) + self._add_reports(records)
-        for record in records:
-            if type(record) is not Report:
-                self._add_other(record)
+        problems = self._add_reports(records) + self._add_others(records)
+        num_bad_lines = len(chunk.bad_lines) + len(problems)
         self._row["end_offset"] = chunk.end_offset
         self._row["num_bad_lines"] += num_bad_lines
         self._batch.result.num_points += self._series.insert_points()
         self._batch.result.num_bad_lines += num_bad_lines
+        return problems
 
-    def _add_reports(self, records: Iterable[Record]) -> int:
-        """The hot loop. Returns how many reports have a step that a database cannot keep."""
+    def _add_reports(self, records: Iterable[Record]) -> list[ValueError]:
+        """The hot loop."""
         started = self._row["started"]
-        num_refused = 0
+        problems = []
         for record in records:
             if type(record) is not Report:
                 continue
-            steps = record.steps_completed
-            if not -MAX_INT < steps < MAX_INT:
-                num_refused += 1
+            try:
+                values = [value if type(value) is float else to_column(value) for value in record.metrics.values()]
+                batches = None if record.batch_metrics is None else _batches(record.batch_metrics)
+            except ValueError as error:
+                problems.append(error)
                 continue
+            steps = record.steps_completed
             ticks = int((record.time - started) * TICKS_PER_S)
             group = self._series[record.group]
-            for name, value in record.metrics.items():
+            for name, value in zip(record.metrics, values, strict=True):
                 series_id, points = group[name]
-                points += (series_id, steps, ticks, value if type(value) is float else to_column(value))
+                points += (series_id, steps, ticks, value)
             if record.batch_metrics is not None or not record.metrics:
                 series_id, points = group[""]
-                batches = None if record.batch_metrics is None else _json(record.batch_metrics)
                 points += (series_id, steps, ticks, batches)
-        return num_refused
+        return problems
+
+    def _add_others(self, records: Iterable[Record]) -> list[ValueError]:
+        problems = []
+        for record in records:
+            if type(record) is not Report:
+                try:
+                    self._add_other(record)
+                except ValueError as error:
+                    problems.append(error)
+        return problems
 
     def _add_other(self, record: Record) -> None:
         row = self._row
@@ -151,7 +167,7 @@ class AttemptIndexer:
             case StatusSet():
                 row["status"] = record.status
             case MetadataSet():
-                row["metadata"] = _json(record.metadata)
+                row["metadata"] = _free_json(record.metadata)
             case CheckpointStored():
                 self._add_checkpoint(record)
             case CheckpointCondemned() | CheckpointDeleted():
@@ -169,9 +185,10 @@ class AttemptIndexer:
     def _add_profile(self, record: Profile) -> None:
         ticks = int((record.time - self._row["started"]) * TICKS_PER_S)
         group = self._series.profile(record.group)
-        for name, value in record.metrics.items():
+        values = [to_column(value) for value in record.metrics.values()]
+        for name, value in zip(record.metrics, values, strict=True):
             series_id, points = group[name]
-            points += (series_id, int(record.time * 1000), ticks, to_column(value))
+            points += (series_id, int(record.time * 1000), ticks, value)
 
     def _add_checkpoint(self, record: CheckpointStored) -> None:
         values = {
@@ -181,7 +198,7 @@ class AttemptIndexer:
             "steps_completed": record.steps_completed,
             "time": record.time,
             "storage": record.storage,
-            "metadata": _json(record.metadata),
+            "metadata": _free_json(record.metadata),
             "resources": _json(record.resources),
         }
         self._connection.execute(sa.insert(checkpoint), values)
@@ -189,6 +206,8 @@ class AttemptIndexer:
     def _add_checkpoint_change(
         self, record: CheckpointPruned | CheckpointPinned | CheckpointUnpinned | CheckpointMetadataSet
     ) -> None:
+        if isinstance(record, CheckpointMetadataSet):
+            from_json(record.metadata)
         values = {
             "attempt_id": self._row["id"],
             "position": self._num_rows(checkpoint_change),
@@ -212,3 +231,16 @@ def _forget_content(connection: sa.Connection, attempt_ids: list[int]) -> None:
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value).decode()
+
+
+def _free_json(value: object) -> str:
+    """Of a free-form value. Raises `ValueError` for what could not be read back."""
+    from_json(value)
+    return _json(value)
+
+
+def _batches(batch_metrics: list[dict[str, int | float | str]]) -> str:
+    """Raises `ValueError` likewise."""
+    for batch in batch_metrics:
+        metrics_from_json(batch)
+    return _json(batch_metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -27,8 +28,9 @@ class RefreshResult:
 class Batch:
     """A transaction over many small journals, or over a part of a large one."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, commit: Callable[[], None]) -> None:
         self.connection = connection
+        self._commit = commit
         self.result = RefreshResult()
         self._num_committed = 0
 
@@ -37,5 +39,5 @@ class Batch:
         return self.result.num_points - self._num_committed >= _POINTS_PER_COMMIT
 
     def commit(self) -> None:
-        self.connection.commit()
+        self._commit()
         self._num_committed = self.result.num_points

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 import sqlalchemy as sa
-from filelock import FileLock
 
 from core_sdk.errors import (
     CheckpointNotFoundError,
@@ -21,9 +18,21 @@ from core_sdk.errors import (
 )
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.index import _checkpoints, _curves, _database, _indexer, _reports, _trials
+from core_sdk.tracking.index import _checkpoints, _curves, _indexer, _reports, _trials
 from core_sdk.tracking.index._batch import RefreshResult
 from core_sdk.tracking.index._curves import Summary
+from core_sdk.tracking.index._database import (
+    DamagedError,
+    Database,
+    FileDatabase,
+    MemoryDatabase,
+    UnusableError,
+    cannot_write,
+    file_lock,
+    is_damage,
+    reason,
+    remove,
+)
 from core_sdk.tracking.index._schema import attempt, checkpoint, experiment, trial
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportRow, SeriesRow, TrialRow
@@ -31,41 +40,34 @@ from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportR
 logger = logging.getLogger("core_sdk.tracking")
 
 _T = TypeVar("_T")
-_Identity = tuple[int, int]
 
 
 class Index:
     """The index of a home. Answers as of the last `refresh`; only whether a process lives is asked anew.
 
-    A file that turns out to be damaged is built again, saying so. Where none can be written, or there is no home, the
-    index is kept in memory.
+    A file that turns out to be damaged, or that another version has made, is built again, saying so. Where none can be
+    written, or there is no home, the index is kept in memory.
     """
 
     def __init__(self, home: Home) -> None:
         self.home = home
-        self._path = home.database
-        self._file_lock = _file_lock(home)
-        self._identity: _Identity | None = None
-        self._is_file = os.access(home.root, os.W_OK)
-        self._engine = _database.connect_file(self._path) if self._is_file else _database.connect_memory()
-        if self._is_file:
-            self._open_file()
+        can_write = os.access(home.root, os.W_OK)
+        self._database: Database = FileDatabase(home.database) if can_write else MemoryDatabase()
 
     @classmethod
     def open(cls, home: Home) -> Index:
-        """Creates the database, or migrates an older one. Raises `IndexTooNewError`."""
         return cls(home)
 
     @classmethod
     def rebuild(cls, home: Home) -> RefreshResult:
         """Deletes the database and builds it anew. Raises `HomeNotWritableError`."""
-        if home.root.is_dir():
-            try:
-                with _file_lock(home):
-                    _database.remove(home.database)
-            except OSError as error:
-                raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
         with cls.open(home) as index:
+            if home.root.is_dir():
+                try:
+                    with file_lock(home.database):
+                        remove(home.database)
+                except OSError as error:
+                    raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
             return index.refresh()
 
     def __enter__(self) -> Self:
@@ -77,25 +79,30 @@ class Index:
         self.close()
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._database.close()
 
     def refresh(self) -> RefreshResult:
         """Indexes what the journals gained; waits while another process does."""
-        with self._lock():
-            if self._is_file and self._identity != _identity(self._path):
-                self._engine.dispose()  # somebody has deleted it, or built it again
-                self._open_file()
-            return self._ask(lambda connection: _indexer.refresh(self.home, connection))
+        try:
+            with self._database.lock():
+                return self._refresh_or_replace()
+        except (UnusableError, sa.exc.DatabaseError, OSError) as error:
+            if not cannot_write(error):
+                raise
+            self._go_on_in_memory(error)
+            return self._refresh()
 
     def experiments(self) -> list[ExperimentRow]:
         """Those with trials; one whose trials have all been deleted is still found by `experiment`."""
         return self._experiments(experiment.c.experiment_id.in_(sa.select(trial.c.experiment_id)))
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
-        """Raises `ExperimentNotFoundError`."""
+        """Raises `ExperimentNotFoundError`, or `RecordDamagedError` for one that is left out."""
         column = experiment.c.experiment_id if isinstance(id_or_name, int) else experiment.c.name
         is_possible = isinstance(id_or_name, str) or _can_be_id(id_or_name)
         if not is_possible or not (found := self._experiments(column == id_or_name)):
+            if isinstance(id_or_name, int):
+                self.home.experiment(id_or_name).read()
             raise ExperimentNotFoundError(id_or_name, self.home.root)
         return found[0]
 
@@ -103,8 +110,9 @@ class Index:
         return self._trials(sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id)
 
     def trial(self, trial_id: int) -> TrialRow:
-        """Raises `TrialNotFoundError`."""
+        """Raises `TrialNotFoundError`, or `RecordDamagedError` for one that is left out."""
         if not _can_be_id(trial_id) or not (found := self._trials(trial.c.trial_id == trial_id)):
+            self.home.trial(trial_id).read_record()
             raise TrialNotFoundError(trial_id, self.home.root)
         return found[0]
 
@@ -185,70 +193,41 @@ class Index:
     def _have_changed(self, trial_ids: set[int]) -> bool:
         return self._ask(lambda connection: _indexer.have_changed(self.home, connection, trial_ids))
 
-    def _open_file(self) -> None:
-        is_emptied = False
+    def _refresh_or_replace(self) -> RefreshResult:
         try:
-            if not _database.is_ready(self._engine, self._path):
-                with self._file_lock:
-                    is_emptied = _database.prepare(self._engine, self._path)
-            self._identity = _identity(self._path)
-        except (OSError, sa.exc.OperationalError) as error:
-            self._go_on_in_memory(error)
-        except BaseException:
-            self.close()
-            raise
-        if is_emptied:
-            self.refresh()
+            return self._refresh()
+        except (DamagedError, sa.exc.DatabaseError) as error:
+            if not is_damage(error):
+                raise
+            self._database.replace(error)
+        return self._refresh()
+
+    def _refresh(self) -> RefreshResult:
+        # Damage of what is not read here would get a seal of its own, if anything is written.
+        with self._database.connect(verify_anew=True) as connection:
+            return _indexer.refresh(self.home, connection, lambda: self._database.commit(connection))
 
     def _ask(self, question: Callable[[sa.Connection], _T]) -> _T:
         try:
             return self._ask_once(question)
-        except (sa.exc.DatabaseError, UnicodeDecodeError) as error:
-            if _database.is_damage(error):
-                self._build_again(error)
-            elif _database.cannot_write(error):
+        except (DamagedError, UnusableError, sa.exc.DatabaseError) as error:
+            if cannot_write(error):
                 self._go_on_in_memory(error)
-            else:
+            elif not is_damage(error):
                 raise
+        self.refresh()  # it mends what is damaged
         return self._ask_once(question)
 
     def _ask_once(self, question: Callable[[sa.Connection], _T]) -> _T:
-        with self._engine.connect() as connection:
+        with self._database.connect() as connection:
             return question(connection)
 
-    def _build_again(self, problem: Exception) -> None:
-        self._engine.dispose()
-        with self._lock():
-            if self._identity == _identity(self._path):
-                _database.remove_damaged(self._path, problem)
-            self._open_file()
-            self.refresh()
-
     def _go_on_in_memory(self, problem: Exception) -> None:
-        reason = getattr(problem, "orig", problem)  # what SQLite itself says
-        logger.warning("the index %s cannot be written (%s); it is kept in memory", self._path, reason)
-        self._engine.dispose()
-        self._engine = _database.connect_memory()
-        self._is_file = False
-        self.refresh()
-
-    def _lock(self) -> contextlib.AbstractContextManager[object]:
-        return self._file_lock if self._is_file else contextlib.nullcontext()
+        logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, reason(problem))
+        self._database.close()
+        self._database = MemoryDatabase()
 
 
 def _can_be_id(number: int) -> bool:
     """SQLite refuses to be asked for greater ones."""
     return number < MAX_INT
-
-
-def _file_lock(home: Home) -> FileLock:
-    return FileLock(home.database.with_name(home.database.name + ".lock"), mode=0o600)
-
-
-def _identity(path: Path) -> _Identity | None:
-    """Tells a file from another one at the same place."""
-    try:
-        status = path.stat()
-    except FileNotFoundError:
-        return None
-    return status.st_dev, status.st_ino

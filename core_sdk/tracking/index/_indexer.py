@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -20,9 +20,9 @@ logger = logging.getLogger("core_sdk.tracking")
 _DELETE_EXPERIMENT = sa.delete(experiment).where(experiment.c.experiment_id == sa.bindparam("row_id"))
 
 
-def refresh(home: Home, connection: sa.Connection) -> RefreshResult:
+def refresh(home: Home, connection: sa.Connection, commit: Callable[[], None]) -> RefreshResult:
     """Indexes what the folder gained and forgets what it lost. One caller at a time."""
-    batch = Batch(connection)
+    batch = Batch(connection, commit)
     _index_experiments(home, batch)
     known = known_trials(connection)
     present = home.trial_ids(include_deleted=True)

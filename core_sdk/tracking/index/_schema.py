@@ -6,8 +6,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = "0003"
-"""The migration that this schema equals."""
+REVISION = 4
+"""To be raised whenever a table changes: an index of another revision is built again."""
 
 EVERYTHING = 2**63 - 1
 """`visible_until` of a series that nothing supersedes."""
@@ -27,14 +27,6 @@ class MetricColumn(sa.types.UserDefinedType[Any]):
 
 
 metadata = sa.MetaData()
-
-version = sa.Table(
-    # Named and shaped as alembic expects it, which is imported only when a migration is due.
-    "alembic_version",
-    metadata,
-    sa.Column("version_num", sa.String(32), nullable=False),
-    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
-)
 
 experiment = sa.Table(
     "experiment",
@@ -88,6 +80,7 @@ attempt = sa.Table(
     sa.Column("error", sa.Text),
     sa.Column("exit_time", sa.Float),
     sa.Column("exit_code", sa.Integer),
+    sa.Column("exit_problem", sa.Text),
     sa.UniqueConstraint("trial_id", "attempt", "rank"),
 )
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -136,25 +137,27 @@ def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch
     number, rank = key
     journal = folder.path / _journal_name(key)
     size_bytes = _size_bytes(str(journal))
-    end = None if rank else _read_exit(folder, number)
-    if size_bytes == row["end_offset"] and (end is None or row["exit_code"] is not None):
+    end, columns = (None, {}) if rank else _read_exit(folder, number)
+    if size_bytes == row["end_offset"] and columns.items() <= row.items():
         return
     indexer = AttemptIndexer(batch, row)
     if size_bytes != row["end_offset"]:
         indexer.read(journal, size_bytes)
-    indexer.save(exit_time=end and end.time, exit_code=end and end.code, error=error_told(row["error"], end))
+    indexer.save(**columns, error=error_told(row["error"], end))
 
 
 def _journal_name(key: _JournalKey) -> str:
     return journal_name(*key) if key[0] else CHANGES_NAME
 
 
-def _read_exit(folder: TrialFolder, number: int) -> ExitRecord | None:
+def _read_exit(folder: TrialFolder, number: int) -> tuple[ExitRecord | None, dict[str, Any]]:
+    """How the attempt ended, and the columns that say so."""
     try:
-        return folder.read_exit(number)
-    except RecordDamagedError as error:
+        end = folder.read_exit(number)
+    except (RecordDamagedError, OSError) as error:
         logger.warning("%s", error)
-        return None
+        return None, {"exit_problem": "its exit status cannot be read"}
+    return end, {"exit_time": end.time, "exit_code": end.code} if end else {}
 
 
 def _supersede(connection: sa.Connection, trial_id: int) -> None:

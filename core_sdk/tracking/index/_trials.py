@@ -136,7 +136,7 @@ def _state(trial_id: int, attempts: Sequence[Any], is_running: Mapping[AttemptKe
     if not attempts or attempts[0].attempt == 0:
         return "ERROR", "no attempt has begun"
     newest = attempts[0]
-    end = AttemptEnd(newest.outcome, newest.error, newest.stop_source, newest.exit_code)
+    end = AttemptEnd(newest.outcome, newest.error, newest.stop_source, newest.exit_code, newest.exit_problem)
     return trial_state(end, is_running.get((trial_id, newest.attempt), True))
 
 

@@ -20,10 +20,19 @@ def from_ticks(ticks: int, started: float) -> float:
 
 
 def to_column(value: Metric | str) -> Metric | str | None:
-    """What `point.value` holds for a value as the journal spells it; a finite float is itself."""
+    """What `point.value` holds for a value as the journal spells it; a finite float is itself.
+
+    Raises `ValueError` for what no report can hold.
+    """
     if isinstance(value, str):
+        if value not in _NONFINITE:
+            raise ValueError(f"the metric {value!r} is not a number")
         return _NONFINITE[value]
-    return str(value) if value == MAX_INT and isinstance(value, int) else value
+    if isinstance(value, int) and not -MAX_INT <= value < MAX_INT:
+        if value != MAX_INT:
+            raise ValueError("a metric is beyond 64 bits")
+        return str(value)
+    return value
 
 
 def from_column(value: Any) -> Metric:

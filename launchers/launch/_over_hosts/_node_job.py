@@ -12,7 +12,7 @@ import msgspec
 
 from core_sdk.environment import MEETING_PORT_VARIABLE
 from core_sdk.placement import MEETING_PORTS
-from core_sdk.records import PLACED, ClusterInfo
+from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command import UsageError
 from launch._over_hosts._hosts import Host
 from launch._over_hosts._local_host import is_loopback
@@ -41,7 +41,7 @@ class NodeJob:
             "directory": self.directory,
             "variables": variables,
             "mark": self.mark,
-            "run_info": msgspec.json.encode(info).decode(),
+            "run_info": encode_file(info).decode(),
         }
         return json.dumps(job).encode() + b"\n"
 

@@ -1,0 +1,38 @@
+"""A record as a JSON file that tells its own damage.
+
+The file is one JSON object, whose last member is the CRC-32C of all bytes before it: `{…,"crc32c":"0ba7ff09"}`. A file
+without that member, as a person or another program writes it, is taken as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import google_crc32c
+import msgspec
+
+_T = TypeVar("_T")
+
+_MEMBER = b',"crc32c":"'
+_END_SIZE = len(_MEMBER) + len('01234567"}')
+
+
+def encode_file(record: msgspec.Struct) -> bytes:
+    """The content of the record's file; a struct without fields has no place for a checksum."""
+    body = msgspec.json.encode(record).removesuffix(b"}")
+    return body + _end(body)
+
+
+def decode_file(content: bytes, kind: type[_T]) -> _T:
+    """Raises `ValueError`, with the reason, for what is no such record, or not what was written."""
+    body, end = content[:-_END_SIZE], content[-_END_SIZE:]
+    if end.startswith(_MEMBER) and end != _end(body):
+        raise ValueError("it has a wrong checksum")
+    try:
+        return msgspec.json.decode(content, type=kind)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def _end(body: bytes) -> bytes:
+    return b'%b%08x"}' % (_MEMBER, google_crc32c.value(body))

@@ -1,0 +1,114 @@
+"""The seal of a database file: the checksum of all its bytes, in a file beside it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from core_sdk.files import write_atomically
+from core_sdk.records import decode_file, encode_file
+
+_Identity = tuple[int, int]
+
+_BLOCK_BYTES = 1 << 20
+_HEADER_BYTES = 100  # it counts the transactions that have written to the file
+
+_guard = threading.Lock()
+_descriptors: dict[_Identity, tuple[int, int]] = {}
+"""For each database file that this process reads: a descriptor, and how many readers share it.
+
+Closing any descriptor of a file frees all locks that the process holds on it, and SQLite's are of this kind. So the
+last reader closes the only one, when its SQLite has closed the file.
+"""
+
+
+class _Seal(msgspec.Struct, frozen=True):
+    size_bytes: int
+    xxh128: str
+
+
+class SealedFile:
+    """A database file that is read beside SQLite. To be opened before SQLite opens it, and closed after."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `FileNotFoundError`."""
+        self._path = path
+        self._seal_path = seal_path(path)
+        self._identity, self._descriptor = _share(path)
+        self._verified: bytes | None = None
+
+    def close(self) -> None:
+        _give_back(self._identity)
+
+    def is_at_its_place(self) -> bool:
+        """False when somebody has deleted it, or built it again."""
+        try:
+            return _identity(self._path.stat()) == self._identity
+        except FileNotFoundError:
+            return False
+
+    def is_whole(self, *, read_anew: bool) -> bool:
+        """Whether its bytes are those that were sealed; without `read_anew`, one that looks as before is not read."""
+        look = self._look()
+        if read_anew or look != self._verified:
+            self._verified = look if self._checksum() == self._read_seal() else None
+        return self._verified is not None
+
+    def seal(self) -> None:
+        """After SQLite has written to it. Nobody else may be writing."""
+        look = self._look()
+        if look != self._verified:
+            write_atomically(self._seal_path, encode_file(self._checksum()))
+            self._verified = look
+
+    def _look(self) -> bytes:
+        status = os.fstat(self._descriptor)
+        return b"%d %d %b" % (status.st_size, status.st_mtime_ns, os.pread(self._descriptor, _HEADER_BYTES, 0))
+
+    def _checksum(self) -> _Seal:
+        hasher = xxhash.xxh3_128()
+        block = bytearray(_BLOCK_BYTES)
+        size_bytes = 0
+        while count := os.preadv(self._descriptor, [block], size_bytes):
+            hasher.update(memoryview(block)[:count])
+            size_bytes += count
+        return _Seal(size_bytes, hasher.hexdigest())
+
+    def _read_seal(self) -> _Seal | None:
+        try:
+            return decode_file(self._seal_path.read_bytes(), _Seal)
+        except (FileNotFoundError, ValueError):
+            return None
+
+
+def seal_path(database: Path) -> Path:
+    return database.with_name(database.name + ".seal")
+
+
+def _share(path: Path) -> tuple[_Identity, int]:
+    with _guard:
+        identity = _identity(path.stat())
+        if identity not in _descriptors:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            identity = _identity(os.fstat(descriptor))
+            _descriptors[identity] = descriptor, 0
+        descriptor, num_readers = _descriptors[identity]
+        _descriptors[identity] = descriptor, num_readers + 1
+        return identity, descriptor
+
+
+def _give_back(identity: _Identity) -> None:
+    with _guard:
+        descriptor, num_readers = _descriptors.pop(identity)
+        if num_readers > 1:
+            _descriptors[identity] = descriptor, num_readers - 1
+        else:
+            os.close(descriptor)
+
+
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino
