@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from core_sdk.cli import _json
-from core_sdk.records import nonfinite_to_json
+from core_sdk.records import nonfinite_to_text
 
 # A spreadsheet takes a cell that begins like this for a formula, and runs it.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -25,7 +25,7 @@ def cell(value: Any) -> Any:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
     if isinstance(value, float):
-        return nonfinite_to_json(value)
+        return nonfinite_to_text(value)
     if isinstance(value, (dict, list, tuple)):
         return _json.encode(value)
     return "" if value is None else value

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from core_sdk.records import nonfinite_to_json
+from core_sdk.records import nonfinite_to_text
 
 
 def encode(value: Any) -> str:
@@ -34,7 +34,7 @@ def print_list(values: Iterable[Any]) -> None:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return nonfinite_to_json(value)
+        return nonfinite_to_text(value)
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -97,7 +97,8 @@ def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
     start = [report.trial_id, report.attempt, report.rank, report.group, report.steps_completed, report.time]
     for name, value in report.metrics.items():
-        yield [*start, name, value, report.is_superseded]
+        shown = _json.encode(value) if value is None or isinstance(value, bool) else value
+        yield [*start, name, shown, report.is_superseded]
 
 
 def _fixed_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
@@ -122,8 +123,12 @@ def _metric_column(name: str) -> Column[ReportRow]:
 
 
 def _value(report: ReportRow, name: str) -> str:
-    return format_number(report.metrics[name]) if name in report.metrics else ""
+    return _text(report.metrics[name]) if name in report.metrics else ""
 
 
 def _all_metrics(report: ReportRow) -> str:
-    return "  ".join(f"{name}={format_number(value)}" for name, value in report.metrics.items())
+    return "  ".join(f"{name}={_text(value)}" for name, value in report.metrics.items())
+
+
+def _text(value: Any) -> str:
+    return format_number(value) if type(value) in (int, float) else _json.encode(value)

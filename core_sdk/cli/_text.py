@@ -6,7 +6,7 @@ import datetime
 import math
 from typing import Any
 
-from core_sdk.records import nonfinite_to_json
+from core_sdk.records import nonfinite_to_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -35,7 +35,7 @@ def format_time(seconds: float | None) -> str:
 def format_number(value: Any) -> str:
     """Six significant digits; integers whole."""
     if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_json(value))
+        return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_text(value))
     return str(value)
 
 

@@ -26,7 +26,8 @@ class TrialMetrics:
     """None for the profiler's groups, which belong to a time only."""
     end_time: datetime
     """When it was reported, by the training machine's clock, in UTC."""
-    metrics: dict[str, Metric]
+    metrics: dict[str, Any]
+    """Numbers; in generic groups also JSON values."""
     group: str
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False

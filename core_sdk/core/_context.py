@@ -24,7 +24,7 @@ from core_sdk.core._train import EarlyExitReason, TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
-from core_sdk.records import Alert, ClusterInfo, Ended, Outcome
+from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
 
 logger = logging.getLogger("core_sdk.core")
@@ -168,7 +168,8 @@ class Context:
         name = str(level or "info").lower()
         if name not in _LEVELS:
             raise ValueError(f"the alert level is {level!r}; it must be one of {', '.join(_LEVELS)}")
-        title, description = str(title or ""), str(description or "")
+        title = check_text("the alert's title", title or "")
+        description = check_text("the alert's description", description or "")
         if self.distributed.is_chief:
             logger.log(_LEVELS[name], "alert: %s: %s", title, description)
         self._journal.append(Alert(time=time.time(), title=title, description=description, level=name))

@@ -160,7 +160,7 @@ class Ledger:
         try:
             for found in find_records(self._journal_path, [text]):
                 if isinstance(found, Report) and (found.group, found.steps_completed) == (group_name, step):
-                    names.update(found.metrics)
+                    names.update(found.metrics, found.json_metrics or ())
         except OSError as error:
             # To miss a report made twice is better than to lose one, and the training with it.
             logger.warning("whether group %r repeats a step cannot be told: %s", group_name, error)

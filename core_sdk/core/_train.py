@@ -8,7 +8,7 @@ import logging
 import operator
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,10 @@ from core_sdk.records import (
     Report,
     StatusSet,
     check_name,
+    check_text,
     from_json,
-    nonfinite_to_json,
+    number_to_json,
+    scalar,
     to_json,
 )
 from core_sdk.tensorboard import TensorboardMode, copy_event_files
@@ -39,6 +41,8 @@ logger = logging.getLogger("core_sdk.train")
 
 TRAINING = "training"
 VALIDATION = "validation"
+_NUMERIC_GROUPS = (TRAINING, VALIDATION)
+_JSON_TYPES = (bool, str, list, tuple, Mapping, type(None))
 
 # Names that scripts report beside the metric proper, to say how far they are.
 _TIME_METRICS = frozenset({"batches", "epoch", "epochs", "records"})
@@ -55,8 +59,8 @@ class TrainContext:
     """Reports of the training.
 
     When a `report_*` call returns, the record survives any death of the process. No call waits for a network or a
-    database. Values may be Python or numpy numbers or 0-dimensional tensors, NaN and infinities included, ints up to
-    2**63; anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
+    database. Values may be Python or numpy numbers or 0-dimensional tensors: ints up to 2**63, infinities and every NaN
+    with its bits. Anything else raises `InvalidMetricError`, naming its key, and records nothing. Safe in threads.
 
     What the chief reports counts for all ranks. On other ranks the same calls check their arguments and record
     nothing, which a warning in the log says once; only their progress is kept, beside that of the chief.
@@ -95,7 +99,11 @@ class TrainContext:
         self._report(VALIDATION, steps_completed, metrics)
 
     def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
-        """`group` is any non-empty text of at most 1 KB; it may be "training" or "validation"."""
+        """`group` is any non-empty text of at most 1 KB; it may be "training" or "validation".
+
+        In other groups than these two, metrics may also be JSON values: None, bools, strings, and lists and
+        string-keyed mappings of values, at most 100 levels deep. They are kept exactly; only numbers have curves.
+        """
         self._report(group, steps_completed, metrics)
 
     def _report(
@@ -109,19 +117,22 @@ class TrainContext:
             group = check_name("the metric group", group)
         if type(steps_completed) is not int:
             steps_completed = _checked_steps(steps_completed)
+        names: Iterable[str] = metrics
+        json_metrics = None
         # The usual report, a dict of finite floats, passes without being copied.
         if type(metrics) is not dict:
-            metrics = _checked_metrics(group, metrics)
+            metrics = _as_dict(group, metrics)
         for value in metrics.values():
             if type(value) is not float or value - value != 0.0:
-                metrics = _checked_metrics(group, metrics)
+                metrics, json_metrics = _checked_metrics(group, metrics)
+                names = metrics if json_metrics is None else (*metrics, *json_metrics)
                 break
         batches = None if batch_metrics is None else [_checked_batch(group, batch) for batch in batch_metrics]
         if not 0 <= steps_completed < MAX_INT:
             raise ValueError(f"steps_completed is {steps_completed}; it must be between 0 and 2**63 - 1")
         with self._journal.lock:
-            self._ledger.enter(group, steps_completed, metrics)
-            self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches))
+            self._ledger.enter(group, steps_completed, names)
+            self._journal.append_under_lock(Report(time.time(), group, steps_completed, metrics, batches, json_metrics))
 
     def report_progress(self, progress: float) -> None:
         """`progress` is the finished fraction of the training, 0 to 1; `ValueError` outside."""
@@ -132,7 +143,7 @@ class TrainContext:
 
     def set_status(self, status: str) -> None:
         """`status` is free text for people."""
-        self._journal.append(StatusSet(time=time.time(), status=str(status)))
+        self._journal.append(StatusSet(time=time.time(), status=check_text("the status", status)))
 
     def set_metadata(self, metadata: dict[str, Any]) -> dict[str, Any] | None:
         """Replaces the trial's metadata; returns it as it is stored. `TypeError` for what JSON cannot keep."""
@@ -239,28 +250,50 @@ def _checked_steps(steps_completed: Any) -> int:
         raise TypeError(f"steps_completed is {steps_completed!r}, a {kind}; it must be an int") from None
 
 
-def _checked_metrics(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+def _as_dict(group: str, metrics: Any) -> dict[str, Any]:
     if not isinstance(metrics, Mapping):
         raise TypeError(f"metrics of group {group!r} must be a dict, not {type(metrics).__name__}")
-    return {name: nonfinite_to_json(_as_metric(group, name, value)) for name, value in metrics.items()}
+    return dict(metrics)
+
+
+def _checked_metrics(group: str, metrics: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """The numbers, and what else a generic group has."""
+    if group in _NUMERIC_GROUPS:
+        return _numbers(group, metrics), None
+    others = {name: value for name, value in metrics.items() if isinstance(value, _JSON_TYPES)}
+    numbers = _numbers(group, {name: value for name, value in metrics.items() if name not in others})
+    return numbers, {name: _as_json(group, name, value) for name, value in others.items()} or None
 
 
 def _checked_batch(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
-    checked = _checked_metrics(group, metrics)
+    checked = _numbers(group, _as_dict(group, metrics))
     for name in checked:
         check_name(f"the metric name in a batch of group {group!r}", name)
     return checked
 
 
+def _numbers(group: str, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: number_to_json(_as_metric(group, name, value)) for name, value in metrics.items()}
+
+
 def _as_metric(group: str, name: str, value: Any) -> Metric:
-    if not isinstance(value, (int, float)) and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()
+    if not isinstance(value, (int, float)):
+        try:
+            value = scalar(value)
+        except TypeError as error:
+            problem = f"{error}; a metric is a number or a 0-dimensional array or tensor"
+            raise InvalidMetricError(group, name, problem) from error
     if isinstance(value, float):
         return float(value)
     if isinstance(value, int):
         if not -MAX_INT <= value <= MAX_INT:
             raise InvalidMetricError(group, name, f"is {value}, an integer beyond 64 bits")
         return int(value)
-    shape = getattr(value, "shape", None)
-    what = f"a {type(value).__name__}" + (f" of shape {tuple(shape)}" if shape else "")
-    raise InvalidMetricError(group, name, f"is {what}; a metric is a number or a 0-dimensional array or tensor")
+    raise InvalidMetricError(group, name, f"is a {type(value).__name__}; a metric is a number")
+
+
+def _as_json(group: str, name: str, value: Any) -> Any:
+    try:
+        return to_json(value, "it")
+    except (TypeError, ValueError) as error:
+        raise InvalidMetricError(group, name, f"cannot be kept: {error}") from error

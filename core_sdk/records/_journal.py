@@ -41,8 +41,10 @@ class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defa
     group: str
     steps_completed: Int64
     metrics: dict[str, int | float | str]
-    """Values as `nonfinite_to_json` spells them."""
+    """Values as `number_to_json` spells them."""
     batch_metrics: list[dict[str, int | float | str]] | None = None
+    json_metrics: dict[str, Any] | None = None
+    """Metrics that are no numbers, as `to_json` spells them; only generic groups have any."""
 
 
 class Profile(_Line, tag="profile"):

@@ -1,12 +1,15 @@
 """Values on their way into JSON and back, exactly: JSON has no NaN, no infinities and no tuples.
 
 A metric that is not finite is written as the string "NaN", "Infinity" or "-Infinity" (a metric is never a string
-otherwise). In free-form values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`.
+otherwise). A NaN whose 64 bits are not those of `math.nan` is followed by them: "NaN:fff8000000000000". In free-form
+values (hyperparameters, metadata) such a number becomes `{"$float": "NaN"}`.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import struct
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -31,8 +34,11 @@ _FLOAT_TAG = "$float"
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
-def nonfinite_to_json(value: Metric) -> Metric | str:
-    """Spells NaN and the infinities; any other number is itself."""
+_NAN_BITS = re.compile(r"NaN:([0-9a-f]{16})")
+
+
+def nonfinite_to_text(value: Metric) -> Metric | str:
+    """Spells NaN and the infinities for people and programs, which know but one NaN; any other number is itself."""
     if isinstance(value, int) or math.isfinite(value):
         return value
     if math.isnan(value):
@@ -40,15 +46,33 @@ def nonfinite_to_json(value: Metric) -> Metric | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
+def number_to_json(value: Metric) -> Metric | str:
+    """Spells NaN and the infinities, bit for bit; any other number is itself."""
+    text = nonfinite_to_text(value)
+    if text != "NaN" or _bits(value) == _bits(math.nan):
+        return text
+    return f"NaN:{_bits(value)}"
+
+
+def number_from_json(text: object) -> float:
+    """What `number_to_json` spelled as `text`. Raises `ValueError` for any other."""
+    if isinstance(text, str):
+        if text in _NONFINITE:
+            return _NONFINITE[text]
+        if (match := _NAN_BITS.fullmatch(text)) is not None:
+            (value,) = struct.unpack(">d", bytes.fromhex(match[1]))
+            if math.isnan(value):
+                return float(value)
+    raise ValueError(f"{text!r} is not a number")
+
+
 def metrics_from_json(metrics: Mapping[str, Metric | str]) -> dict[str, Metric]:
-    """The inverse of `nonfinite_to_json` over a whole report. Raises `ValueError` for any other text."""
-    return {name: _finite_or_not(value) if isinstance(value, str) else value for name, value in metrics.items()}
+    """The inverse of `number_to_json` over a whole report. Raises `ValueError` for any other text."""
+    return {name: number_from_json(value) if isinstance(value, str) else value for name, value in metrics.items()}
 
 
-def _finite_or_not(text: Any) -> float:
-    if not isinstance(text, str) or text not in _NONFINITE:
-        raise ValueError(f"{text!r} is not a number")
-    return _NONFINITE[text]
+def _bits(value: float) -> str:
+    return struct.pack(">d", value).hex()
 
 
 def to_json(value: Any, where: str) -> Any:
@@ -73,15 +97,36 @@ def _to_json(value: Any, where: str, depth: int) -> Any:
             raise TypeError(f"{where} is {value}, which is beyond 64 bits")
         return int(value)
     if isinstance(value, float):
-        spelled = nonfinite_to_json(float(value))
+        spelled = number_to_json(float(value))
         return {_FLOAT_TAG: spelled} if isinstance(spelled, str) else spelled
     if isinstance(value, Mapping):
         return {_key(key, where): _to_json(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_to_json(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
-    if getattr(value, "ndim", None) == 0 and callable(getattr(value, "item", None)):
-        return _to_json(value.item(), where, depth + 1)
-    raise TypeError(f"{where} is a {type(value).__name__}, which JSON cannot keep")
+    try:
+        held = scalar(value)
+    except TypeError as error:
+        raise TypeError(f"{where} {error}, which JSON cannot keep") from error
+    return _to_json(held, where, depth)
+
+
+def scalar(value: Any) -> int | float | str:
+    """What a numpy scalar, or a 0-dimensional array or tensor, holds. Raises `TypeError` that says what `value` is."""
+    kind = type(value).__name__
+    shape = getattr(value, "shape", None)
+    if getattr(value, "ndim", None) != 0 or not callable(getattr(value, "item", None)):
+        raise TypeError(f"is a {kind}{f' of shape {tuple(shape)}' if shape else ''}")
+    if getattr(getattr(value, "dtype", None), "kind", None) in ("m", "M"):
+        raise TypeError(f"is a {kind}, a time")
+    if getattr(value, "mask", None) is not None and bool(value.mask):
+        raise TypeError("is a masked value")
+    try:
+        item = value.item()
+    except Exception as error:
+        raise TypeError(f"is a {kind} that has no value ({error})") from error
+    if not isinstance(item, (int, float, str)):
+        raise TypeError(f"is a {kind}")
+    return item
 
 
 def from_json(value: Any) -> Any:
@@ -94,7 +139,7 @@ def _from_json(value: Any, depth: int) -> Any:
         raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(value, dict):
         if value.keys() == {_FLOAT_TAG}:
-            return _finite_or_not(value[_FLOAT_TAG])
+            return number_from_json(value[_FLOAT_TAG])
         return {key: _from_json(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
         return [_from_json(item, depth + 1) for item in value]
@@ -107,6 +152,11 @@ def _key(key: object, where: str) -> str:
     if key == _FLOAT_TAG:
         raise TypeError(f"{where} has the key {key!r}, which is reserved")
     return _text(key, f"{where}'s key")
+
+
+def check_text(what: str, text: object) -> str:
+    """`text` as a plain string; raises `TypeError` naming `what` if it is not valid Unicode."""
+    return _text(str(text), what)
 
 
 def _text(value: str, where: str) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from core_sdk.journal import read_journal
-from core_sdk.records import FORMAT, AttemptStarted, Report
+from core_sdk.records import FORMAT, AttemptStarted, Metric, Report, number_from_json
 
 
 class Scalar(NamedTuple):
@@ -27,13 +27,17 @@ def scalars_of(report: Report) -> Iterator[Scalar]:
     batches = report.batch_metrics or []
     first_step = report.steps_completed - len(batches)
     for batch_index, batch in enumerate(batches):
-        for name, value in batch.items():
-            # `float` also reads the spellings of NaN and the infinities.
-            yield Scalar(report.time, first_step + batch_index, _tag(report.group, name), float(value))
+        for name, value in _floats(batch):
+            yield Scalar(report.time, first_step + batch_index, _tag(report.group, name), value)
     names_in_batches = set().union(*batches)
-    for name, value in report.metrics.items():
+    for name, value in _floats(report.metrics):
         if name not in names_in_batches:
-            yield Scalar(report.time, report.steps_completed, _tag(report.group, name), float(value))
+            yield Scalar(report.time, report.steps_completed, _tag(report.group, name), value)
+
+
+def _floats(metrics: Mapping[str, Metric | str]) -> Iterator[tuple[str, float]]:
+    for name, value in metrics.items():
+        yield name, number_from_json(value) if isinstance(value, str) else float(value)
 
 
 def _tag(group: str, name: str) -> str:

@@ -71,7 +71,8 @@ class ReportRow:
     steps_completed: int | None
     """None for the profiler's groups, which belong to a time only."""
     time: float
-    metrics: dict[str, Metric]
+    metrics: dict[str, Any]
+    """Numbers; in generic groups also JSON values."""
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
     rank: int = 0

@@ -18,6 +18,7 @@ from cli.commands import Cli, StartCli
 from cli.recorded import new_attempt, new_trial, store
 from processes import wait_for
 
+from core_sdk import core
 from core_sdk._version import __version__
 from core_sdk.tracking import Home
 
@@ -106,6 +107,24 @@ def test_metrics_in_csv_are_one_value_a_row(cli: Cli) -> None:
         ("3", "loss", 0.25),
     ]
     assert [(row["group"], row["name"], row["value"]) for row in hostile] == [(f"'{HOSTILE}", f"'{HOSTILE}", "1")]
+
+
+def test_metrics_that_are_no_numbers_are_shown_and_not_plotted(cli: Cli, home: Home) -> None:
+    """In JSON as they were, elsewhere as JSON; only numbers have curves."""
+    metrics = {"table": [[1, "a\x1b"], [0.5, None]], "yes": True, "none": None, "text": "=1", "loss": 0.5}
+    with core.init() as context:
+        context.train.report_metrics("generic", 1, metrics)
+
+    (report,) = json.loads(cli("trial", "metrics", "1", "--json").output)
+    values = {row["name"]: row["value"] for row in rows_of(cli("trial", "metrics", "1", "--csv").output)}
+    table = cli("trial", "metrics", "1", COLUMNS="200").output
+    plot = cli("trial", "metrics", "1", "--plot").output
+
+    assert report["metrics"] == metrics
+    assert json.loads(values.pop("table")) == metrics["table"]
+    assert values == {"yes": "true", "none": "null", "text": "'=1", "loss": "0.5"}
+    assert '[[1, "a\\u001b"], [0.5, null]]' in table
+    assert [line for line in plot.splitlines() if line.startswith("generic")] == ["generic loss"]
 
 
 @pytest.mark.usefixtures("two_trials")

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from core_sdk import core
+from core_sdk.client import Tracker
 from core_sdk.errors import DuplicateMetricError, InvalidMetricError, InvalidNameError, JournalForkedError
 from core_sdk.journal import read_journal, read_records
 from core_sdk.records import Report, metrics_from_json
@@ -69,10 +70,27 @@ def test_every_number_comes_back_bit_for_bit(context: core.Context, home: Home, 
 
     kept = last_metrics(home)["value"]
     assert type(kept) is type(value)
-    if isinstance(value, float) and math.isnan(value):
-        assert math.isnan(kept)
-    else:
-        assert bits(kept) == bits(value) if isinstance(value, float) else kept == value
+    assert bits(kept) == bits(value) if isinstance(value, float) else kept == value
+
+
+# Of both signs, quiet and signalling, with and without a payload.
+@pytest.mark.parametrize("pattern", ["7ff8" + "0" * 12, "fff8" + "0" * 12, "7ff" + "0" * 12 + "1", "fffdeadbeefdead0"])
+def test_every_nan_keeps_its_bits(context: core.Context, pattern: str) -> None:
+    """In the journal, in the index and on the way to a reader, as a metric, in a batch and in metadata."""
+    (nan,) = struct.unpack(">d", bytes.fromhex(pattern))
+    context.train.report_training_metrics(1, {"loss": nan, "rate": 1.0}, [{"loss": nan}, {"loss": 0.5}])
+    context.train.report_metrics("generic", 1, {"list": [nan], "nan": nan})
+    context.train.set_metadata({"best": nan})
+
+    trial = Tracker().get_trial(1)
+    training, generic = trial.iter_metrics()
+
+    assert training.batch_metrics is not None
+    assert trial.metadata is not None
+    read = [training.metrics["loss"], training.batch_metrics[0]["loss"], generic.metrics["list"][0]]
+    read += [generic.metrics["nan"], trial.metadata["best"]]
+    assert [bits(value) for value in read] == [bits(nan)] * 5
+    assert training.metrics["rate"] == 1.0
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -137,6 +155,15 @@ def test_scalars_of_numpy_and_torch_are_numbers(context: core.Context, home: Hom
         np.array([1.0]),
         torch.ones(2),
         object(),
+        np.ma.masked,
+        np.timedelta64(5, "s"),
+        np.timedelta64(5, "ns"),
+        np.datetime64("2026-01-01T00:00:00", "ns"),
+        np.array(5, "m8[ns]"),
+        np.longdouble("0.1"),
+        np.complex128(1),
+        torch.tensor(0.5, device="meta"),
+        torch.tensor(1j),
     ],
 )
 def test_any_other_value_is_refused_by_name(context: core.Context, home: Home, value: Any) -> None:
@@ -146,6 +173,72 @@ def test_any_other_value_is_refused_by_name(context: core.Context, home: Home, v
 
     assert reports(home) == []
     context.train.report_validation_metrics(1, {"good": 1.0})
+
+
+GENERIC = {
+    "table": [["a", 1, 0.5], ["b", None, -0.0]],
+    "nested": {"confusion": {"cat": [1, 2**63], "dog": []}, "deep": [[[{"x": [math.inf]}]]]},
+    "text": "ünïcode \u2028 =1+1",
+    "spelled": "NaN",
+    "yes": True,
+    "no": False,
+    "none": None,
+    "loss": 0.5,
+}
+
+
+def test_generic_groups_keep_json_values_exactly(context: core.Context, home: Home) -> None:
+    """A table, a text or a flag is no number, and comes back as what it was."""
+    context.train.report_metrics("generic", 1, GENERIC)
+    context.train.report_metrics("generic", 2, {"tuple": (1, 2), "scalar": np.float32(0.5), "flag": np.True_})
+
+    first, second = Tracker().get_trial(1).iter_metrics("generic")
+
+    assert repr(sorted(first.metrics.items())) == repr(sorted(GENERIC.items()))
+    assert second.metrics == {"tuple": [1, 2], "scalar": 0.5, "flag": 1}
+    with pytest.raises(DuplicateMetricError, match="'text'"):
+        context.train.report_metrics("generic", 1, {"text": "again"})
+
+
+def nested(depth: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "value", [{1: 2}, [{"a": {1, 2}}], ["\ud800"], "\ud800", [2**64], {"$float": 1}, [b""], [np.ma.masked], nested(101)]
+)
+def test_what_json_cannot_keep_is_refused_in_generic_groups_too(
+    context: core.Context, home: Home, value: object
+) -> None:
+    """The error names the key, and nothing of the report is kept."""
+    with pytest.raises(InvalidMetricError, match="'bad'"):
+        context.train.report_metrics("generic", 1, {"good": 1.0, "bad": value})
+
+    assert reports(home) == []
+
+
+@pytest.mark.parametrize(
+    "value", [np.ma.masked, np.timedelta64(5, "ns"), np.longdouble(1), torch.tensor(0.5, device="meta"), "\ud800"]
+)
+def test_metadata_that_json_cannot_keep_is_refused_by_name(context: core.Context, value: object) -> None:
+    """None of them becomes a number that it is not."""
+    with pytest.raises(TypeError, match=r"metadata\['bad'\]\[0\]"):
+        context.train.set_metadata({"bad": [value]})
+
+    assert context.train.get_metadata() is None
+
+
+def test_texts_that_are_no_unicode_are_refused_by_name(context: core.Context) -> None:
+    """A status, and an alert's title and description."""
+    with pytest.raises(TypeError, match="the status"):
+        context.train.set_status("\ud800")
+    with pytest.raises(TypeError, match="title"):
+        context.alert("\ud800")
+    with pytest.raises(TypeError, match="description"):
+        context.alert("title", "\ud800")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 1025, "\ud800", "😀" * 257])

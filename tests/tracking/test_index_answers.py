@@ -22,7 +22,7 @@ from core_sdk.records import (
     Progress,
     Report,
     StatusSet,
-    nonfinite_to_json,
+    number_to_json,
     to_json,
 )
 from core_sdk.storage import DirectoryStorage
@@ -42,7 +42,7 @@ def test_names_values_and_times_come_back_exactly(group: str, metrics: dict[str,
     metrics = {name: value for name, value in metrics.items() if name}
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory, "home"))
-        spelled = {name: nonfinite_to_json(value) for name, value in metrics.items()}
+        spelled = {name: number_to_json(value) for name, value in metrics.items()}
         record(new_trial(home), Report(time, group, 7, dict(spelled), [dict(spelled), {}]))
         with Index.open(home) as index:
             index.refresh()

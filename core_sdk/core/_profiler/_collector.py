@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from core_sdk.core._profiler._sources import Source
 from core_sdk.errors import JournalError
 from core_sdk.journal import Journal
-from core_sdk.records import Profile, nonfinite_to_json
+from core_sdk.records import Profile, number_to_json
 
 logger = logging.getLogger("core_sdk.profiler")
 
@@ -60,7 +60,7 @@ class Collector:
 
     def _record(self, means: Means) -> None:
         for group, metrics in means.by_group().items():
-            spelled = {name: nonfinite_to_json(mean) for name, mean in metrics.items()}
+            spelled = {name: number_to_json(mean) for name, mean in metrics.items()}
             self._journal.append(Profile(time=time.time(), group=group, metrics=spelled))
 
 

@@ -30,7 +30,6 @@ from core_sdk.records import (
     StatusSet,
     StopAcknowledged,
     from_json,
-    metrics_from_json,
 )
 from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._schema import (
@@ -42,7 +41,7 @@ from core_sdk.tracking.index._schema import (
     series,
 )
 from core_sdk.tracking.index._series_table import SeriesTable
-from core_sdk.tracking.index._values import TICKS_PER_S, to_column
+from core_sdk.tracking.index._values import TICKS_PER_S, to_beside, to_column
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -129,7 +128,8 @@ class AttemptIndexer:
                 continue
             try:
                 values = [value if type(value) is float else to_column(value) for value in record.metrics.values()]
-                batches = None if record.batch_metrics is None else _batches(record.batch_metrics)
+                has_more = record.batch_metrics is not None or record.json_metrics is not None or None in values
+                beside = to_beside(record) if has_more else None
             except ValueError as error:
                 problems.append(error)
                 continue
@@ -139,9 +139,9 @@ class AttemptIndexer:
             for name, value in zip(record.metrics, values, strict=True):
                 series_id, points = group[name]
                 points += (series_id, steps, ticks, value)
-            if record.batch_metrics is not None or not record.metrics:
+            if beside is not None or not values:
                 series_id, points = group[""]
-                points += (series_id, steps, ticks, batches)
+                points += (series_id, steps, ticks, beside)
         return problems
 
     def _add_others(self, records: Iterable[Record]) -> list[ValueError]:
@@ -237,10 +237,3 @@ def _free_json(value: object) -> str:
     """Of a free-form value. Raises `ValueError` for what could not be read back."""
     from_json(value)
     return _json(value)
-
-
-def _batches(batch_metrics: list[dict[str, int | float | str]]) -> str:
-    """Raises `ValueError` likewise."""
-    for batch in batch_metrics:
-        metrics_from_json(batch)
-    return _json(batch_metrics)

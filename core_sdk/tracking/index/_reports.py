@@ -9,13 +9,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import msgspec
 import sqlalchemy as sa
 
-from core_sdk.records import metrics_from_json
 from core_sdk.tracking.index._schema import EVERYTHING, attempt, point, series
 from core_sdk.tracking.index._spans import attempts_series, is_visible, points
-from core_sdk.tracking.index._values import from_column, from_ticks
+from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
 from core_sdk.tracking.rows import ReportRow
 
 _ReportKey = tuple[int, int, int, int, float, str, bool, bool]
@@ -123,15 +121,16 @@ def _report_rows(trial_id: int, rows: Iterable[Any], all_series: Mapping[int, _S
 
 def _report_row(trial_id: int, key: _ReportKey, metrics: dict[str, Any]) -> ReportRow:
     steps, attempt_number, rank, ticks, started, group, is_profile, is_superseded = key
-    batches = metrics.pop("", None)
+    beside = metrics.pop("", None)
+    batches, others = (None, {}) if beside is None else from_beside(beside)
     return ReportRow(
         trial_id,
         attempt_number,
         group,
         None if is_profile else steps,
         from_ticks(ticks, started),
-        metrics,
-        batches and [metrics_from_json(batch) for batch in msgspec.json.decode(batches)],
+        metrics | others,
+        batches,
         is_superseded,
         rank,
     )

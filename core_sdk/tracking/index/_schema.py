@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-REVISION = 4
+REVISION = 5
 """To be raised whenever a table changes: an index of another revision is built again."""
 
 EVERYTHING = 2**63 - 1
@@ -92,7 +92,7 @@ series = sa.Table(
     # The profiler's: `steps` of its points are milliseconds since the Unix epoch.
     sa.Column("is_profile", sa.Boolean, nullable=False),
     sa.Column("group_name", sa.Text, nullable=False),
-    # Empty for the series of what reports hold beside metrics: its values are batch metrics as JSON, or NULL.
+    # Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
     sa.Column("name", sa.Text, nullable=False),
     sa.Column("visible_until", sa.BigInteger, nullable=False),
     sa.UniqueConstraint("attempt_id", "is_profile", "group_name", "name"),

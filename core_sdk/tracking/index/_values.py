@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import sqlalchemy as sa
 
-from core_sdk.records import MAX_INT, Metric
+from core_sdk.records import MAX_INT, Metric, Report, from_json, metrics_from_json, number_from_json, to_json
 
 TICKS_PER_S = 2**22
 """Neighbouring float64 lie this dense around today's times (2004 to 2038), so that these come back exactly."""
-
-_NONFINITE = {"NaN": None, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def from_ticks(ticks: int, started: float) -> float:
@@ -25,9 +24,8 @@ def to_column(value: Metric | str) -> Metric | str | None:
     Raises `ValueError` for what no report can hold.
     """
     if isinstance(value, str):
-        if value not in _NONFINITE:
-            raise ValueError(f"the metric {value!r} is not a number")
-        return _NONFINITE[value]
+        number = number_from_json(value)
+        return None if math.isnan(number) else number
     if isinstance(value, int) and not -MAX_INT <= value < MAX_INT:
         if value != MAX_INT:
             raise ValueError("a metric is beyond 64 bits")
@@ -44,3 +42,32 @@ def from_column(value: Any) -> Metric:
 def comparable(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
     """A value that the database compares as the number that it is: 2**63 is text otherwise."""
     return column * sa.literal_column("1")
+
+
+class Beside(msgspec.Struct, omit_defaults=True):
+    """What a report holds beside numbers that a database can compare."""
+
+    batch_metrics: list[dict[str, int | float | str]] | None = None
+    metrics: dict[str, Any] | None = None
+    """Those that are no numbers, and NaNs other than the usual one, as `to_json` spells them."""
+
+
+def to_beside(report: Report) -> str | None:
+    """As JSON; None if there is nothing. Raises `ValueError` for what could not be read back."""
+    for batch in report.batch_metrics or ():
+        metrics_from_json(batch)
+    from_json(report.json_metrics)
+    nans = {
+        name: to_json(number_from_json(value), name)
+        for name, value in report.metrics.items()
+        if isinstance(value, str) and value.startswith("NaN:")
+    }
+    beside = Beside(report.batch_metrics, {**nans, **(report.json_metrics or {})} or None)
+    return None if beside == Beside() else msgspec.json.encode(beside).decode()
+
+
+def from_beside(text: str) -> tuple[list[dict[str, Metric]] | None, dict[str, Any]]:
+    """Batch metrics, and metrics."""
+    beside = msgspec.json.decode(text, type=Beside)
+    batches = None if beside.batch_metrics is None else [metrics_from_json(batch) for batch in beside.batch_metrics]
+    return batches, from_json(beside.metrics or {})
