@@ -60,6 +60,7 @@
     │   ├── CollectiveMismatchError
     │   ├── CollectiveTimeoutError
     │   ├── MessageTooLargeError (ValueError)
+    │   ├── UnreadableObjectError     an object that fails when it is unpickled
     │   └── ChannelClosedError
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
@@ -615,6 +616,19 @@ class MessageTooLargeError(ChannelError, ValueError):
         super().__init__(
             f"an object of {size_bytes:,} bytes is too large for the channel between ranks, which carries up to "
             f"{limit_bytes:,}. Send tensors with torch.distributed, or store them in a checkpoint."
+        )
+
+
+class UnreadableObjectError(ChannelError):
+    """`names` are the classes and functions that the object names, as far as that can be told."""
+
+    def __init__(self, sender: int, reader: int, names: Sequence[str], error_text: str) -> None:
+        self.sender = sender
+        self.reader = reader
+        self.names = tuple(names)
+        what = f"the object that rank {sender} sent" + (f", made of {', '.join(names)}" if names else "")
+        super().__init__(
+            f"rank {reader} could not unpickle {what}: {error_text}. Send what every rank can import, in one version."
         )
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import Content, Part, join
+from core_sdk.distributed._encoding import Content, Decoded, Part, join, release
 from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Kind, LinkEndedError, Operation
 from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MemoryFile
@@ -32,7 +32,7 @@ from core_sdk.distributed._messages import (
 from core_sdk.distributed._reception import Peer
 from core_sdk.distributed._star import NOTHING, Call, StarChannel, milliseconds_until, mismatch
 from core_sdk.distributed._survey import Survey, Surveys, findings_on
-from core_sdk.errors import ChannelError, MessageTooLargeError
+from core_sdk.errors import ChannelError, MessageTooLargeError, UnreadableObjectError
 
 logger = logging.getLogger("core_sdk.distributed")
 
@@ -121,7 +121,7 @@ class ChiefChannel(StarChannel):
         for rank in ranks:
             self._control.post(rank, message)
 
-    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content | Decoded]:
         # A value is not kept: it may be large.
         self._own_part = part if part.is_failure else NOTHING
         if call.operation is Operation.BROADCAST:
@@ -136,8 +136,16 @@ class ChiefChannel(StarChannel):
         if failed is not None:
             self._deliver(call, failed)
             return failed
+        try:
+            # Now already: what cannot be read fails on all ranks.
+            decoded = [Decoded(rank and self._decode(rank, content)) for rank, content in enumerate(contents)]
+        except UnreadableObjectError as error:
+            self._deliver(call, Part.of_error(self.rank, error))
+            raise
         self._deliver(call, NOTHING, pieces)
-        return contents
+        for content in contents[1:]:
+            release(content)
+        return decoded
 
     def _collect(self, call: Call, part: Part) -> list[Part]:
         parts = [part] * self.size

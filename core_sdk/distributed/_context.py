@@ -36,7 +36,8 @@ class DistributedContext:
     each for at most `timeout_s`. A rank that fails, dies, leaves or makes another call is an error on all ranks, and
     names it.
 
-    Objects are pickled: send small ones, for coordination. One thread at a time makes the calls.
+    Objects are pickled: send small ones, for coordination. One thread at a time makes the calls; threads that call at
+    once are refused on all ranks, by a `RuntimeError` that names them.
     """
 
     def __init__(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import itertools
 import pickle
+import pickletools
 import struct
 import traceback
 from collections.abc import Mapping, Sequence
@@ -17,6 +20,8 @@ Content = Buffer | MemoryFile
 T = TypeVar("T", bound=Content)
 
 _MAX_TEXT_CHARS = 16_384
+_MAX_BYTES_SEARCHED = 1 << 21
+_MAX_NAMES = 3
 _COUNT = struct.Struct("!I")
 
 
@@ -32,6 +37,12 @@ class Failure(msgspec.Struct, frozen=True):
         error_text = "".join(traceback.format_exception_only(error)).strip()
         traceback_text = "".join(traceback.format_exception(error))
         return cls(rank, _printable(error_text), _printable(traceback_text))
+
+
+class Decoded(NamedTuple):
+    """A content that was read already."""
+
+    value: Any
 
 
 class Part(NamedTuple):
@@ -52,11 +63,6 @@ class Part(NamedTuple):
     def failure(self) -> Failure:
         return msgspec.msgpack.decode(_in_memory(self.content), type=Failure)
 
-    def release(self) -> None:
-        """Once it was sent."""
-        if isinstance(self.content, MemoryFile):
-            self.content.close()
-
 
 def encode(value: object) -> bytes:
     try:
@@ -76,13 +82,35 @@ def encode_into(files: MemoryFiles, value: object) -> Content:
 
 
 def decode(content: Content) -> Any:
-    """A file is closed."""
-    if not isinstance(content, MemoryFile):
-        return pickle.loads(content)  # noqa: S301 - the sender has proved the key
-    try:
-        return pickle.load(content.reader())  # noqa: S301 - likewise
-    finally:
+    if isinstance(content, MemoryFile):
+        return pickle.load(content.reader())  # noqa: S301 - the sender has proved the key
+    return pickle.loads(content)  # noqa: S301 - likewise
+
+
+def release(content: Content) -> None:
+    """It is not needed any more."""
+    if isinstance(content, MemoryFile):
         content.close()
+
+
+def names_in(content: Content) -> list[str]:
+    """The classes and functions that a pickle names first, without loading any of them."""
+    names: list[str] = []
+    strings: list[str] = []
+    memo: list[str] = []
+    beginning = io.BytesIO(_in_memory(content)[:_MAX_BYTES_SEARCHED])
+    with contextlib.suppress(ValueError, IndexError):  # it is cut off, or no pickle
+        for opcode, argument, _ in pickletools.genops(beginning):
+            match opcode.name:
+                case "MEMOIZE":
+                    memo.append(strings[-1] if strings else "")
+                case "BINGET" | "LONG_BINGET" if isinstance(argument, int):
+                    strings.append(memo[argument])
+                case "STACK_GLOBAL":
+                    names.append(".".join(strings[-2:]))
+                case _ if isinstance(argument, str):
+                    strings.append(argument)
+    return list(dict.fromkeys(names))[:_MAX_NAMES]
 
 
 def join(contents: Sequence[T]) -> list[bytes | T]:

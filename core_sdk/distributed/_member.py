@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import Content, Part, split
+from core_sdk.distributed._encoding import Content, Decoded, Part, split
 from core_sdk.distributed._frames import Frame, Kind, LinkEndedError, Operation
 from core_sdk.distributed._link import Link
 from core_sdk.distributed._messages import (
@@ -78,7 +78,7 @@ class MemberChannel(StarChannel):
     def _tell_others(self, message: Message) -> None:
         self._control.post(_CHIEF, message)
 
-    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content | Decoded]:
         deadline = time.monotonic() + self.timeout_s
         try:
             if call.operation is Operation.BROADCAST:

@@ -7,21 +7,28 @@ import logging
 import os
 import threading
 import time
+import traceback
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 from core_sdk.distributed._call_site import CallSites, describe
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import Content, Failure, Part, decode
+from core_sdk.distributed._encoding import Content, Decoded, Failure, Part, decode, names_in, release
 from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Operation
 from core_sdk.distributed._link import Link
 from core_sdk.distributed._memory_file import MemoryFiles
 from core_sdk.distributed._messages import Died, Interrupted, Left, Message, Mismatch, Notice, Place, Status, Trouble
 from core_sdk.distributed._trouble import TroubleBoard
-from core_sdk.errors import ChannelClosedError, ChannelError, MessageTooLargeError, RankFailedError
+from core_sdk.errors import (
+    ChannelClosedError,
+    ChannelError,
+    MessageTooLargeError,
+    RankFailedError,
+    UnreadableObjectError,
+)
 
 logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
@@ -86,7 +93,7 @@ class StarChannel(Channel):
     def _data_links(self) -> Sequence[Link]: ...
 
     @abstractmethod
-    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content]:
+    def _exchange(self, call: Call, part: Part) -> Part | Sequence[Content | Decoded]:
         """A failure, or the other ranks' contents as `Operation` says; raises a `ChannelError`."""
 
     @abstractmethod
@@ -105,7 +112,7 @@ class StarChannel(Channel):
             self._make(Operation.BROADCAST, lambda: value)
             return value
         (content,) = self._make(Operation.BROADCAST, None)
-        return decode(content)  # type: ignore[no-any-return]
+        return self._read(0, content)  # type: ignore[no-any-return]
 
     def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
         values: list[T] = []
@@ -128,7 +135,7 @@ class StarChannel(Channel):
             self._make(Operation.BROADCAST, compute_once, is_patient)
             return values[0]
         (content,) = self._make(Operation.BROADCAST, None, is_patient)
-        return decode(content)  # type: ignore[no-any-return]
+        return self._read(0, content)  # type: ignore[no-any-return]
 
     def listen(self, topic: str, listener: Listener) -> None:
         def register() -> None:
@@ -180,29 +187,49 @@ class StarChannel(Channel):
             link.close()
         self._board.close()
 
-    def _values(self, contents: Sequence[Content], own_value: Any) -> list[Any]:
-        return [own_value if rank == self.rank else decode(content) for rank, content in enumerate(contents)]
+    def _values(self, contents: Sequence[Content | Decoded], own_value: Any) -> list[Any]:
+        return [own_value if rank == self.rank else self._read(rank, content) for rank, content in enumerate(contents)]
+
+    def _read(self, sender: int, content: Content | Decoded) -> Any:
+        """Raises `UnreadableObjectError`."""
+        if isinstance(content, Decoded):
+            return content.value
+        try:
+            value = self._decode(sender, content)
+        finally:
+            release(content)
+        return value
+
+    def _decode(self, sender: int, content: Content) -> Any:
+        try:
+            return decode(content)
+        except Exception as error:
+            text = "".join(traceback.format_exception_only(error)).strip()
+            reader, known_sender = (self.places[rank].known_as for rank in (self.rank, sender))
+            raise UnreadableObjectError(known_sender, reader, names_in(content), text) from error
 
     def _make(
         self, operation: Operation, compute: Callable[[], object] | None, is_patient: bool = False
-    ) -> Sequence[Content]:
+    ) -> Sequence[Content | Decoded]:
         """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
         site = self._sites.current_call_site()
         if self._is_inherited or self._has_left:
             raise ChannelClosedError(operation.name.lower(), is_forked=self._is_inherited)
         part, own_error = self._part(compute)
-        with self._calling:
+        if not self._calling.acquire(blocking=False):
+            self._refuse_thread(Call(operation, self._num_calls, site))
+        try:
             call = Call(operation, self._num_calls + 1, site, is_patient)
-            try:
-                outcome = self._begin(call, part)
-            except ChannelError:
-                if own_error is None:
-                    raise
-                outcome = part
-            finally:
-                part.release()
-                if self._is_closed:
-                    self._close_if_unused()
+            outcome = self._begin(call, part)
+        except ChannelError:
+            if own_error is None:
+                raise
+            outcome = part
+        finally:
+            self._calling.release()
+            release(part.content)
+            if self._is_closed:
+                self._close_if_unused()
         if own_error is not None:
             raise own_error
         if isinstance(outcome, Part):
@@ -221,7 +248,20 @@ class StarChannel(Channel):
         except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
             return Part.of_error(self.rank, error), error
 
-    def _begin(self, call: Call, part: Part) -> Part | Sequence[Content]:
+    def _refuse_thread(self, call: Call) -> Never:
+        """On other ranks it may have been the other thread that came first: their results would be exchanged."""
+        if self._is_closed:
+            raise ChannelClosedError(str(call), is_forked=False)
+        error = RuntimeError(
+            f"two threads call at once on one DistributedContext: {threading.current_thread().name} called "
+            f"{call.operation.name.lower()} at {describe(call.site)} while another one was in {self._call}. Ranks may "
+            "differ in which comes first: make all calls from one thread, or give each a DistributedContext of its own."
+        )
+        failure = Failure.of(self.rank, error)
+        self._break(Interrupted(self.rank, failure.error_text, failure.traceback_text))
+        raise error
+
+    def _begin(self, call: Call, part: Part) -> Part | Sequence[Content | Decoded]:
         if not self._board.is_quiet():
             self._board.check(call.number, str(call))
         if self._is_inside:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import pickle
 import random
+import socket
 import textwrap
 import threading
 import time
@@ -26,6 +27,7 @@ from core_sdk.errors import (
     MessageTooLargeError,
     RankFailedError,
     RankLeftError,
+    UnreadableObjectError,
 )
 
 TRANSPORTS = pytest.mark.parametrize("force_tcp", [False, True], ids=["unix", "tcp"])
@@ -209,30 +211,116 @@ def test_an_error_of_any_text_can_be_told(threads: Threads, text: str) -> None:
     assert text.encode(errors="backslashreplace").decode()[-10:] in member
 
 
-def test_an_object_that_one_rank_cannot_unpickle_fails_there_alone(threads: Threads) -> None:
-    """The call was complete, so the others go on, and the next call works."""
+class Unreadable:
+    """Fails when it is unpickled."""
+
+    def __init__(self, ballast: bytes = b"") -> None:
+        self.ballast = ballast
+
+    def __setstate__(self, state: object) -> None:
+        raise RuntimeError("there is no such thing here")
+
+
+@pytest.mark.parametrize("num_bytes", [0, 1_000_000], ids=["small", "large"])
+@pytest.mark.parametrize("call", ["gather", "allgather"])
+def test_an_object_that_cannot_be_unpickled_fails_on_all_ranks(threads: Threads, call: str, num_bytes: int) -> None:
+    """Its sender and its type are named; the next call works."""
+
+    def script(distributed: DistributedContext) -> tuple[str, list[int]]:
+        thing = {"epoch": 3, "state": Unreadable(bytes(num_bytes))} if distributed.rank == 1 else "a string"
+        with pytest.raises((UnreadableObjectError, RankFailedError)) as caught:
+            getattr(distributed, call)(thing)
+        return str(caught.value), distributed.allgather(distributed.rank)
+
+    for text, after in threads.run(3, script):
+        assert f"the object that rank 1 sent, made of {__name__}.Unreadable: RuntimeError: there is no such" in text
+        assert "rank 0 could not unpickle" in text
+        assert after == [0, 1, 2]
+
+
+@pytest.mark.parametrize("call", ["broadcast", "allgather"])
+def test_an_object_of_the_chief_that_cannot_be_unpickled_fails_where_it_is_read(threads: Threads, call: str) -> None:
+    """The call was complete, so the next one works."""
 
     def script(distributed: DistributedContext) -> tuple[str, list[int]]:
         try:
-            distributed.broadcast(UnpicklableOn(distributed.rank) if distributed.rank == 0 else None)
+            getattr(distributed, call)(Unreadable() if distributed.rank == 0 else None)
             outcome = "fine"
-        except RuntimeError as error:
-            outcome = str(error)
+        except UnreadableObjectError as error:
+            assert (error.sender, error.reader) == (0, distributed.rank)
+            assert error.names == (f"{__name__}.Unreadable",)
+            assert isinstance(error.__cause__, RuntimeError)
+            outcome = "unreadable"
         return outcome, distributed.allgather(distributed.rank)
 
-    assert threads.run(2, script) == [("fine", [0, 1]), ("there is no such thing here", [0, 1])]
+    assert threads.run(3, script) == [("fine", [0, 1, 2])] + 2 * [("unreadable", [0, 1, 2])]
 
 
-class UnpicklableOn:
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
+def test_an_object_is_named_by_its_rank_of_all_in_a_group_of_a_node(
+    threads: Threads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There its local rank is another."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that every rank was given")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rendezvous = f"tcp://127.0.0.1:{server.getsockname()[1]}"
 
-    def __reduce__(self) -> tuple[Callable[[], None], tuple[()]]:
-        return fail_to_unpickle, ()
+    def script(distributed: DistributedContext) -> str:
+        if distributed.cross_rank == 0:
+            return ""
+        with pytest.raises((UnreadableObjectError, RankFailedError)) as caught:
+            distributed.allgather_local(Unreadable() if distributed.local_rank == 1 else None)
+        return str(caught.value)
+
+    results = threads.run(4, script, num_nodes=2, rendezvous=rendezvous)
+
+    assert all("rank 2 could not unpickle the object that rank 3 sent" in text for text in results[2:])
 
 
-def fail_to_unpickle() -> None:
-    raise RuntimeError("there is no such thing here")
+def test_two_threads_that_call_at_once_are_refused_on_all_ranks(start_ranks: StartRanks) -> None:
+    """They would get each other's results; the error names both threads' calls."""
+    ranks = start_ranks(
+        """
+        import threading
+        from rank_script import await_mark, join, mark, rank, tell
+
+        def validate():
+            distributed.allgather("of the first")
+
+        distributed = join()
+        if rank == 0:
+            first = threading.Thread(target=validate, daemon=True)
+            first.start()
+            while not distributed.channel._is_inside:
+                pass
+            distributed.allgather("of the second")
+        else:
+            await_mark("for ever" if rank == 2 else "now")
+            distributed.allgather("of the first")
+        """,
+        3,
+    )
+    ranks.mark("now")
+    chief, member = ranks[0].outcome(), ranks[1].outcome()
+
+    assert chief.error == "RuntimeError"
+    assert "MainThread called allgather at script.py:14" in chief.text
+    assert "while another one was in allgather (its call 1, at script.py:6 (validate))" in chief.text
+    assert member.error == "RankFailedError"
+    assert "rank 0 failed: RuntimeError: two threads call at once" in member.text
+
+
+def test_several_threads_may_call_one_after_the_other(threads: Threads) -> None:
+    """It is only the order that matters."""
+
+    def script(distributed: DistributedContext) -> list[list[int]]:
+        results: list[list[int]] = []
+        for number in range(20):
+            call = threading.Thread(target=lambda n=number: results.append(distributed.allgather(n)))
+            call.start()
+            call.join()
+        return results
+
+    assert threads.run(2, script) == [[[number, number] for number in range(20)]] * 2
 
 
 @pytest.mark.slow  # pickles a gigabyte

@@ -16,7 +16,7 @@ from distributed.ranks import Threads
 
 from core_sdk.core import DistributedContext
 from core_sdk.distributed._memory_file import MIN_BYTES
-from core_sdk.errors import RankFailedError
+from core_sdk.errors import RankFailedError, UnreadableObjectError
 
 pytestmark = [requires_memory_files, pytest.mark.usefixtures("nothing_stays_open")]
 
@@ -83,9 +83,8 @@ def test_large_objects_leave_no_descriptor_behind(threads: Threads) -> None:
             with contextlib.suppress(RankFailedError, TypeError):
                 distributed.allgather([mine, threading.Lock()] if distributed.rank == culprit else mine)
             distributed.allgather(None)
-        with pytest.raises(ZeroDivisionError):
+        with contextlib.suppress(UnreadableObjectError):  # the chief keeps its own object
             distributed.broadcast(Unreadable(mine))
-            raise ZeroDivisionError  # the chief keeps its own object
 
     before = num_descriptors()
     for _ in range(3):
