@@ -137,11 +137,14 @@ def test_the_searcher_of_a_config_names_the_metric_of_the_experiment(home: Home)
         for operation in context.searcher.operations():
             length = operation.length
             operation.report_completed(1)
+        for step, accuracy in enumerate((0.5, 0.9, 0.7)):
+            context.train.report_validation_metrics(step, {"accuracy": accuracy, "loss": 1 - accuracy})
+        best = context.train.get_experiment_best_validation()
 
     metric = home.experiment(1).read().searcher_metric
     assert metric is not None
     assert (metric.name, metric.smaller_is_better) == ("accuracy", False)
-    assert length == 2
+    assert (length, best) == (2, 0.9)
 
 
 def test_a_workspace_is_said_to_mean_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -117,7 +117,6 @@ def init(
         journal=attempt.journal,
         distributed=distributed,
         tensorboard_mode=given.tensorboard_mode,
-        searcher_config=attempt.info.trial._config.get("searcher", {}),
         is_home_shared=attempt.is_home_shared,
     )
     preempt = PreemptContext(

@@ -23,6 +23,7 @@ from core_sdk.records import (
     Metric,
     Progress,
     Report,
+    SearcherMetric,
     StatusSet,
     check_name,
     check_text,
@@ -73,7 +74,6 @@ class TrainContext:
         journal: Journal,
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
-        searcher_config: Mapping[str, Any],
         is_home_shared: bool = True,
     ) -> None:
         """Without a shared home, this rank does not see `folder`."""
@@ -81,7 +81,6 @@ class TrainContext:
         self._journal = journal
         self._distributed = distributed
         self._tensorboard_mode = tensorboard_mode
-        self._searcher_config = searcher_config
         self._is_home_shared = is_home_shared
         self._private_tensorboard_path: Path | None = None
         self._ledger = Ledger(journal.path)
@@ -167,23 +166,22 @@ class TrainContext:
     def get_experiment_best_validation(self) -> float | None:
         """The best value of the searched metric over all trials of the experiment; None while there is none.
 
-        The metric and its direction are the configuration's `searcher.metric` and `searcher.smaller_is_better`
-        (default True). Without a configuration it is the one metric reported for validation, beside time metrics such
-        as "epochs"; None where there are several. Reads the index, so not for the inner loop.
+        It is the experiment's searcher metric. Without one it is the one metric reported for validation, beside time
+        metrics such as "epochs", of which the smallest value is best; None where there are several. Reads the index, so
+        not for the inner loop.
 
         Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
         """
         with self._index("get_experiment_best_validation()") as index:
             experiment_id = self._folder.read_record().experiment_id
-            metric = self._searcher_config.get("metric")
+            metric = self._folder.home.experiment(experiment_id).read().searcher_metric
             if metric is None:
                 names = index.validation_metric_names(experiment_id) - _TIME_METRICS
                 if len(names) != 1:
                     logger.info("no best validation: which of %s is meant is not configured", sorted(names))
                     return None
-                (metric,) = names
-            smaller_is_better = bool(self._searcher_config.get("smaller_is_better", True))
-            return index.best_validation(experiment_id, metric, smaller_is_better)
+                metric = SearcherMetric(name=names.pop())
+            return index.best_validation(experiment_id, metric.name, metric.smaller_is_better)
 
     @contextlib.contextmanager
     def _index(self, call: str) -> Iterator[Index]:
