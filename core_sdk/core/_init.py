@@ -20,7 +20,7 @@ from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadli
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import TrainContext
-from core_sdk.distributed import DistributedContext
+from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import (
     Environment,
     StopNoticeSettings,
@@ -175,10 +175,7 @@ def _only_rank() -> DistributedContext:
 
 def _process_group_size() -> int:
     """Of a script that has begun torch's process group: whoever started its ranks, and however."""
-    torch_distributed: Any = sys.modules.get("torch.distributed")
-    if torch_distributed is None or not torch_distributed.is_available() or not torch_distributed.is_initialized():
-        return 1
-    return int(torch_distributed.get_world_size())
+    return int(sys.modules["torch.distributed"].get_world_size()) if has_process_group() else 1
 
 
 def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:

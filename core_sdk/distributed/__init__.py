@@ -8,7 +8,7 @@ all that no call waits for (`_control`): deaths, farewells, questions to a late 
 """
 
 from core_sdk.distributed._channel import Channel, Listener, SoloChannel
-from core_sdk.distributed._context import DistributedContext
+from core_sdk.distributed._context import DistributedContext, has_process_group
 from core_sdk.distributed._encoding import Failure
 
-__all__ = ["Channel", "DistributedContext", "Failure", "Listener", "SoloChannel"]
+__all__ = ["Channel", "DistributedContext", "Failure", "Listener", "SoloChannel", "has_process_group"]

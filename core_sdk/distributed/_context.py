@@ -9,12 +9,12 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
 from core_sdk.distributed._places import host_identity, problems_of_numbers, this_place
 from core_sdk.distributed._terms import Terms
-from core_sdk.environment import Meeting, RankPlace
+from core_sdk.environment import Meeting, RankPlace, launched_chief_ip
 from core_sdk.errors import ContradictoryRanksError
 
 if TYPE_CHECKING:
@@ -83,10 +83,20 @@ class DistributedContext:
     ) -> Self:
         """The ranks as torchrun has told them to this process; they meet through torchrun's own store.
 
-        Raises `KeyError` where no torchrun started it, which a script may take for a training of one rank.
+        Where a script or its framework has started the ranks, call this after `torch.distributed.init_process_group()`.
+        Raises `KeyError` where neither is so, which a script may take for a training of one rank.
         """
-        place = RankPlace.from_torchrun()
-        return cls._from_torch(place, Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s))
+        terms = _terms(chief_ip, timeout_s, join_timeout_s)
+        try:
+            place = RankPlace.from_torchrun()
+        except KeyError:
+            if not has_process_group():
+                raise
+            from core_sdk.distributed._process_group import ProcessGroupRendezvous  # torch, which is loaded then
+
+            meeting = ProcessGroupRendezvous()
+            return cls._made(meeting.place(), terms, lambda: meeting)
+        return cls._from_torch(place, terms)
 
     @classmethod
     def from_deepspeed(
@@ -97,7 +107,7 @@ class DistributedContext:
         Raises `KeyError` where DeepSpeed's launcher did not start it.
         """
         place = RankPlace.from_deepspeed()
-        return cls._from_torch(place, Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s))
+        return cls._from_torch(place, _terms(chief_ip, timeout_s, join_timeout_s))
 
     @classmethod
     def from_horovod(
@@ -114,7 +124,7 @@ class DistributedContext:
         """
         from core_sdk.distributed._horovod import HorovodRendezvous, horovod_place  # of no use without Horovod
 
-        terms = Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
+        terms = _terms(chief_ip, timeout_s, join_timeout_s)
         place = horovod_place(hvd)
         return cls._made(place, terms, lambda: HorovodRendezvous(hvd))
 
@@ -253,6 +263,17 @@ def _integer(name: str, number: int) -> int:
         return operator.index(number)
     except TypeError:
         raise TypeError(f"{name} is {number!r}; it must be an integer") from None
+
+
+def _terms(chief_ip: str | None, timeout_s: float, join_timeout_s: float) -> Terms:
+    """Of ranks that a launcher has started, which may also have told them where rank 0 is."""
+    return Terms(chief_ip or launched_chief_ip(), _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
+
+
+def has_process_group() -> bool:
+    """Whether the script has begun torch's process group; where torch is not loaded, it has not."""
+    torch_distributed: Any = sys.modules.get("torch.distributed")
+    return torch_distributed is not None and torch_distributed.is_available() and torch_distributed.is_initialized()
 
 
 def _check_numbers(place: RankPlace) -> None:

@@ -28,6 +28,8 @@ Slurm's `SLURM_…` and the `JOB_COMPLETION_INDEX` of Kubernetes' indexed Jobs t
 torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
 `GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
 `CROSS_RANK` and `CROSS_SIZE`. Both tell where torch's store is in `MASTER_ADDR` and `MASTER_PORT`.
+Lightning starts its own ranks, which know `WORLD_SIZE` and `LOCAL_RANK` only. `DET_CHIEF_IP`, as Determined's launchers
+set it, is the address of rank 0's node.
 """
 
 from __future__ import annotations
@@ -67,6 +69,7 @@ from core_sdk.environment._ranks import (
     Meeting,
     RankPlace,
     launch_directory,
+    launched_chief_ip,
     num_ranks_started,
     num_restarts,
     torchrun_launch,
@@ -111,6 +114,7 @@ __all__ = [
     "job_placement",
     "known_grace_s",
     "launch_directory",
+    "launched_chief_ip",
     "leave_job",
     "left_job",
     "login_variables",

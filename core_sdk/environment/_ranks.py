@@ -44,7 +44,7 @@ class Meeting:
     master_address: str | None
     master_port: int | None
     generation: str
-    """Differs between jobs and between the restarts of one."""
+    """Differs between the restarts of a job, and between jobs to which the user has given an id."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Meeting:
@@ -52,16 +52,21 @@ class Meeting:
         variables = os.environ if variables is None else variables
         directory = variables.get(RENDEZVOUS_VARIABLE)
         key = variables.get(CHANNEL_KEY_VARIABLE)
+        run_id = variables.get("TORCHELASTIC_RUN_ID", "")
         has_port = bool(variables.get("MASTER_PORT"))
         return cls(
             directory=Path(directory) if directory else None,
             key=key.encode(errors="surrogateescape") if key else None,
             master_address=variables.get("MASTER_ADDR") or None,
             master_port=_numbers(variables, ("MASTER_PORT",), "torchrun")[0] if has_port else None,
-            generation="/".join(
-                variables.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
-            ),
+            # torchrun's "none" names no job.
+            generation=f"{'' if run_id == 'none' else run_id}/{variables.get('TORCHELASTIC_RESTART_COUNT', '')}",
         )
+
+
+def launched_chief_ip() -> str | None:
+    """The address of rank 0's node, where a launcher has told it, as Determined's do."""
+    return os.environ.get("DET_CHIEF_IP") or None
 
 
 def num_ranks_started() -> int:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 from distributed.conftest import StartRanks
-from processes import TIMEOUT_S
+from processes import TIMEOUT_S, Script
 
 from core_sdk.core import DistributedContext
+from core_sdk.distributed._context import _terms
 from core_sdk.distributed._horovod import nodes_of
+from core_sdk.environment import Meeting
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
 TORCHRUN = str(Path(sys.executable).with_name("torchrun"))
@@ -335,3 +337,49 @@ def test_a_store_that_does_not_answer_is_named(as_under_torchrun: pytest.MonkeyP
 
     assert f"the store of torch.distributed at 127.0.0.1:{free_port} does not answer" in str(caught.value)
     assert not isinstance(caught.value, ContradictoryRanksError)
+
+
+def test_ranks_that_a_framework_started_meet_through_their_process_group(
+    start_script: Callable[..., Script], free_port: int
+) -> None:
+    """Lightning's rank 0 is the script itself, and tells the next one its local rank, but no RANK."""
+    source = """
+        import sys
+        import torch.distributed
+        from core_sdk.core import DistributedContext
+
+        rank = int(sys.argv[1])
+        try:
+            DistributedContext.from_torch_distributed()
+        except KeyError:
+            print("too early")
+        address = f"tcp://127.0.0.1:{sys.argv[2]}"
+        torch.distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=2)
+        with DistributedContext.from_torch_distributed() as distributed:
+            print(distributed.allgather(rank), distributed.local_rank, distributed.local_size, distributed.cross_size)
+        with DistributedContext.from_torch_distributed() as distributed:
+            print(distributed.broadcast("again"))
+        """
+    variables = {"NODE_RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+
+    scripts = [start_script(source, "0", str(free_port)), start_script(source, "1", str(free_port), **variables)]
+
+    for rank, script in enumerate(scripts):
+        status, output, errors = script.wait()
+        assert (status, output) == (0, f"too early\n[0, 1] {rank} 2 1\nagain\n"), errors
+
+
+def test_a_launcher_may_tell_the_chiefs_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Determined's do; what the script says stands above it."""
+    monkeypatch.setenv("DET_CHIEF_IP", "10.0.0.1")
+
+    assert _terms(None, 1.0, 1.0).chief_ip == "10.0.0.1"
+    assert _terms("10.0.0.2", 1.0, 1.0).chief_ip == "10.0.0.2"
+
+
+def test_torchruns_id_for_want_of_one_names_no_job() -> None:
+    """Its restarts are told apart all the same."""
+    told = [{"TORCHELASTIC_RUN_ID": run_id, "TORCHELASTIC_RESTART_COUNT": "1"} for run_id in ("none", "mine")]
+
+    assert [Meeting.read(variables).generation for variables in told] == ["/1", "mine/1"]
