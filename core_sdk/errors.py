@@ -72,6 +72,7 @@
     ├── DuplicateMetricError
     └── InvalidNameError
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
+    EmptyCheckpointError (ValueError) a checkpoint of all ranks without a file
     NameTakenError (ValueError)       two experiments of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
@@ -707,6 +708,18 @@ class ReservedNameError(ValueError):
     def __init__(self, file: str) -> None:
         self.file = file
         super().__init__(f"a checkpoint cannot hold a file {file!r}: the name is Core SDK's own. Rename the file.")
+
+
+class EmptyCheckpointError(ValueError):
+    """No rank has put a file into a checkpoint of all ranks; it is not stored."""
+
+    def __init__(self, storage_id: str) -> None:
+        self.storage_id = storage_id
+        super().__init__(
+            f"checkpoint {storage_id} was not stored: no rank has put a file into it. Whatever writes must have ended "
+            "at the end of the block: wait for what dcp.async_save() returns, by result(). Metadata alone is stored by "
+            "store_path() on rank 0, without shard=True."
+        )
 
 
 class CheckpointConflictError(ValueError):

@@ -188,8 +188,8 @@ def test_metadata_is_merged(big_trial: Trial) -> None:
     ]
 
     def script(rank: Rank) -> dict[str, Any]:
-        with rank.checkpoint.store_path(metadata[rank.number], shard=True) as (_, storage_id):
-            pass
+        with rank.checkpoint.store_path(metadata[rank.number], shard=True) as (path, storage_id):
+            (path / "model.bin").write_bytes(b"the same")
         return rank.checkpoint.get_metadata(storage_id)
 
     read_back = big_trial.run(script)
@@ -203,7 +203,8 @@ def test_metadata_may_grow_on_any_rank_inside_the_block(trial: Trial) -> None:
 
     def script(rank: Rank) -> dict[str, Any]:
         metadata = {"steps_completed": 3}
-        with rank.checkpoint.store_path(metadata, shard=True) as (_, storage_id):
+        with rank.checkpoint.store_path(metadata, shard=True) as (path, storage_id):
+            (path / "model.bin").write_bytes(b"the same")
             metadata[f"rank{rank.number}"] = rank.number
         return rank.checkpoint.get_metadata(storage_id)
 

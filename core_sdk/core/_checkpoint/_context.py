@@ -143,7 +143,10 @@ class CheckpointContext:
 
         If the block raises, nothing is stored. `metadata` may be added to inside the block. With `wait=False` the end
         of the block does not wait for that; nothing may write to `path` any more. With `shard=True` every rank enters
-        and leaves the block; without, only the chief calls: `RuntimeError` on other ranks.
+        and leaves the block, and at least one writes a file: `EmptyCheckpointError`. Without, only the chief calls:
+        `RuntimeError` on other ranks.
+
+        Whatever writes must have ended at the end of the block: call `result()` of what `dcp.async_save()` returns.
         """
         self._check_rank("store_path", shard)
         return self._sharded_save(metadata, wait) if shard else self._store_path(checked_metadata(metadata), wait)
@@ -171,7 +174,7 @@ class CheckpointContext:
             with staging:
                 self._recorder.store(storage_id, lambda: staging.commit(metadata))
 
-        self._saves.take(Save(storage_id, begun_at, finish, staging.cancel), wait=wait)
+        self._saves.take(Save(storage_id, begun_at, finish, staging.cancel, staging.path), wait=wait)
 
     def _sharded_save(self, metadata: dict[str, Any] | None, wait: bool) -> ShardedSave:
         return ShardedSave(

@@ -18,7 +18,7 @@ from core_sdk.records import (
     Manifest,
     Record,
 )
-from core_sdk.storage import Storage
+from core_sdk.storage import METADATA_NAME, Storage
 
 logger = logging.getLogger("core_sdk.checkpoint")
 
@@ -47,6 +47,12 @@ class Recorder:
             if is_committed or not isinstance(error, Exception):
                 self._withdraw(storage_id)
             raise
+        if manifest.files.keys() <= {METADATA_NAME}:
+            logger.warning(
+                "checkpoint %s has metadata and no file. If files were meant, what writes them had not begun at the "
+                "end of the block: wait for what dcp.async_save() returns, by result()",
+                storage_id,
+            )
 
     def _stored(self, manifest: Manifest) -> CheckpointStored:
         return CheckpointStored(

@@ -8,9 +8,11 @@ import os
 import sys
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.errors import GraceExceededError
@@ -34,6 +36,8 @@ class Save:
     """Stores and records what was staged; or raises, and then nothing is left of it."""
     cancel: Callable[[], None]
     """Has `finish`, in another thread, end soon with an error."""
+    path: Path | None = None
+    """The directory that the script wrote into. It is gone once the save has ended."""
 
 
 class Saves:
@@ -49,12 +53,14 @@ class Saves:
         self._process = os.getpid()
         self._pending: _BackgroundSave | None = None
         self._awaits_exit = False
+        self._finished: Save | None = None
         self.first_duration_s: float | None = None
         """From the first file to the commit, of the first checkpoint that was stored."""
 
     def take(self, save: Save, *, wait: bool) -> None:
         """Finishes it here and now, or begins to in a thread."""
         self.wait()  # one that was begun inside this one's block
+        self._look_for_stragglers()
         if wait:
             self._finish(save)
             return
@@ -92,6 +98,7 @@ class Saves:
 
         An interrupted wait gives it up, too: there will be no other.
         """
+        self._look_for_stragglers()
         pending = self._own_pending()
         if pending is None or pending.is_own_thread():  # a forgotten Context may be collected anywhere
             return
@@ -114,10 +121,23 @@ class Saves:
 
     def _finish(self, save: Save) -> None:
         save.finish()
+        self._finished = save
         if self.first_duration_s is None:
             self.first_duration_s = time.monotonic() - save.begun_at
             if self._is_chief:
                 self._grace.warn_if_shorter_than(self.first_duration_s)
+
+    def _look_for_stragglers(self) -> None:
+        """Says so if something has written on into the directory of the last save, where nobody will find it."""
+        save, self._finished = self._finished, None
+        if os.getpid() == self._process and save and save.path and save.path.exists():
+            message = (
+                f"something has written into {save.path} after its block had ended: that is no part of checkpoint "
+                f"{save.storage_id}, and will be removed. Wait for it inside the block: for what dcp.async_save() "
+                "returns, by result()"
+            )
+            logger.error(message)
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _await_at_exit(self) -> None:
         """The interpreter that ends first closes all thread pools, and a save needs them."""

@@ -16,7 +16,7 @@ from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._saves import Save, Saves
 from core_sdk.core._checkpoint._together import leave_together, step_together
 from core_sdk.distributed import DistributedContext
-from core_sdk.errors import ArgumentConflictError, CheckpointConflictError
+from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
 from core_sdk.journal import Journal
 from core_sdk.storage import Selector, Shard, ShardStaging, ShardUnion, Storage, file_conflicts, unite
 
@@ -104,7 +104,9 @@ class ShardedSave:
             self._journal.check_open()
             self._freeze_metadata()
             undo.pop_all()
-        save = Save(self._storage_id, self._begun_at, finish=self._finish, cancel=self._staging.cancel)
+        save = Save(
+            self._storage_id, self._begun_at, finish=self._finish, cancel=self._staging.cancel, path=self._staging.path
+        )
         self._saves.take(save, wait=self._wait)
 
     def _agree(self) -> str:
@@ -148,6 +150,8 @@ class ShardedSave:
         shards = [part.shard for part in parts]
         metadata = _agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
         union = unite(shards)
+        if not union.files:
+            raise EmptyCheckpointError(self._storage_id)
         names = union.names_of(self._channel.rank)
         step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address), is_patient=True)
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
