@@ -12,7 +12,7 @@ from core_sdk.cli import _csv, _json
 from core_sdk.cli._plot import num_buckets, plot
 from core_sdk.cli._tables import Column, print_table
 from core_sdk.cli._text import format_number, format_time, printable
-from core_sdk.errors import NotFoundError
+from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking.rows import ReportRow
 
 if TYPE_CHECKING:
@@ -24,8 +24,13 @@ _NOTHING = "No reports yet."
 
 class NoSuchGroupError(NotFoundError):
     def __init__(self, trial_id: int, group: str, known: Iterable[str]) -> None:
-        names = ", ".join(dict.fromkeys(known)) or "none yet"
+        names = ", ".join(known) or "none yet"
         super().__init__(f"trial {trial_id} has no reports of a group {group!r} to show. Its groups: {names}.")
+
+
+class NothingToPlotError(CoreSDKError):
+    def __init__(self, trial_id: int, group: str) -> None:
+        super().__init__(f"group {group!r} of trial {trial_id} has no numbers over steps to plot. Leave out --plot.")
 
 
 def reports_of_group(index: Index, trial_id: int, group: str | None, *, with_superseded: bool) -> Iterator[ReportRow]:
@@ -34,7 +39,7 @@ def reports_of_group(index: Index, trial_id: int, group: str | None, *, with_sup
     first = next(reports, None)
     if first is None:
         if group is not None:
-            raise NoSuchGroupError(trial_id, group, (series.group for series in index.series(trial_id)))
+            raise NoSuchGroupError(trial_id, group, index.groups(trial_id))
         return iter(())
     return chain([first], reports)
 
@@ -68,10 +73,10 @@ def print_tables(reports: Iterable[ReportRow], *, num_last: int) -> None:
 
 def print_plots(index: Index, trial_id: int, group: str | None) -> None:
     width = shutil.get_terminal_size().columns
-    all_series = index.series(trial_id)
-    series = [one for one in all_series if group in (None, one.group)]
+    series = [one for one in index.series(trial_id) if group in (None, one.group)]
     if group is not None and not series:
-        raise NoSuchGroupError(trial_id, group, (one.group for one in all_series))
+        known = index.groups(trial_id)
+        raise NothingToPlotError(trial_id, group) if group in known else NoSuchGroupError(trial_id, group, known)
     for one in series:
         lines = plot(index.buckets(trial_id, one.group, one.name, num_buckets(width)), width=width)
         print(printable(f"{one.group} {one.name}"))

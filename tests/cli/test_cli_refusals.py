@@ -9,6 +9,7 @@ from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial, store
 
 from core_sdk.cli._app import app
+from core_sdk.records import Profile
 from core_sdk.tracking import Home
 
 
@@ -31,6 +32,21 @@ def test_a_group_that_nobody_reported_is_refused(home: Home, cli: Cli) -> None:
         assert "no reports of a group 'trainig'" in refused.errors
         assert "Its groups: training, validation." in refused.errors
     assert cli("trial", "metrics", "1", "--group", "training").status == 0
+
+
+def test_a_group_without_numbers_is_not_plotted(home: Home, cli: Cli) -> None:
+    """It exists, and is named among those that do."""
+    training = new_attempt(new_trial(home))
+    training.report(1, loss=0.5)
+    training.append(Profile(time=1.0, group="cpu", metrics={"cpu_util": 5.0}))
+    training.end()
+
+    plotted = cli("trial", "metrics", "1", "--group", "cpu", "--plot")
+    mistyped = cli("trial", "metrics", "1", "--group", "cup", "--plot")
+
+    assert (plotted.status, plotted.output) == (1, "")
+    assert "group 'cpu' of trial 1 has no numbers over steps to plot" in plotted.errors
+    assert "Its groups: training, cpu." in mistyped.errors
 
 
 def test_a_trial_without_reports_is_no_refusal(home: Home, cli: Cli) -> None:

@@ -45,6 +45,17 @@ def read_series(connection: sa.Connection, trial_id: int) -> list[SeriesRow]:
     return [SeriesRow(*row) for row in connection.execute(query)]
 
 
+def read_groups(connection: sa.Connection, trial_id: int) -> list[str]:
+    query = (
+        sa.select(series.c.group_name)
+        .select_from(attempts_series)
+        .where(attempt.c.trial_id == trial_id)
+        .group_by(series.c.group_name)
+        .order_by(sa.func.min(series.c.id))
+    )
+    return list(connection.execute(query).scalars())
+
+
 def read_buckets(connection: sa.Connection, trial_id: int, group: str, name: str, num_buckets: int) -> list[Bucket]:
     """At most `num_buckets`, equally wide in steps; those without points are left out."""
     is_asked = sa.and_(attempt.c.trial_id == trial_id, _is_metric, series.c.group_name == group, series.c.name == name)

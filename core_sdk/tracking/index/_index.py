@@ -127,6 +127,10 @@ class Index:
             yield from page.reports
             after = page.last_steps
 
+    def groups(self, trial_id: int) -> list[str]:
+        """All that anything was reported of, the profiler's too."""
+        return self._ask(lambda connection: _curves.read_groups(connection, trial_id))
+
     def series(self, trial_id: int) -> list[SeriesRow]:
         return self._ask(lambda connection: _curves.read_series(connection, trial_id))
 
