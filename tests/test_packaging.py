@@ -44,7 +44,8 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
     content = wheel.read(entry_points).decode()
 
     assert "core-sdk = core_sdk.cli:main" in content
-    assert "core-sdk-torch-distributed = launch.torch_distributed:main" in content
+    for module in ("torch_distributed", "deepspeed", "horovod", "tensorflow", "wrap_rank"):
+        assert f"core-sdk-{module.replace('_', '-')} = launch.{module}:main" in content
 
 
 @pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core"])

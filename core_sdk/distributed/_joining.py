@@ -109,9 +109,10 @@ def choose_rendezvous(place: Place, terms: Terms, meeting: Meeting) -> Rendezvou
         return DirectoryRendezvous(meeting.directory / str(terms.number), is_ours=True)
     if not is_spread:
         return NeighbourRendezvous(Environment.read().home, terms.number, place.local_size)
-    if terms.chief_ip is None:
-        raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip")
-    return FixedRendezvous(terms.chief_ip, terms.number, _key(meeting, place))
+    chief_ip = terms.chief_ip or meeting.chief_address
+    if chief_ip is None:
+        raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip, or set DET_CHIEF_IP")
+    return FixedRendezvous(chief_ip, terms.number, _key(meeting, place))
 
 
 def torch_rendezvous(meeting: Meeting, terms: Terms) -> Rendezvous | None:

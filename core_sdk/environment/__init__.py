@@ -7,6 +7,7 @@
 | `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
 | `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
+| `DET_CHIEF_IP`      | from a launcher to its ranks: where the first node is reached               |
 | `CORE_SDK_PASS_VARIABLES` | what a launcher brings to other hosts beside its own list: `NAME,OTHER,PREFIX_*` |
 | `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
 | `CORE_SDK_ENDING`   | to a launcher: the pid of the parent that is meant, and the file for its last words |
@@ -45,6 +46,7 @@ from core_sdk.environment._command import command_of_this_process, main_script
 from core_sdk.environment._jobs import job, leave_job, left_job
 from core_sdk.environment._launchers import (
     ending_path,
+    first_variable,
     horovod_variables,
     job_placement,
     meeting_port,
@@ -53,6 +55,7 @@ from core_sdk.environment._launchers import (
 )
 from core_sdk.environment._names import (
     CHANNEL_KEY_VARIABLE,
+    CHIEF_IP_VARIABLE,
     ENDING_VARIABLE,
     GRACE_VARIABLE,
     HOME_VARIABLE,
@@ -87,6 +90,7 @@ from core_sdk.environment._settings import (
 
 __all__ = [
     "CHANNEL_KEY_VARIABLE",
+    "CHIEF_IP_VARIABLE",
     "ENDING_VARIABLE",
     "GRACE_VARIABLE",
     "HOME_VARIABLE",
@@ -107,6 +111,7 @@ __all__ = [
     "child_variables",
     "command_of_this_process",
     "ending_path",
+    "first_variable",
     "get_cluster_info",
     "horovod_variables",
     "is_usr1_stop",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core_sdk.environment._names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
@@ -53,6 +53,12 @@ def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, 
     """What PET_… variables say in place of torchrun's options, by the option's name: `nproc_per_node`."""
     variables = os.environ if variables is None else variables
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
+
+
+def first_variable(names: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
+    """What the first of these says that is set: launchers name a process's rank each in their way."""
+    variables = os.environ if variables is None else variables
+    return next((variables[name] for name in names if name in variables), None)
 
 
 def horovod_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -8,7 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core_sdk.environment._names import CHANNEL_KEY_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.environment._names import (
+    CHANNEL_KEY_VARIABLE,
+    CHIEF_IP_VARIABLE,
+    LAUNCH_DIR_VARIABLE,
+    RENDEZVOUS_VARIABLE,
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ class Meeting:
     key: bytes | None
     master_address: str | None
     master_port: int | None
+    chief_address: str | None
+    """Where rank 0's node is reached."""
     generation: str
     """Differs between the restarts of a job, and between jobs to which the user has given an id."""
 
@@ -58,6 +65,7 @@ class Meeting:
             directory=Path(directory) if directory else None,
             key=key.encode(errors="surrogateescape") if key else None,
             master_address=variables.get("MASTER_ADDR") or None,
+            chief_address=variables.get(CHIEF_IP_VARIABLE) or None,
             master_port=_numbers(variables, ("MASTER_PORT",), "torchrun")[0] if has_port else None,
             # torchrun's "none" names no job.
             generation=f"{'' if run_id == 'none' else run_id}/{variables.get('TORCHELASTIC_RESTART_COUNT', '')}",

@@ -8,7 +8,7 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,9 +61,12 @@ class Command:
     """As the user wrote it, with its arguments."""
 
 
-def parse(argv: Sequence[str]) -> Command:
-    """Pure: looks at no file. Raises `UsageError`, `HelpWanted`."""
-    overrides, script = _split(argv)
+def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
+    """Pure: looks at no file. Raises `UsageError`, `HelpWanted`.
+
+    `own_options` need no `--` behind them: their names, with the number of their values.
+    """
+    overrides, script = _split(argv, own_options)
     if _HELP.intersection(overrides) or script[:1] in (("-h",), ("--help",)):
         raise HelpWanted
     _check_overrides(overrides)
@@ -127,22 +130,31 @@ Starts SCRIPT once per slot, as the ranks of one training; each line of their ou
 """
 
 
-def _split(argv: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    if "--" not in argv:
-        return (), tuple(argv)
-    index = list(argv).index("--")
+def _split(argv: Sequence[str], own_options: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    start = _num_own_words(argv, own_options)
+    rest = tuple(argv[start:])
+    # What begins with a script is a script: the `--` behind it is its own.
+    if "--" not in rest or not rest[0].startswith("-"):
+        return tuple(argv[:start]), rest
+    index = start + rest.index("--")
     return tuple(argv[:index]), tuple(argv[index + 1 :])
+
+
+def _num_own_words(argv: Sequence[str], own_options: Mapping[str, int]) -> int:
+    """Of the launcher's own options at the beginning, with their values."""
+    index = 0
+    while index < len(argv):
+        name, equals, _ = argv[index].partition("=")
+        if name not in own_options:
+            break
+        index += 1 if equals else 1 + own_options[name]
+    return index
 
 
 def _check_overrides(overrides: Sequence[str]) -> None:
     for argument in overrides:
         if _is_option(argument, "--trial"):
             raise UsageError("--trial stands for a script: put it after `--`")
-    if overrides and not overrides[0].startswith("-"):
-        raise UsageError(
-            f"{overrides[0]!r} stands before `--`, where options are expected. If the `--` is the script's own, put "
-            f"another one before the script: -- {shlex.join(overrides)} -- …"
-        )
 
 
 def _check_trial(arguments: Sequence[str]) -> None:

@@ -33,6 +33,8 @@ class Framework(ABC):
     """The launcher's: `launch.deepspeed`."""
     overridden: str
     """The program whose options may stand before `--`."""
+    own_options: Mapping[str, int] = {}
+    """Options of the launcher's own, which need no `--`: the names, and how many values each has."""
 
     @abstractmethod
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
@@ -48,6 +50,10 @@ class Framework(ABC):
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         """What a rank is told, beside torchrun's variables for it, which are given."""
         return {}
+
+    def prefix(self) -> tuple[str, ...]:
+        """What each rank's program is started by, in the words of a command line."""
+        return ()
 
     def close(self) -> None:  # noqa: B027 - nor to end
         """No ranks will be started any more."""

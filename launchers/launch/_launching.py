@@ -51,7 +51,7 @@ def run(framework: Framework) -> NoReturn:
 def launch(framework: Framework, arguments: Sequence[str]) -> int:
     """The exit status. For the main thread of a process that ends with it."""
     try:
-        command = parse(arguments)
+        command = parse(arguments, framework.own_options)
         check_script(command.script)
         settings = LaunchSettings.read()
         spread = spread_of(framework, command)
@@ -146,7 +146,7 @@ def _run(
 
     nodes = find_nodes(command)
     tell_ranks(nodes, directory.path)
-    arguments = torchrun_argv(command, nodes)
+    arguments = torchrun_argv(command, nodes, framework.prefix())
     _agent.run(arguments, framework, output, errors, directory, supervisor)
 
 

@@ -7,14 +7,19 @@ these letters: torchrun's agent puts each rank's number there.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from core_sdk.environment import meeting_port, visible_gpus
+from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
+from launch import _core_binding
+from launch._command import UsageError
+from launch._deepspeed._cores import cores_to_share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options
 from launch._deepspeed._plan import Plan, plan_here, plan_hosts
-from launch._framework import Framework
+from launch._framework import Framework, Start
+from launch._guardian import ISOLATION
 from launch._launching import run
 from launch._over_hosts._hosts import Spread, read_hostfile
 
@@ -28,11 +33,27 @@ class DeepSpeed(Framework):
 
     def __init__(self) -> None:
         self._devices: tuple[str, ...] = ()
+        self._cores: list[int] = []
+        self._has_num_threads = False
 
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        plan = _plan(parse_options(overrides))
+        options = parse_options(overrides)
+        plan = _plan(options)
         self._devices = plan.devices
+        self._cores = cores_to_share(options) if options.is_bound_to_cores else []
+        self._has_num_threads = LaunchSettings.read().has_num_threads
         return plan.torchrun
+
+    def meet(self, start: Start) -> None:
+        if self._cores and start.local_size > len(self._cores):
+            raise UsageError(
+                f"--bind_cores_to_rank: {start.local_size} ranks cannot share {len(self._cores)} cores of this node"
+            )
+
+    def prefix(self) -> tuple[str, ...]:
+        if not self._cores:
+            return ()
+        return (sys.executable, *ISOLATION, _core_binding.__file__, ",".join(map(str, self._cores)))
 
     def spread(self, overrides: Sequence[str]) -> Spread | None:
         return _plan(parse_options(overrides)).spread
@@ -43,7 +64,10 @@ class DeepSpeed(Framework):
             "LOCAL_SIZE": rank["LOCAL_WORLD_SIZE"],
             "CROSS_RANK": rank["GROUP_RANK"],
             "CROSS_SIZE": rank["GROUP_WORLD_SIZE"],
+            "USE_DEEPSPEED": "1",
         }
+        if self._cores and not self._has_num_threads:
+            place["OMP_NUM_THREADS"] = str(len(self._cores) // int(rank["LOCAL_WORLD_SIZE"]))
         return place | ({"CUDA_VISIBLE_DEVICES": ",".join(self._devices)} if self._devices else {})
 
 

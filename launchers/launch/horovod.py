@@ -1,7 +1,7 @@
 """`python -m launch.horovod [HOROVODRUN OVERRIDES --] SCRIPT…`: ranks that use `horovod.torch`.
 
 The options of horovodrun may stand before the `--`; `-np` may be left out. torchrun's agent starts the ranks, and
-Horovod's own server brings them together, by Gloo.
+Horovod's own server brings them together, by Gloo. With `--autohorovod` a single rank is started without Horovod.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from core_sdk.environment import horovod_variables, meeting_port
 from launch._command import Command, CommandError
@@ -20,8 +20,12 @@ from launch._launching import run
 from launch._over_hosts._hosts import Spread
 from launch._words import say
 
+if TYPE_CHECKING:
+    from launch._torchrun._nodes import Nodes
+
 # Ranks that import from a slow disk, or of which one prepares the data, are further apart than Horovod's 30 seconds.
 _GLOO_TIMEOUT_S = 240
+_AUTO = "--autohorovod"
 
 
 class HorovodMissingError(CommandError):
@@ -38,16 +42,22 @@ class HorovodMissingError(CommandError):
 class Horovod(Framework):
     module = "launch.horovod"
     overridden = "horovodrun"
+    own_options = {_AUTO: 0}
 
     def __init__(self) -> None:
         self._options = HorovodOptions()
+        self._is_without_horovod = False
         self._meeting: Meeting | None = None
         self._server: Server | None = None
 
     def spread(self, overrides: Sequence[str]) -> Spread | None:
-        return spread_of(_parsed(overrides))
+        return spread_of(_parsed(_without_auto(overrides)))
 
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
+        is_auto, overrides = _AUTO in overrides, _without_auto(overrides)
+        if is_auto and _has_one_rank(_parsed(overrides)):
+            self._is_without_horovod = True
+            return ("--nproc-per-node=1",)
         with _needing_horovod():
             # Sooner than in the midst of the start.
             from launch._horovod import _server  # noqa: F401
@@ -55,6 +65,8 @@ class Horovod(Framework):
         return torchrun_options_of(self._options, _num_nodes(), is_sent_by_head=meeting_port() is not None)
 
     def meet(self, start: Start) -> None:
+        if self._is_without_horovod:
+            return
         from launch._horovod._server import RendezvousServer  # what needs Horovod is imported on demand
 
         self.close()
@@ -67,6 +79,8 @@ class Horovod(Framework):
             say([f"Horovod: {self._meeting}"])
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
+        if self._is_without_horovod:
+            return {}
         from launch._horovod._server import rank_variables  # as above
 
         meeting = self._met()
@@ -83,6 +97,7 @@ class Horovod(Framework):
             "HOROVOD_CPU_OPERATIONS": "gloo",
             # Of a launch that this one is part of: its ranks would wait for a driver that they do not have.
             "HOROVOD_ELASTIC": "0",
+            "USE_HOROVOD": "1",
         }
 
     def close(self) -> None:
@@ -119,11 +134,26 @@ def _parsed(overrides: Sequence[str]) -> HorovodOptions:
     return options_of(*parse(overrides))
 
 
+def _without_auto(overrides: Sequence[str]) -> tuple[str, ...]:
+    return tuple(override for override in overrides if override != _AUTO)
+
+
+def _has_one_rank(options: HorovodOptions) -> bool:
+    if options.names_hosts:
+        return False
+    nodes = _nodes()
+    return nodes.num_nodes == 1 and (options.num_ranks or nodes.slots) == 1
+
+
 def _num_nodes() -> int:
+    return _nodes().num_nodes
+
+
+def _nodes() -> Nodes:
     """As far as the run info, the placement and torchrun's variables say it."""
     from launch._torchrun._nodes import find_nodes  # torch, which is needed from here on
 
-    return find_nodes(Command((), ())).num_nodes
+    return find_nodes(Command((), ()))
 
 
 @contextlib.contextmanager

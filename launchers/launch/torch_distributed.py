@@ -5,7 +5,7 @@ Every option of torchrun may stand before the `--`, and `--hostfile FILE`, which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from launch._framework import Framework
@@ -23,6 +23,9 @@ class TorchDistributed(Framework):
         hosts = () if hostfile is None else read_hostfile(hostfile)
         # More hosts are a scheduler's matter: had nothing placed this launcher, it would have spread.
         return with_slots(options, hosts[0]) if len(hosts) == 1 else options
+
+    def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
+        return {"USE_TORCH_DISTRIBUTED": "True"}
 
     def spread(self, overrides: Sequence[str]) -> Spread | None:
         hostfile, options = split_hostfile(overrides)

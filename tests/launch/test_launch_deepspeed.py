@@ -65,8 +65,6 @@ def test_dashes_stand_for_underscores() -> None:
         ("--save_pid", "the launcher itself"),
         ("--enable_each_rank_log logs", "trial logs ID --rank N"),
         ("--venv_script a.sh", "launcher's own environment"),
-        ("--bind_cores_to_rank", "taskset"),
-        ("--bind_core_list 0-3", "taskset"),
     ],
 )
 def test_what_only_deepspeeds_launcher_does_is_refused_with_what_to_do_instead(line: str, message: str) -> None:
@@ -153,6 +151,14 @@ def test_a_node_is_told_its_place_without_a_hostfile() -> None:
     plan = here("--no_ssh --num_nodes=2 --node_rank=1 --master_addr=h1 --num_gpus=4")
 
     assert plan.torchrun == ("--nnodes=2", "--node-rank=1", "--nproc-per-node=4", "--master-addr=h1")
+
+
+def test_each_host_binds_its_own_ranks() -> None:
+    """By the cores that it has, or those that are named."""
+    spread = on_hosts("--bind_cores_to_rank --bind_core_list=0-3").spread
+
+    assert spread is not None
+    assert spread.overrides == ("--bind_cores_to_rank", "--bind_core_list=0-3")
 
 
 def test_hosts_of_a_hostfile_are_spread_over() -> None:

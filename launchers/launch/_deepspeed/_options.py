@@ -12,7 +12,6 @@ from launch._command import UsageError
 
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
-_PIN_CORES = "start the launcher under taskset or numactl, or let the script call os.sched_setaffinity()"
 _REFUSED: Mapping[str, str] = {
     "launcher": "launchers on several hosts are started by ssh, by `srun python -m launch.deepspeed …` under Slurm, or "
     "by yourself with --no_ssh and --node_rank",
@@ -24,8 +23,6 @@ _REFUSED: Mapping[str, str] = {
     "enable_each_rank_log": "each line begins with [rank=N] here, and of what `core-sdk run` has started "
     "`core-sdk trial logs ID --rank N` shows one rank's output",
     "venv_script": "the ranks run in the launcher's own environment: start the launcher there",
-    "bind_cores_to_rank": _PIN_CORES,
-    "bind_core_list": _PIN_CORES,
 }
 # What these say by default is what is done here.
 _UNREFUSED = frozenset({("launcher", "pdsh"), ("enable_each_rank_log", "none")})
@@ -47,6 +44,10 @@ class DeepSpeedOptions:
     is_without_ssh: bool = False
     """A launcher is started on each node by other means."""
     ssh_port: int | None = None
+    is_bound_to_cores: bool = False
+    """Each rank runs on its share of the cores."""
+    cores: str = ""
+    """Those to share, as `0-3,8`; "" for all."""
 
 
 def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
@@ -69,6 +70,8 @@ def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
         node_rank=None if given.node_rank == -1 else given.node_rank,
         is_without_ssh=given.no_ssh,
         ssh_port=given.ssh_port,
+        is_bound_to_cores=given.bind_cores_to_rank,
+        cores=given.bind_core_list,
     )
     _check(options)
     return options
@@ -129,5 +132,7 @@ def _count(name: str, number: int | None) -> int | None:
 def _check(options: DeepSpeedOptions) -> None:
     if options.include and options.exclude:
         raise UsageError("--include and --exclude cannot stand together: name what to use, or what not to use")
+    if options.cores and not options.is_bound_to_cores:
+        raise UsageError("--bind_core_list says which cores --bind_cores_to_rank shares out: give both")
     if (options.num_nodes or options.num_gpus) and (options.include or options.exclude):
         raise UsageError("--num_nodes and --num_gpus cannot stand beside --include or --exclude, which say it all")

@@ -53,7 +53,9 @@ def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
 def _for_each_host(options: DeepSpeedOptions) -> tuple[str, ...]:
     """DeepSpeed's options that are left when the hosts are known."""
     meeting = _meeting(options).items()
-    return tuple(f"--{name}={value}" for name, value in meeting if value is not None)
+    binding = ["--bind_cores_to_rank"] if options.is_bound_to_cores else []
+    cores = [f"--bind_core_list={options.cores}"] if options.cores else []
+    return (*(f"--{name}={value}" for name, value in meeting if value is not None), *binding, *cores)
 
 
 def _meeting(options: DeepSpeedOptions) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +83,7 @@ def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Ca
     )
 
 
-def torchrun_argv(command: Command, nodes: Nodes) -> list[str]:
+def torchrun_argv(command: Command, nodes: Nodes, prefix: Sequence[str] = ()) -> list[str]:
     """The arguments for `torch.distributed.run`, without the program's name.
 
     What an override or a PET_… variable says is left to it. Imports torch. Raises `UsageError`.
@@ -99,6 +99,7 @@ def torchrun_argv(command: Command, nodes: Nodes) -> list[str]:
         *(f"--{name.replace('_', '-')}={value}" for name, value in defaults.items() if name not in options),
         *command.overrides,
         "--no-python",
+        *prefix,
         *program_argv(command.script),
     ]
 

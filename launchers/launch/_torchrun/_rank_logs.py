@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 
-from core_sdk.environment import GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.environment import CHIEF_IP_VARIABLE, GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from launch._directory import LaunchDirectory
 from launch._framework import Framework
 from launch._rank_output._rank_errors import RankErrors
@@ -46,6 +46,7 @@ class RankLogs(LogsSpecs):
         for local_rank, variables in envs.items():
             self._direct(int(variables["RANK"]), local_rank, destinations)
         common = self._common_variables(is_one_node=envs[0]["GROUP_WORLD_SIZE"] == "1")
+        common[CHIEF_IP_VARIABLE] = envs[0]["MASTER_ADDR"]
         for variables in envs.values():
             variables.update(common)
             variables.update(self._framework.variables(variables))

@@ -1,0 +1,55 @@
+"""Starts a rank's program on its share of the node's cores: a program of its own, run by this file's path.
+
+    python _core_binding.py 0,1,2,3 PROGRAM ARGUMENTS…
+
+It imports the standard library only, and becomes the program, so that no process stands between launcher and rank.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def share(cores: Sequence[int], local_rank: int, local_size: int) -> list[int]:
+    """As DeepSpeed's launcher shares them: neighbours, as many for each rank; what is left over is nobody's."""
+    num_cores = len(cores) // local_size
+    return list(cores[num_cores * local_rank : num_cores * (local_rank + 1)])
+
+
+def physical_cores() -> list[int]:
+    """Those that this process may run on, one of each that share a core's circuits."""
+    allowed = os.sched_getaffinity(0)
+    return [core for core in sorted(allowed) if min(_siblings(core) & allowed, default=core) == core]
+
+
+def parse_cores(text: str) -> list[int]:
+    """`0-3,8`, in this order. Raises `ValueError`."""
+    cores: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cores.extend(range(int(first), int(last or first) + 1))
+    return cores
+
+
+def _siblings(core: int) -> set[int]:
+    path = Path(f"/sys/devices/system/cpu/cpu{core}/topology/thread_siblings_list")
+    with contextlib.suppress(OSError, ValueError):  # a machine that tells nothing of it
+        return set(parse_cores(path.read_text()))
+    return {core}
+
+
+def main(cores: str, program: list[str]) -> None:
+    local_rank, local_size = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    os.sched_setaffinity(0, share(parse_cores(cores), local_rank, local_size))
+    try:
+        os.execvp(program[0], program)
+    except OSError as error:
+        sys.exit(f"{program[0]} cannot be started: {error.strerror}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

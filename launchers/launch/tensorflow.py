@@ -1,0 +1,89 @@
+"""`python -m launch.tensorflow [--port PORT] [--] SCRIPT…`: a process per node, which TF_CONFIG tells of the others.
+
+A script that runs on one node is told nothing: TensorFlow then needs no TF_CONFIG.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from typing import NoReturn
+
+from launch._command import CommandError, UsageError
+from launch._framework import Framework, Start
+from launch._interfaces import ipv4_of, own_address_towards
+from launch._launching import run
+
+_KEY = "core-sdk/tensorflow"
+
+
+class NoWayToChiefError(CommandError):
+    exit_code = 1
+
+    def __init__(self, chief: str, error: OSError) -> None:
+        super().__init__(f"TensorFlow's workers cannot meet: there is no way to {chief} from here: {error.strerror}")
+
+
+class TensorFlow(Framework):
+    module = "launch.tensorflow"
+    overridden = "this launcher: --port PORT, where each node's worker listens; by default one that is free"
+    own_options = {"--port": 1}
+
+    def __init__(self) -> None:
+        self._port: int | None = None
+        self._workers: list[str] = []
+
+    def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
+        self._port = _parse(overrides)
+        return ("--nproc-per-node=1",)
+
+    def meet(self, start: Start) -> None:
+        """All nodes tell each other where their workers will listen."""
+        keys = [f"{_KEY}/{node}" for node in range(start.num_nodes)]
+        if start.num_nodes > 1:
+            start.store.set(keys[start.node_rank], f"{_own_address(start)}:{self._port or _free_port()}")
+            self._workers = [start.store.get(key).decode() for key in keys]
+
+    def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
+        if not self._workers:
+            return {}
+        task = {"type": "worker", "index": int(rank["GROUP_RANK"])}
+        return {"TF_CONFIG": json.dumps({"cluster": {"worker": self._workers}, "task": task})}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"launch.tensorflow: {message}")
+
+
+def _parse(overrides: Sequence[str]) -> int | None:
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--port", type=int)
+    port: int | None = parser.parse_args(overrides).port
+    if port is not None and not 0 < port < 1 << 16:
+        raise UsageError(f"--port={port} is no port: give 1 to 65535")
+    return port
+
+
+def _own_address(start: Start) -> str:
+    try:
+        return start.chief_address if start.node_rank == 0 else own_address_towards(ipv4_of(start.chief_address))
+    except OSError as error:
+        raise NoWayToChiefError(start.chief_address, error) from error
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def main() -> NoReturn:
+    run(TensorFlow())
+
+
+if __name__ == "__main__":
+    main()

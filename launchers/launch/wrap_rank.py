@@ -1,0 +1,105 @@
+"""`python -m launch.wrap_rank RANK [--] COMMAND…`: a command, each line of whose output begins with `[rank=N]`.
+
+RANK is a number, or names of variables with commas between them, of which the first that is set holds it. The launchers
+do so by themselves; this is for ranks that something else starts: mpirun, say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from core_sdk.environment import first_variable
+from launch._command import CommandError, ScriptNotExecutableError, ScriptNotFoundError, UsageError
+from launch._rank_output._rank_output import RankOutput
+from launch._report import exit_code
+from launch._signals import CaughtSignals
+from launch._words import say
+
+# Processes that the command leaves behind may keep its output open.
+_LAST_OUTPUT_S = 2.0
+
+
+class NoRankError(CommandError):
+    exit_code = 1
+
+    def __init__(self, names: str) -> None:
+        super().__init__(f"which rank is this? {names} is no number, and no variable that holds one")
+
+
+def main() -> NoReturn:
+    try:
+        rank, command = _parse(sys.argv[1:])
+        code = _run(rank, command)
+    except CommandError as error:
+        say([str(error)])
+        code = error.exit_code
+    os._exit(code)  # no thread that waits for a reader is waited for
+
+
+def _parse(arguments: Sequence[str]) -> tuple[int, list[str]]:
+    parser = _Parser(prog="python -m launch.wrap_rank", description=__doc__, allow_abbrev=False)
+    # There is no other place to which a command's output could be redirected here.
+    parser.add_argument("--no-redirect-stdio", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("rank", metavar="RANK")
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)
+    given = parser.parse_args(arguments)
+    command = given.command[1:] if given.command[:1] == ["--"] else given.command
+    if not command:
+        raise UsageError("there is nothing to start: a command is missing behind the rank")
+    return _rank_of(given.rank), command
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"launch.wrap_rank: {message}")
+
+
+def _rank_of(text: str) -> int:
+    value = text if text.isdecimal() else first_variable(text.split(","))
+    if value is None or not value.isdecimal():
+        raise NoRankError(text)
+    return int(value)
+
+
+def _run(rank: int, command: Sequence[str]) -> int:
+    signals = CaughtSignals()
+    with (
+        tempfile.TemporaryDirectory(prefix="core-sdk-rank-") as directory,
+        RankOutput(Path(directory), is_hurried=signals.is_stop_asked) as output,
+    ):
+        process = _start(command, output, rank)
+        threading.Thread(target=_ring_at_end, args=(process, signals), daemon=True).start()
+        while process.poll() is None:
+            if number := signals.wait(None):
+                process.send_signal(number)
+        output.wait_for_end(rank, _LAST_OUTPUT_S)
+        signals.wait_for(output.close)
+    return exit_code(process.returncode)
+
+
+def _ring_at_end(process: subprocess.Popen[bytes], signals: CaughtSignals) -> None:
+    process.wait()
+    signals.ring()
+
+
+def _start(command: Sequence[str], output: RankOutput, rank: int) -> subprocess.Popen[bytes]:
+    pipes = output.open(rank)
+    with Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
+        try:
+            return subprocess.Popen(command, stdout=stdout, stderr=stderr)
+        except FileNotFoundError:
+            raise ScriptNotFoundError(command[0], "is no program in PATH and no file here") from None
+        except OSError as error:
+            raise ScriptNotExecutableError(command[0], error.strerror or str(error)) from error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""What scripts and command lines of the predecessor's launchers find here."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from launches import RunLaunch
+
+from core_sdk.environment import Meeting
+from launch._command import Command, parse
+from launch._core_binding import parse_cores, share
+from launch.deepspeed import DeepSpeed
+from launch.horovod import Horovod
+from launch.tensorflow import TensorFlow
+from launch.torch_distributed import TorchDistributed
+
+_SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
+_CORES = sorted(os.sched_getaffinity(0))
+
+
+def _launch(module: str, *arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", f"launch.{module}", *arguments]
+    return subprocess.run(command, cwd=cwd, env=os.environ | variables, capture_output=True, text=True, timeout=90)
+
+
+def _shown(output: str) -> dict[str, str]:
+    shown: dict[str, str] = json.loads(output.partition("] ")[2].partition("\n")[0])
+    return shown
+
+
+def test_ranks_find_what_determineds_launchers_tell(run_launch: RunLaunch) -> None:
+    """Which framework has started them, and where the first node is."""
+    variables = _shown(run_launch(_SHOW, num_ranks=1).stdout)
+
+    assert (variables["USE_TORCH_DISTRIBUTED"], variables["DET_CHIEF_IP"]) == ("True", variables["MASTER_ADDR"])
+    assert Meeting.read(variables).chief_address == variables["MASTER_ADDR"]
+
+
+def test_each_framework_says_its_name() -> None:
+    """As `determined.exec.harness` asks for it."""
+    rank = {"LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0", "GROUP_WORLD_SIZE": "1"}
+
+    told = [framework.variables(rank) for framework in (TorchDistributed(), DeepSpeed())]
+
+    assert [variables.get("USE_TORCH_DISTRIBUTED", variables.get("USE_DEEPSPEED")) for variables in told] == [
+        "True",
+        "1",
+    ]
+
+
+@pytest.mark.parametrize("framework", [TorchDistributed(), DeepSpeed(), Horovod(), TensorFlow()])
+def test_a_script_before_the_dashes_is_a_script(framework: TorchDistributed) -> None:
+    """Determined's launcher of DeepSpeed takes no options, so that the `--` in its lines is the script's."""
+    assert parse(["s.py", "-x", "--", "arg"], framework.own_options) == Command((), ("s.py", "-x", "--", "arg"))
+
+
+@pytest.mark.parametrize(
+    ("line", "overrides", "script"),
+    [
+        ("--port 2222 train.py", "--port 2222", "train.py"),
+        ("--port=2222 -- train.py", "--port=2222", "train.py"),
+        ("--port=2222 train.py -- x", "--port=2222", "train.py -- x"),
+        ("--port 2222 --other -- train.py", "--port 2222 --other", "train.py"),
+    ],
+)
+def test_a_launchers_own_options_need_no_dashes(line: str, overrides: str, script: str) -> None:
+    """As `[--port PORT] [--] SCRIPT…` was."""
+    parsed = parse(line.split(), TensorFlow.own_options)
+
+    assert parsed == Command(tuple(overrides.split()), tuple(script.split()))
+
+
+@pytest.mark.parametrize("arguments", [["--autohorovod"], ["--autohorovod", "--"]])
+def test_one_rank_needs_no_horovod(arguments: list[str], tmp_path: Path) -> None:
+    """With --autohorovod it is started alone, and Horovod need not even be installed."""
+    (tmp_path / "train.py").write_text(_SHOW)
+
+    ended = _launch("horovod", *arguments, "train.py", cwd=tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    assert not [name for name in _shown(ended.stdout) if "HOROVOD" in name]
+
+
+def test_tensorflow_on_one_node_is_told_nothing(tmp_path: Path) -> None:
+    """One process, which uses all that there is."""
+    (tmp_path / "train.py").write_text(_SHOW)
+
+    ended = _launch("tensorflow", "--port", "2222", "train.py", cwd=tmp_path)
+
+    assert ended.returncode == 0, ended.stderr
+    variables = _shown(ended.stdout)
+    assert ("TF_CONFIG" in variables, variables["WORLD_SIZE"]) == (False, "1")
+
+
+def test_tensorflows_workers_are_told_of_each_other(tmp_path: Path) -> None:
+    """One per node, at ports that are theirs."""
+    (tmp_path / "train.py").write_text("import os; print(os.environ['TF_CONFIG'])")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    places = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(port)}
+    command = [sys.executable, "-m", "launch.tensorflow", "--", "train.py"]
+
+    launchers = [
+        subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            env=os.environ | places | {"PET_NODE_RANK": str(node)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for node in range(2)
+    ]
+
+    outputs = [launcher.communicate(timeout=90)[0] for launcher in launchers]
+    told = [json.loads(output.partition("] ")[2]) for output in outputs]
+    workers = told[0]["cluster"]["worker"]
+    assert [each["task"] for each in told] == [{"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
+    assert told[0]["cluster"] == told[1]["cluster"]
+    assert [worker.partition(":")[0] for worker in workers] == ["127.0.0.1"] * 2
+    assert workers[0] != workers[1]
+
+
+def test_cores_are_shared_as_deepspeed_shares_them() -> None:
+    """Neighbours, as many for each."""
+    shares = [share([0, 1, 2, 3, 8, 9, 10], local_rank, 3) for local_rank in range(3)]
+
+    assert shares == [[0, 1], [2, 3], [8, 9]]
+    assert parse_cores("0-3,8") == [0, 1, 2, 3, 8]
+
+
+@pytest.mark.skipif(len(_CORES) < 2, reason="one core cannot be shared")
+@pytest.mark.parametrize("cores", [[], [f"--bind_core_list={_CORES[-1]},{_CORES[0]}"]])
+def test_ranks_of_deepspeed_are_bound_to_their_cores(cores: list[str], tmp_path: Path) -> None:
+    """And have as many threads as cores, unless the user has said how many."""
+    (tmp_path / "train.py").write_text(
+        "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'], os.environ['USE_DEEPSPEED'])"
+    )
+    variables = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    options = ["--num_gpus=2", "--bind_cores_to_rank", *cores, "--"]
+    command = [sys.executable, "-m", "launch.deepspeed", *options, "train.py"]
+
+    ended = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=90)
+
+    assert ended.returncode == 0, ended.stderr
+    bound = [line.partition("] ")[2] for line in sorted(ended.stdout.splitlines())]
+    if cores:
+        assert bound == [f"[{_CORES[-1]}] 1 1", f"[{_CORES[0]}] 1 1"]
+    else:
+        first, second = ({int(core) for core in line[1 : line.index("]")].split(",")} for line in bound)
+        assert first.isdisjoint(second)
+        assert first | second <= set(_CORES)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--bind_core_list=0"], "give both"),
+        (["--bind_cores_to_rank", "--bind_core_list=0-x"], "is no list of cores"),
+        (["--bind_cores_to_rank", "--bind_core_list=99999"], "may not run on core 99999"),
+        (["--bind_cores_to_rank", f"--bind_core_list={_CORES[0]},{_CORES[0]}"], "names a core twice"),
+        (["--bind_cores_to_rank", f"--bind_core_list={_CORES[0]}"], "2 ranks cannot share 1 cores"),
+    ],
+)
+def test_cores_that_cannot_be_shared_are_refused(options: list[str], words: str, tmp_path: Path) -> None:
+    """Before a rank is started."""
+    (tmp_path / "train.py").write_text("print('started')")
+
+    ended = _launch("deepspeed", "--num_gpus=2", *options, "--", "train.py", cwd=tmp_path)
+
+    assert (ended.returncode, words in ended.stderr, ended.stdout) == (2, True, ""), ended.stderr

@@ -1,0 +1,69 @@
+"""`launch.wrap_rank`: one command, whose lines begin with its rank."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+
+def _wrap(*arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "launch.wrap_rank", *arguments]
+    return subprocess.run(command, env=os.environ | variables, capture_output=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables"),
+    [
+        (["3", "--"], {}),
+        (["3"], {}),
+        (["--no-redirect-stdio", "3", "--"], {}),
+        (["HOROVOD_RANK,OMPI_COMM_WORLD_RANK,PMI_RANK", "--"], {"PMI_RANK": "3"}),
+    ],
+)
+def test_lines_begin_with_the_rank(arguments: list[str], variables: dict[str, str]) -> None:
+    """Given as a number, or by the first variable that is set; bytes that are no text pass, and the status is kept."""
+    ended = _wrap(*arguments, "sh", "-c", r"printf 'a\nb\r\nc\377'; echo error >&2; exit 7", **variables)
+
+    assert (ended.returncode, ended.stdout) == (7, b"[rank=3] a\n[rank=3] b\r\n[rank=3] c\xff\n")
+    assert ended.stderr == b"[rank=3] error\n"
+
+
+def test_a_command_killed_by_a_signal_gives_a_shells_status() -> None:
+    """128 + N."""
+    assert _wrap("0", "sh", "-c", "kill -9 $$").returncode == 137
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["NO_RANK,NOR_THIS", "--", "true"], 1, b"NO_RANK,NOR_THIS is no number"),
+        (["0"], 2, b"a command is missing"),
+        ([], 2, b"RANK"),
+        (["0", "no-such-program"], 127, b"'no-such-program'"),
+    ],
+)
+def test_what_cannot_be_started_is_refused(arguments: list[str], code: int, words: bytes) -> None:
+    """In one line, with the statuses of a shell."""
+    ended = _wrap(*arguments)
+
+    assert ended.returncode == code
+    assert ended.stderr.startswith(b"[core-sdk] ")
+    assert words in ended.stderr
+
+
+def test_a_signal_is_handed_on_to_the_command() -> None:
+    """Which may end well after it."""
+    source = "import signal, time; signal.signal(15, lambda *_: exit(5)); print('up', flush=True); time.sleep(60)"
+    command = [sys.executable, "-m", "launch.wrap_rank", "1", "--", sys.executable, "-c", source]
+    wrapper = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert wrapper.stdout is not None
+    assert wrapper.stdout.readline() == b"[rank=1] up\n"
+
+    wrapper.send_signal(signal.SIGTERM)
+
+    wrapper.communicate(timeout=60)
+    assert wrapper.returncode == 5
