@@ -16,12 +16,13 @@ from core_sdk.cli._foreground import run_in_foreground
 from core_sdk.cli._messages import say
 from core_sdk.cli._pause import await_stop
 from core_sdk.environment import recorded_variables
-from core_sdk.errors import NothingToResumeError, TrialCompletedError
+from core_sdk.errors import CoreSDKError, NothingToResumeError, TrialCompletedError
 from core_sdk.records import CheckpointStored, ClusterInfo, CommandRecord, TrialInfo, TrialRecord, check_name
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.continuation import Continuation, newest_good_checkpoint
 from core_sdk.tracking.deletion import delete_trial
+from core_sdk.tracking.provisional import discard_provisional, provisional_experiment, settle_unnamed
 
 
 def start_trial(
@@ -42,10 +43,10 @@ def start_trial(
     new_labels = [check_name("the label", label) for label in labels]
     home = Home.create(home_path)
     folder = home.create_trial()
-    experiment = home.find_or_create_experiment(experiment_name)
+    find = provisional_experiment if name is None else Home.find_or_create_experiment
+    experiment = find(home, experiment_name)
     if new_labels:
-        with experiment.edit() as record:
-            record.labels = list(dict.fromkeys([*record.labels, *new_labels]))
+        experiment.add_labels(new_labels)
     trial = TrialRecord(
         trial_id=folder.trial_id,
         experiment_id=experiment.experiment_id,
@@ -53,6 +54,7 @@ def start_trial(
         seed=random.SystemRandom().randrange(2**31),
         hparams=dict(hparams),
         num_slots=num_slots,
+        labels=new_labels,
         is_named=name is not None,
     )
     return _run_first_attempt(folder, trial, command)
@@ -88,7 +90,7 @@ def resume_trial(home_path: Path, trial_id: int, argv: Sequence[str] = (), *, is
         # This file is what claims the attempt's number, for good.
         info = _run_info(trial, attempt, continuation.checkpoint, continuation.steps_completed)
         folder.write_run_info(attempt, info, overwrite=False)
-        return run_in_foreground(folder, attempt, command, claim.close)
+        return run_in_foreground(folder, attempt, command, lambda: _end(folder, claim))
 
 
 def _check_not_completed(home: Home, trial_id: int, continuation: Continuation) -> None:
@@ -123,6 +125,7 @@ def continue_trial(home_path: Path, trial_id: int) -> int:
         trial_id=folder.trial_id,
         created=time.time(),
         continued_from=checkpoint.storage_id,
+        labels=[],
         is_defined=False,
         is_named=True,
     )
@@ -139,10 +142,20 @@ def _run_first_attempt(
             folder.write_run_info(attempt, _run_info(trial, attempt, checkpoint, steps_completed=0), overwrite=False)
             # Last, since it makes the trial visible.
             folder.write_record(trial)
-            return run_in_foreground(folder, attempt, command, claim.close)
+            return run_in_foreground(folder, attempt, command, lambda: _end(folder, claim))
     except CommandError:
         delete_trial(folder)
+        discard_provisional(folder.home, trial.experiment_id)
         raise
+
+
+def _end(folder: TrialFolder, claim: contextlib.ExitStack) -> None:
+    """The script has ended."""
+    with claim:
+        try:
+            settle_unnamed(folder)
+        except (CoreSDKError, OSError) as error:
+            say(f"the experiment of trial {folder.trial_id} stays without an entry by its name: {error}")
 
 
 def _command_here(argv: Sequence[str]) -> CommandRecord:

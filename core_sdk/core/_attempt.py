@@ -45,6 +45,7 @@ from core_sdk.records import (
     to_json,
 )
 from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.provisional import settle
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -289,10 +290,11 @@ def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) 
             _warn_of_change(record, definition)
         else:
             record = _define(record, definition)
-            if definition.name is not None and not record.is_named:
-                record.experiment_id = home.find_or_create_experiment(definition.name).experiment_id
+            left = None if record.is_named else settle(home, record, definition.name)
             _describe_experiment(home, record.experiment_id, definition)
             folder.write_record(record)
+            if left is not None:
+                left.discard()
     return Attempt(folder, number, _with_trial(info, record, number), record, start, journal, alive)
 
 

@@ -51,6 +51,8 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     """The checkpoint of another trial that this one started from."""
     is_defined: bool = False
     """False while `core-sdk run` has made the trial and the script's own `init()` has not yet spoken."""
+    labels: list[str] = []
+    """Those of the command line, for the trial's experiment."""
     is_named: bool = False
     """The experiment was chosen on the command line: `init(name=…)` no longer changes it."""
 

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TypeVar
@@ -152,27 +152,35 @@ class Home:
             raise ExperimentNotFoundError(experiment_id, self.root)
         return folder
 
+    def find_experiment(self, name: str) -> ExperimentFolder | None:
+        """The experiment that is registered under this name. Raises `RecordDamagedError`."""
+        return self._find_experiment(self._name_path(check_name("the experiment's name", name)), name)
+
+    def new_experiment(self, name: str) -> ExperimentFolder:
+        """Another one of this name, found by its id only until it is registered."""
+        folder = self._create_experiment_folder()
+        folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
+        return folder
+
     def find_or_create_experiment(self, name: str) -> ExperimentFolder:
         """The experiment of this name; processes that race for a new one all get the same.
 
         Raises `RecordDamagedError` where damage keeps it from being found.
         """
-        by_name = self._name_path(check_name("the experiment's name", name))
-        while True:
-            if (found := self._find_experiment(by_name, name)) is not None:
-                return found
+        while (found := self.find_experiment(name)) is None:
             candidate = self._create_experiment_folder()
             try:
                 candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
-                write_atomically(by_name, str(candidate.experiment_id).encode(), overwrite=False)
+                candidate.register()
                 return candidate
             except FileExistsError:
                 candidate.delete()
             except OSError:
-                if not by_name.exists():
+                if not self._name_path(name).exists():
                     # Nobody could find it, and the next one to ask would make another of this name.
                     candidate.delete()
                 raise
+        return found
 
     def _find_experiment(self, by_name: Path, name: str) -> ExperimentFolder | None:
         try:
@@ -288,6 +296,21 @@ class ExperimentFolder:
             if msgspec.json.encode(record) != before:
                 self.write(record)
 
+    def add_labels(self, labels: Sequence[str]) -> None:
+        with self.edit() as record:
+            record.labels = list(dict.fromkeys([*record.labels, *labels]))
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is found by its name."""
+        found = self._home.find_experiment(self.read().name)
+        return found is not None and found.experiment_id == self.experiment_id
+
+    def register(self) -> None:
+        """From now on it is found by its name. Raises `FileExistsError` if another one is."""
+        by_name = self._home._name_path(self.read().name)
+        write_atomically(by_name, str(self.experiment_id).encode(), overwrite=False)
+
     def rename(self, name: str) -> None:
         """From now on the experiment is found by this name only. Raises `NameTakenError`."""
         new_path = self._home._name_path(check_name("the experiment's name", name))
@@ -309,6 +332,11 @@ class ExperimentFolder:
         if record is not None:
             self._forget_name(self._home._name_path(record.name))
         self.record_path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Takes back one that was never registered, with its id."""
+        with contextlib.suppress(OSError):  # an experiment without trials is listed nowhere
+            shutil.rmtree(self.path)
 
     def _forget_name(self, by_name: Path) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -300,14 +300,57 @@ def test_the_script_reads_our_input(cli: Cli, write_script: WriteScript) -> None
     assert cli("run", "--", sys.executable, str(script), stdin="hello\n").output == "read hello\n"
 
 
-def test_a_script_that_names_its_experiment_leaves_no_other_behind(cli: Cli, write_script: WriteScript) -> None:
-    """Until it has spoken, its trial is in an experiment of the script's name."""
-    script = write_script("from core_sdk import core\nwith core.init(name='digits'): pass\n")
-    cli("run", "--", sys.executable, str(script))
+NAMING = "from core_sdk import core\nwith core.init(name='digits'): pass\n"
 
-    experiments = json.loads(cli("experiment", "list", "--json").output)
 
-    assert [experiment["name"] for experiment in experiments] == ["digits"]
+@pytest.mark.parametrize("num_runs", [1, 3])
+def test_a_script_that_names_its_experiment_leaves_no_other_behind(
+    home: Home, cli: Cli, write_script: WriteScript, num_runs: int
+) -> None:
+    """Until it has spoken, its trial is in one of the script's name; labels of the command line go with the trial."""
+    script = write_script(NAMING)
+
+    for number in range(num_runs):
+        cli("run", "--label", f"run {number}", "--", sys.executable, str(script))
+
+    [experiment] = json.loads(cli("experiment", "list", "--json").output)
+    assert (experiment["experiment_id"], experiment["name"], experiment["num_trials"]) == (1, "digits", num_runs)
+    assert experiment["labels"] == [f"run {number}" for number in range(num_runs)]
+    assert home.experiment_ids() == [1]
+    assert sorted(entry.name for entry in home.experiments.iterdir()) == ["1", "names"]
+    assert cli("experiment", "describe", "train.py").status == 3
+
+
+def test_scripts_that_name_nothing_share_an_experiment(
+    home: Home, cli: Cli, start_cli: StartCli, tmp_path: Path
+) -> None:
+    """Also two that run at the same time, and do not use Core SDK."""
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\necho started\nwhile [ ! -e go ]; do sleep 0.01; done\n")
+    script.chmod(0o700)
+    runs = [start_cli("run", "--label", "a", "--", "./train.sh"), start_cli("run", "--label", "b", "--", "./train.sh")]
+    for run in runs:
+        run.read_until("started")
+
+    (tmp_path / "go").touch()
+    statuses = [run.wait()[0] for run in runs]
+    cli("run", "--", "./train.sh")
+
+    [experiment] = json.loads(cli("experiment", "list", "--json").output)
+    assert statuses == [0, 0]
+    assert (experiment["name"], experiment["num_trials"], sorted(experiment["labels"])) == ("train.sh", 3, ["a", "b"])
+    assert home.experiment_ids() == [experiment["experiment_id"]]
+
+
+def test_what_cannot_be_started_leaves_no_experiment(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """The kernel refuses the program only when it is started."""
+    program = tmp_path / "train"
+    program.write_bytes(b"\x7fELF of another world")
+    program.chmod(0o700)
+
+    cli("run", "--label", "a", "--", "./train")
+
+    assert home.experiment_ids() == []
 
 
 def test_nobody_else_may_read_what_is_recorded(home: Home, cli: Cli, write_script: WriteScript) -> None:
