@@ -44,6 +44,8 @@ NAMES = {
     "report_metrics report_progress report_training_metrics report_validation_metrics set_metadata set_status "
     "upload_tensorboard_files",
     "det.core.Unit": "EPOCHS RECORDS BATCHES",
+    "det.experimental": "Checkpoint Determined Experiment ExperimentReference Model ModelOrderBy ModelSortBy "
+    "ModelVersion OrderBy Project Trial TrialOrderBy TrialReference TrialSortBy client core_v2 test_one_batch",
     "core_v2": "Config DefaultConfig DistributedContext PreemptMode TensorboardMode UnmanagedConfig checkpoint close "
     "distributed info init init_context preempt searcher train url_reverse_webui_exp_view",
     "client": "Checkpoint CheckpointOrderBy CheckpointSortBy CheckpointState Determined DownloadMode Experiment "
