@@ -43,7 +43,10 @@ def list_checkpoints(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List checkpoints, the newest first."""
+    """List checkpoints: the newest trial's first, and of each trial the newest first.
+
+    The order within a trial is that of its saves, whatever the clock said.
+    """
     from core_sdk.tracking.rows import CheckpointRow
 
     form = choose_format(as_json, as_csv)
@@ -52,7 +55,7 @@ def list_checkpoints(
 
 
 def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
-    """The newest first, deleted ones too. Raises `TrialNotFoundError` or `ExperimentNotFoundError`."""
+    """In the order of `checkpoint list`, deleted ones too. Raises `TrialNotFoundError` or `ExperimentNotFoundError`."""
     from core_sdk.cli._experiment_commands import parse_experiment
     from core_sdk.client import Tracker
 

@@ -303,21 +303,6 @@ def test_a_trial_says_what_was_last_said_of_it(home: Home) -> None:
         assert (row.num_attempts, row.experiment_name) == (2, "digits")
 
 
-def test_checkpoints_come_newest_first(home: Home) -> None:
-    """Within a trial by their order in its journals, since its clock may jump; between trials by time."""
-    first, second = new_trial(home), new_trial(home, experiment="other")
-    record(first, stored("a", 1, time=START + 9), stored("b", 2, time=START + 1))
-    record(second, stored("c", 3, time=START + 5))
-    with Index.open(home) as index:
-        index.refresh()
-
-        assert [row.storage_id for row in index.checkpoints(trial_id=1)] == ["b", "a"]
-        assert [row.storage_id for row in index.checkpoints(experiment_id=2)] == ["c"]
-        assert [row.storage_id for row in index.checkpoints()] == ["a", "c", "b"]
-        row = index.checkpoint("c")
-        assert (row.trial_id, row.experiment_id, row.steps_completed, row.size_bytes) == (2, 2, 3, 7)
-
-
 def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
     """Whether the trial, another one or somebody from outside said so, or its manifest is gone."""
     storage = DirectoryStorage(Home.create(home.root).checkpoints)
@@ -350,3 +335,18 @@ def test_what_does_not_exist_is_an_error_that_names_it(home: Home) -> None:
             index.experiment(99)
         with pytest.raises(CheckpointNotFoundError, match="'no such'"):
             index.checkpoint("no such")
+
+
+def test_checkpoints_are_listed_by_trial_and_then_by_their_saves(home: Home) -> None:
+    """Never by the clock, which differs between machines and may jump."""
+    for number in (1, 2):
+        folder = new_trial(home)
+        record(folder, stored(f"a{number}", 1, time=START - number), stored(f"b{number}", 2, time=START - 10 * number))
+        record(folder, stored(f"c{number}", 1, time=START - 100), attempt=2)
+
+    with Index.open(home) as index:
+        index.refresh()
+
+        assert [row.storage_id for row in index.checkpoints()] == ["c2", "b2", "a2", "c1", "b1", "a1"]
+        row = index.checkpoint("b2")
+        assert (row.trial_id, row.experiment_id, row.steps_completed, row.size_bytes) == (2, 1, 2, 7)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,23 +38,19 @@ _is_superseded = sa.exists().where(
 _source = checkpoint.join(attempt, attempt.c.id == checkpoint.c.attempt_id)
 
 
-# Within one trial the journals tell the order; between trials there are only their clocks.
-IN_TRIAL = (attempt.c.attempt.desc(), checkpoint.c.position.desc())
-BETWEEN_TRIALS = (checkpoint.c.time.desc(), attempt.c.trial_id.desc(), *IN_TRIAL)
+# By the order of the journals: the clocks of two trials need not agree.
+NEWEST_FIRST = (attempt.c.trial_id.desc(), attempt.c.attempt.desc(), checkpoint.c.position.desc())
 
 
-def read_checkpoints(
-    connection: sa.Connection,
-    where: sa.ColumnElement[bool],
-    newest_first: Sequence[sa.ColumnElement[Any]] = BETWEEN_TRIALS,
-) -> list[CheckpointRow]:
+def read_checkpoints(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[CheckpointRow]:
+    """Those of the newest trial first, and the newest of each trial first."""
     query = (
         sa.select(
             checkpoint, attempt.c.trial_id, attempt.c.attempt, trial.c.experiment_id, _is_deleted.label("deleted")
         )
         .select_from(_source.join(trial, trial.c.trial_id == attempt.c.trial_id))
         .where(where)
-        .order_by(*newest_first)
+        .order_by(*NEWEST_FIRST)
     )
     changes = _changes(connection, where)
     return [_changed(_checkpoint_row(row), changes[row.storage_id]) for row in connection.execute(query)]
@@ -66,7 +62,7 @@ def latest_checkpoints(connection: sa.Connection, where: sa.ColumnElement[bool])
         sa.select(attempt.c.trial_id, checkpoint.c.storage, checkpoint.c.storage_id)
         .select_from(_source.join(trial, trial.c.trial_id == attempt.c.trial_id))
         .where(where, ~_is_deleted, ~_is_pruned, ~_is_superseded)
-        .order_by(*IN_TRIAL)
+        .order_by(*NEWEST_FIRST)
     )
     latest: dict[int, str] = {}
     for row in connection.execute(query).all():

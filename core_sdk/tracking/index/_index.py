@@ -142,13 +142,12 @@ class Index:
         return self._ask(lambda connection: _curves.read_summary(connection, trial_id))
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
-        """Newest first, deleted ones too."""
+        """Those of the newest trial first, and of each trial the newest first; deleted ones too."""
         where = sa.and_(
             sa.true() if trial_id is None else attempt.c.trial_id == trial_id,
             sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id,
         )
-        newest_first = _checkpoints.BETWEEN_TRIALS if trial_id is None else _checkpoints.IN_TRIAL
-        return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where, newest_first))
+        return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         """Raises `CheckpointNotFoundError`."""
