@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import select
 import threading
@@ -138,7 +137,7 @@ class ChiefChannel(StarChannel):
             return failed
         try:
             # Now already: what cannot be read fails on all ranks.
-            decoded = [Decoded(rank and self._decode(rank, content)) for rank, content in enumerate(contents)]
+            decoded = [Decoded(rank and self._decoded(rank, content)) for rank, content in enumerate(contents)]
         except UnreadableObjectError as error:
             self._deliver(call, Part.of_error(self.rank, error))
             raise
@@ -220,29 +219,28 @@ class ChiefChannel(StarChannel):
 
     def _deliver(self, call: Call, part: Part, pieces: Sequence[Content] = ()) -> None:
         contents = [part.content, *pieces]
+        small = _joined(contents)
         kind = Kind.FAILURE if part.is_failure else Kind.VALUE
-        frame = Frame(kind, call.operation, call.number, call.site, b"")
-        packed = None
-        any_file = any(isinstance(content, MemoryFile) for content in contents)
-        if not any_file and sum(map(len, contents)) <= _JOINED_BYTES:
-            frame = frame._replace(payload=b"".join(contents))  # type: ignore[arg-type]
-            packed, contents = frame.packed(), []
+        frame = Frame(kind, call.operation, call.number, call.site, small or b"")
+        packed = b"" if small is None else frame.packed()
         deadline = time.monotonic() + self.timeout_s
         lost = []
         with self._delivering:
             for member in self._members.values():
-                blocked = functools.partial(self._wait_to_send, member, call, deadline)
                 try:
-                    if packed is not None and not member.data.is_sealed:
-                        member.data.send_packed(packed, blocked)
-                        continue
-                    if any_file and member.data.has_files():
-                        self._await_room(member, call, deadline)
-                    member.data.send(frame, blocked, contents)
+                    if not packed or member.data.is_sealed:
+                        self._send(member, call, deadline, frame, contents if small is None else ())
+                    elif (num_sent := member.data.send_packed(packed)) < len(packed):
+                        member.data.send_rest(packed[num_sent:], lambda: self._wait_to_send(member, call, deadline))  # noqa: B023 - called at once
                 except LinkEndedError:
                     lost.append(member.rank)
         for rank in lost:
             self._lose(rank, call)
+
+    def _send(self, member: _Member, call: Call, deadline: float, frame: Frame, contents: Sequence[Content]) -> None:
+        if member.data.has_files() and any(isinstance(content, MemoryFile) for content in contents):
+            self._await_room(member, call, deadline)
+        member.data.send(frame, lambda: self._wait_to_send(member, call, deadline), contents)
 
     def _await_room(self, member: _Member, call: Call, deadline: float) -> None:
         """A file on its way takes memory, and no room in the connection: we wait until the last one has arrived."""
@@ -382,6 +380,13 @@ class ChiefChannel(StarChannel):
         """To ranks that may want them."""
         listeners = [member for member in self._members.values() if not self._board.has_left(member.rank)]
         return sum(member.data.num_bytes_on_their_way() for member in listeners)
+
+
+def _joined(contents: Sequence[Content]) -> bytes | None:
+    """As one, if they are small bytes."""
+    pieces = [content for content in contents if not isinstance(content, MemoryFile)]
+    is_small = len(pieces) == len(contents) and sum(map(len, pieces)) <= _JOINED_BYTES
+    return b"".join(pieces) if is_small else None
 
 
 def _too_large(pieces: Sequence[Content]) -> Part | None:

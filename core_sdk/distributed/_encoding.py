@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from core_sdk.distributed._memory_file import Buffer, MemoryFile, MemoryFiles
+from core_sdk.distributed._memory_file import MIN_BYTES, Buffer, MemoryFile, MemoryFiles
 
 Content = Buffer | MemoryFile
 T = TypeVar("T", bound=Content)
@@ -22,6 +22,8 @@ T = TypeVar("T", bound=Content)
 _MAX_TEXT_CHARS = 16_384
 _MAX_BYTES_SEARCHED = 1 << 21
 _MAX_NAMES = 3
+_SMALL_TYPES = (type(None), bool, int, float)
+_FEW = MIN_BYTES // 8
 _COUNT = struct.Struct("!I")
 
 
@@ -74,6 +76,8 @@ def encode(value: object) -> bytes:
 
 
 def encode_into(files: MemoryFiles, value: object) -> Content:
+    if isinstance(value, _SMALL_TYPES) or (isinstance(value, bytes | str) and len(value) < _FEW):
+        return encode(value)
     try:
         return files.write(lambda target: pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL))
     except (pickle.PicklingError, AttributeError, TypeError, OSError):

@@ -33,6 +33,9 @@ _COPIED_BYTES = 1 << 15
 # A process may have a thousand files open, or fewer. What is beyond travels as bytes.
 _MAX_FILES = 64
 
+# Looking a member of an enumeration up takes longer than all else that is done with it.
+_FIRST_KIND, _FILE_KIND, _LAST_OPERATION = int(Kind.HELLO), int(Kind.FILE), int(Operation.BROADCAST)
+
 # Linux: Python does not name it yet.
 _TCP_RTO_MAX_MS = 44
 # What was lost comes again soon, not after twice the time each time; and still for longer than half a minute.
@@ -100,16 +103,17 @@ class Link:
         else:
             self._send_all([header, *body], blocked)
 
-    def send_packed(self, content: bytes, blocked: Callable[[], None]) -> None:
-        """`Frame.packed()`, on a link that is not sealed: the same bytes do for many links."""
+    def send_packed(self, content: bytes) -> int:
+        """How many bytes of a `Frame.packed()` were sent, on a link without a seal. `send_rest` must follow."""
         try:
-            num_sent = self._socket.send(content, _NO_SIGNAL)
+            return self._socket.send(content, _NO_SIGNAL)
         except BlockingIOError:
-            num_sent = 0
+            return 0
         except OSError as error:
             raise LinkEndedError(str(error)) from error
-        if num_sent < len(content):
-            self._send_all([content[num_sent:]], blocked)
+
+    def send_rest(self, content: bytes, blocked: Callable[[], None]) -> None:
+        self._send_all([content], blocked)
 
     def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
         """What is left to send as bytes."""
@@ -161,7 +165,8 @@ class Link:
     def receive_nowait(self) -> Frame | None:
         """The next frame; None if it has not come yet, or not all of it. Raises `LinkEndedError`."""
         while True:
-            if (frame := self._take_small() or self._take()) is not None:
+            is_anything_left = self._offset < len(self._data) or self._body is not None
+            if is_anything_left and (frame := self._take_small() or self._take()) is not None:
                 return frame
             try:
                 self._read()
@@ -213,7 +218,7 @@ class Link:
         kind, operation, site_bytes, sequence, payload_bytes = HEADER.unpack_from(self._data, self._offset)
         middle = begin + site_bytes
         end = middle + payload_bytes
-        is_sound = Kind.HELLO <= kind < Kind.FILE and operation <= Operation.BROADCAST
+        is_sound = _FIRST_KIND <= kind < _FILE_KIND and operation <= _LAST_OPERATION
         if len(self._data) < end or not is_sound or payload_bytes > self.max_payload_bytes:
             return None
         self._offset = end

@@ -195,12 +195,11 @@ class StarChannel(Channel):
         if isinstance(content, Decoded):
             return content.value
         try:
-            value = self._decode(sender, content)
+            return self._decoded(sender, content)
         finally:
             release(content)
-        return value
 
-    def _decode(self, sender: int, content: Content) -> Any:
+    def _decoded(self, sender: int, content: Content) -> Any:
         try:
             return decode(content)
         except Exception as error:
