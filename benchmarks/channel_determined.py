@@ -22,9 +22,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from _channel_rank import ROUND_TRIP
+
 _VARIABLE = "BENCH_DETERMINED_PYTHON"
 _SIZES = {"64 B": (64, 200), "1 MiB": (1 << 20, 10)}
-_CALLS = ("allgather", "broadcast", "gather")
+_CALLS = ("allgather", "broadcast", "gather", ROUND_TRIP)
 
 
 class Figures(NamedTuple):
@@ -62,8 +64,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.determined is None:
         print(f"determined is absent: say where it is by --determined PYTHON or {_VARIABLE}; ours alone follows")
-    print(f"{'':>25}  {'slowest rank':^30}  {'processor, on the chief':^30}")
-    print(f"{'ranks':>5}  {'call':<9}  {'payload':<7}" + 2 * f"  {'ours':>9}  {'determined':>10}  ratio ", flush=True)
+    print(f"{'':>36}  {'slowest rank':^30}  {'processor, on the chief':^30}")
+    print(f"{'ranks':>5}  {'call':<20}  {'payload':<7}" + 2 * f"  {'ours':>9}  {'determined':>10}  ratio ", flush=True)
     for size in map(int, arguments.ranks.split(",")):
         compare(size, arguments.determined, num_turns=5 if arguments.quick else 21)
 
@@ -89,7 +91,7 @@ def group(library: str, python: str, size: int) -> Iterator[Group]:
                 subprocess.Popen(
                     [
                         python,
-                        str(Path(__file__).with_name("channel_rank.py")),
+                        str(Path(__file__).with_name("_channel_rank.py")),
                         library,
                         str(rank),
                         str(size),
@@ -124,7 +126,7 @@ def median(figures: Sequence[Figures]) -> Figures:
 
 def row(size: int, call: str, payload: str, figures: Sequence[Figures]) -> str:
     columns = "".join(f"  {compared(each)}" for each in zip(*figures, strict=True))
-    return f"{size:>5}  {call:<9}  {payload:<7}{columns}".rstrip()
+    return f"{size:>5}  {call:<20}  {payload:<7}{columns}".rstrip()
 
 
 def compared(figures: Sequence[float]) -> str:

@@ -1,6 +1,6 @@
 """One rank that makes the calls its parent asks for, with either library: it needs nothing beside that one.
 
-python channel_rank.py core_sdk|determined RANK SIZE PORT
+python _channel_rank.py core_sdk|determined RANK SIZE PORT
 
 Each line of its input is one turn; its answer is the time and the processor's time of a call, in microseconds.
 """
@@ -12,7 +12,10 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
+
+ROUND_TRIP = "broadcast and gather"
 
 
 def main(library: str, rank: int, size: int, port: int) -> None:
@@ -22,6 +25,16 @@ def main(library: str, rank: int, size: int, port: int) -> None:
         turn = json.loads(line)
         print(json.dumps(play(context, **turn)), flush=True)
     context.close()
+
+
+def round_trip_of(context: Any) -> Callable[[Any], None]:
+    """A broadcast that is used at once: the chief of many in a row is far ahead of who reads them."""
+
+    def make_both(value: Any) -> None:
+        context.broadcast(value)
+        context.gather(None)
+
+    return make_both
 
 
 def join(library: str, rank: int, size: int, port: int) -> Any:
@@ -34,7 +47,7 @@ def join(library: str, rank: int, size: int, port: int) -> Any:
 
 def play(context: Any, call: str, num_bytes: int, num_calls: int) -> list[float]:
     value = os.urandom(num_bytes)
-    collective = getattr(context, call)
+    collective = getattr(context, call) if call != ROUND_TRIP else round_trip_of(context)
     context.allgather(None)
     began, began_cpu = time.perf_counter(), time.process_time()
     for _ in range(num_calls):
