@@ -31,7 +31,7 @@ from core_sdk.distributed._rendezvous import (
 )
 from core_sdk.distributed._star import StarChannel
 from core_sdk.distributed._terms import Terms
-from core_sdk.environment import Environment, Meeting
+from core_sdk.environment import Environment, Meeting, launched_chief_ip
 from core_sdk.errors import NoChannelKeyError
 
 _MIN_KEY_BYTES = 16
@@ -109,7 +109,7 @@ def choose_rendezvous(place: Place, terms: Terms, meeting: Meeting) -> Rendezvou
         return DirectoryRendezvous(meeting.directory / str(terms.number), is_ours=True)
     if not is_spread:
         return NeighbourRendezvous(Environment.read().home, terms.number, place.local_size)
-    chief_ip = terms.chief_ip or meeting.chief_address
+    chief_ip = terms.chief_ip or launched_chief_ip()
     if chief_ip is None:
         raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip, or set DET_CHIEF_IP")
     return FixedRendezvous(chief_ip, terms.number, _key(meeting, place))

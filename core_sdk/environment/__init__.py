@@ -7,7 +7,6 @@
 | `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
 | `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
-| `DET_CHIEF_IP`      | from a launcher to its ranks: where the first node is reached               |
 | `CORE_SDK_PASS_VARIABLES` | what a launcher brings to other hosts beside its own list: `NAME,OTHER,PREFIX_*` |
 | `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
 | `CORE_SDK_ENDING`   | to a launcher: the pid of the parent that is meant, and the file for its last words |
@@ -48,6 +47,7 @@ from core_sdk.environment._launchers import (
     ending_path,
     first_variable,
     horovod_variables,
+    job_id,
     job_placement,
     meeting_port,
     torchrun_variables,
@@ -116,6 +116,7 @@ __all__ = [
     "horovod_variables",
     "is_usr1_stop",
     "job",
+    "job_id",
     "job_placement",
     "known_grace_s",
     "launch_directory",

@@ -8,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from core_sdk.environment._names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
-from core_sdk.placement import INDEX_VARIABLE, Placement, kubernetes_placement, slurm_placement
+from core_sdk.placement import (
+    INDEX_VARIABLE,
+    JOB_ID_VARIABLE,
+    Placement,
+    kubernetes_placement,
+    named_job,
+    slurm_job_name,
+    slurm_placement,
+)
 
 
 def job_placement(variables: Mapping[str, str] | None = None) -> Placement | None:
@@ -20,6 +28,14 @@ def job_placement(variables: Mapping[str, str] | None = None) -> Placement | Non
     if (placement := slurm_placement(variables)) is not None or INDEX_VARIABLE not in variables:
         return placement
     return kubernetes_placement(variables, socket.gethostname(), socket.getfqdn())
+
+
+def job_id(variables: Mapping[str, str] | None = None) -> str | None:
+    """What the launchers on all nodes of a scheduler's job know it by; None where nothing names one."""
+    variables = os.environ if variables is None else variables
+    if named := variables.get(JOB_ID_VARIABLE):
+        return named_job(named).name
+    return slurm_job_name(variables) if variables.get("SLURM_JOB_ID") else None
 
 
 def meeting_port(variables: Mapping[str, str] | None = None) -> int | None:

@@ -48,8 +48,6 @@ class Meeting:
     key: bytes | None
     master_address: str | None
     master_port: int | None
-    chief_address: str | None
-    """Where rank 0's node is reached."""
     generation: str
     """Differs between the restarts of a job, and between jobs to which the user has given an id."""
 
@@ -65,7 +63,6 @@ class Meeting:
             directory=Path(directory) if directory else None,
             key=key.encode(errors="surrogateescape") if key else None,
             master_address=variables.get("MASTER_ADDR") or None,
-            chief_address=variables.get(CHIEF_IP_VARIABLE) or None,
             master_port=_numbers(variables, ("MASTER_PORT",), "torchrun")[0] if has_port else None,
             # torchrun's "none" names no job.
             generation=f"{'' if run_id == 'none' else run_id}/{variables.get('TORCHELASTIC_RESTART_COUNT', '')}",
@@ -74,7 +71,7 @@ class Meeting:
 
 def launched_chief_ip() -> str | None:
     """The address of rank 0's node, where a launcher has told it, as Determined's do."""
-    return os.environ.get("DET_CHIEF_IP") or None
+    return os.environ.get(CHIEF_IP_VARIABLE) or None
 
 
 def num_ranks_started() -> int:

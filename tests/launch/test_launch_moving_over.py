@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 from launches import RunLaunch
+from torch.distributed.run import get_args_parser
 
-from core_sdk.environment import Meeting
 from launch._command import Command, parse
 from launch._core_binding import parse_cores, share
+from launch._torchrun._config import configure
 from launch.deepspeed import DeepSpeed
 from launch.horovod import Horovod
 from launch.tensorflow import TensorFlow
@@ -39,7 +41,6 @@ def test_ranks_find_what_determineds_launchers_tell(run_launch: RunLaunch) -> No
     variables = _shown(run_launch(_SHOW, num_ranks=1).stdout)
 
     assert (variables["USE_TORCH_DISTRIBUTED"], variables["DET_CHIEF_IP"]) == ("True", variables["MASTER_ADDR"])
-    assert Meeting.read(variables).chief_address == variables["MASTER_ADDR"]
 
 
 def test_each_framework_says_its_name() -> None:
@@ -175,3 +176,28 @@ def test_cores_that_cannot_be_shared_are_refused(options: list[str], words: str,
     ended = _launch("deepspeed", "--num_gpus=2", *options, "--", "train.py", cwd=tmp_path)
 
     assert (ended.returncode, words in ended.stderr, ended.stdout) == (2, True, ""), ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "variables", "run_id"),
+    [
+        (["--nnodes=1"], {}, "[0-9a-f]{32}"),
+        (["--nnodes=1", "--rdzv-id=mine"], {}, "mine"),
+        (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1"], {}, "none"),
+        (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1"], {"CORE_SDK_JOB_ID": "digits"}, "job/digits"),
+        (["--nnodes=1:2", "--rdzv-endpoint=h:1"], {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1"}, "slurm//7"),
+        (["--nnodes=2", "--rdzv-id=mine"], {"CORE_SDK_JOB_ID": "digits"}, "mine"),
+    ],
+)
+def test_a_launch_is_known_by_an_id_of_its_own(
+    options: list[str], variables: dict[str, str], run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or by its job's, where several nodes must know it; torchrun's own default is the same for all trainings."""
+    for name in ("CORE_SDK_JOB_ID", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    config, _, _ = configure(get_args_parser().parse_args([*options, "--no-python", "train.py"]))
+
+    assert re.fullmatch(run_id, config.run_id)

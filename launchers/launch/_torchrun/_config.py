@@ -15,9 +15,11 @@ from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
 from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, parse_min_max_nnodes
 
+from core_sdk.environment import job_id
 from launch._command import UsageError
 
 _DEFAULT_PORT = 29500
+_NO_ID = "none"
 
 _NEWER_OPTIONS = frozenset(
     {
@@ -46,7 +48,11 @@ def _choose_rendezvous(options: Namespace) -> None:
     """One node meets itself on a free port, so that launches never clash."""
     is_open = options.rdzv_backend == "static" and not options.rdzv_endpoint and options.master_port is None
     if options.standalone or (is_open and parse_min_max_nnodes(options.nnodes)[1] == 1):
-        options.rdzv_backend, options.rdzv_endpoint, options.rdzv_id = "c10d", "localhost:0", uuid.uuid4().hex
+        options.rdzv_backend, options.rdzv_endpoint = "c10d", "localhost:0"
+    if options.rdzv_id == _NO_ID:
+        # Launches that meet at one place by torch's default would be one training; libraries take the id for the job's.
+        is_one_node = parse_min_max_nnodes(options.nnodes)[1] == 1
+        options.rdzv_id = uuid.uuid4().hex if is_one_node else job_id() or _NO_ID
     if options.master_port is None:
         options.master_port = _DEFAULT_PORT
 
