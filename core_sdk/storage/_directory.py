@@ -14,13 +14,13 @@ from core_sdk.errors import (
     CheckpointNotStoredError,
     StorageNotWritableError,
 )
-from core_sdk.files import fsync_directory, write_atomically
+from core_sdk.files import write_atomically
 from core_sdk.records import Manifest, encode_manifest
 from core_sdk.storage._confined import first_replaced, opened, remove
 from core_sdk.storage._download import download
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
-from core_sdk.storage._place import StagingArea, remove_tree
+from core_sdk.storage._place import StagingArea
 from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory
 from core_sdk.storage._storage import Selector, Storage
 from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
@@ -119,11 +119,9 @@ class DirectoryStorage(Storage):
 
     def _remove(self, storage_id: str) -> None:
         try:
-            hidden = self._area.hide(self._path(storage_id))
+            self._area.remove(self._path(storage_id))
         except FileNotFoundError as error:  # somebody else was first
             raise CheckpointNotFoundError(storage_id, str(self.root)) from error
-        fsync_directory(self.root)
-        remove_tree(hidden)
 
     def sweep(self) -> list[str]:
         return [str(place) for place in self._area.sweep()]

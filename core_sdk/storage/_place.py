@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 
 from core_sdk.alive import AliveLock, is_alive
+from core_sdk.files import fsync_directory
 from core_sdk.storage._tree import walk
 
 logger = logging.getLogger("core_sdk.storage")
@@ -27,7 +28,7 @@ class Place:
     """A private directory on the storage's file system, owned by this process until `leave`."""
 
     def __init__(self, area: Path) -> None:
-        token = f"{this_machine()}-{uuid.uuid4().hex}"
+        token = _new_token()
         self.path = area / token
         self.lock_path = area / f"{token}.lock"
         # The lock comes first: a directory without one may be swept.
@@ -70,15 +71,22 @@ class StagingArea:
         self._create()
         return Place(self.path)
 
-    def hide(self, directory: Path) -> Path:
-        """Moves a directory of the storage out of sight, to be removed; gives its new path.
-
-        It takes no lock, and hence no space on a full disk: a sweep that comes meanwhile does what is wanted.
-        """
-        self._create()
-        hidden = self.path / f"{this_machine()}-{uuid.uuid4().hex}"
-        directory.rename(hidden)
-        return hidden
+    def remove(self, directory: Path) -> None:
+        """Removes a directory of the storage. It is out of sight, durably, before the first of its files goes."""
+        try:
+            place = self.claim()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # A place without a lock takes no space. A sweep that comes meanwhile does what is wanted.
+            hidden = self.path / _new_token()
+            directory.rename(hidden)
+            fsync_directory(directory.parent)
+            remove_tree(hidden)
+        else:
+            with place:
+                directory.rename(place.path / directory.name)
+                fsync_directory(directory.parent)
 
     def sweep(self) -> list[Path]:
         """Removes the places whose owners are dead; safe beside living ones and beside other sweepers."""
@@ -107,6 +115,10 @@ class StagingArea:
         except FileNotFoundError:
             return []
         return sorted(filter(_TOKEN.fullmatch, names))
+
+
+def _new_token() -> str:
+    return f"{this_machine()}-{uuid.uuid4().hex}"
 
 
 def _is_abandoned(place: Path) -> bool:

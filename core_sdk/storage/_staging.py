@@ -20,7 +20,7 @@ from core_sdk.storage._flush import Flusher
 from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._mappings import writable_mappings
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
-from core_sdk.storage._place import Place, StagingArea, remove_tree
+from core_sdk.storage._place import Place, StagingArea
 from core_sdk.storage._shard import Shard, ShardUnion, unite
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
 from core_sdk.storage._tree import Tree, source_tree, staged_tree, walk
@@ -218,7 +218,7 @@ class StagedDirectory:
     def _withdraw(self, final_path: Path) -> None:
         """Who sees it must be able to rely on it."""
         try:
-            remove_tree(StagingArea(self.root).hide(final_path))
+            StagingArea(self.root).remove(final_path)
         except OSError:
             # Without its manifest it is no checkpoint.
             with contextlib.suppress(FileNotFoundError):
