@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import logging
 import os
@@ -12,7 +13,6 @@ from pathlib import Path
 
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.files import fsync_directory
-from core_sdk.journal._file import cut_half_line, write_all
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
 from core_sdk.records import Dropped, Record
@@ -22,6 +22,7 @@ logger = logging.getLogger("core_sdk.journal")
 _CLOSED = -1
 _FORKED = -2
 _STDERR = 2
+_TAIL_BYTES = 64 << 10
 
 
 class JournalWriter(Journal):
@@ -91,10 +92,11 @@ class JournalWriter(Journal):
         is_nested, self._is_writing = self._is_writing, True
         try:
             if is_nested:
-                cut_half_line(self._descriptor)
-            write_all(self._descriptor, line)
+                _cut_half_line(self._descriptor)
+            if os.write(self._descriptor, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except BaseException:
-            cut_half_line(self._descriptor)
+            _cut_half_line(self._descriptor)
             raise
         finally:
             self._is_writing = is_nested
@@ -145,6 +147,19 @@ class JournalWriter(Journal):
             os.close(self._descriptor)
             self._descriptor = _FORKED
             self._num_unannounced = 0
+
+
+def _cut_half_line(descriptor: int) -> None:
+    """Cuts the file behind its last newline: what follows would spoil the next line."""
+    end = size = os.fstat(descriptor).st_size
+    while end > 0:
+        begin = max(0, end - _TAIL_BYTES)
+        newline = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        end = begin + newline + 1
+        if newline >= 0:
+            break
+    if end < size:
+        os.ftruncate(descriptor, end)
 
 
 def _above_standard_streams(descriptor: int) -> int:
