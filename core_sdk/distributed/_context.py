@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from core_sdk.distributed._channel import Channel, SoloChannel
 from core_sdk.distributed._places import host_identity, problems_of_numbers, this_place
 from core_sdk.distributed._terms import Terms
-from core_sdk.environment import Meeting, RankPlace, launched_chief_ip
+from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import ContradictoryRanksError
 
 if TYPE_CHECKING:
@@ -266,8 +266,8 @@ def _integer(name: str, number: int) -> int:
 
 
 def _terms(chief_ip: str | None, timeout_s: float, join_timeout_s: float) -> Terms:
-    """Of ranks that a launcher has started, which may also have told them where rank 0 is."""
-    return Terms(chief_ip or launched_chief_ip(), _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
+    """Of ranks that a launcher has started."""
+    return Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
 
 
 def has_process_group() -> bool:

@@ -184,8 +184,8 @@ def _chief_hosts(terms: Terms, meeting: Meeting) -> list[str]:
     if terms.chief_ip is not None:
         return [terms.chief_ip]
     # torchrun chooses the node of rank 0 for its own store.
-    master = [meeting.master_address] if meeting.master_address else []
-    return list(dict.fromkeys([*master, *own_addresses()]))
+    told = [address for address in (launched_chief_ip(), meeting.master_address) if address]
+    return list(dict.fromkeys([*told, *own_addresses()]))
 
 
 def _given_rendezvous(rendezvous: str, place: Place, meeting: Meeting) -> Rendezvous:

@@ -17,6 +17,7 @@ from processes import TIMEOUT_S, Script
 from core_sdk.core import DistributedContext
 from core_sdk.distributed._context import _terms
 from core_sdk.distributed._horovod import nodes_of
+from core_sdk.distributed._joining import _chief_hosts
 from core_sdk.environment import Meeting
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
@@ -371,11 +372,12 @@ def test_ranks_that_a_framework_started_meet_through_their_process_group(
 
 
 def test_a_launcher_may_tell_the_chiefs_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As Determined's do; what the script says stands above it."""
+    """As Determined's do: it is tried first. What the script says stands above it."""
     monkeypatch.setenv("DET_CHIEF_IP", "10.0.0.1")
+    meeting = Meeting.read({"MASTER_ADDR": "10.0.0.3", "MASTER_PORT": "1"})
 
-    assert _terms(None, 1.0, 1.0).chief_ip == "10.0.0.1"
-    assert _terms("10.0.0.2", 1.0, 1.0).chief_ip == "10.0.0.2"
+    assert _chief_hosts(_terms(None, 1.0, 1.0), meeting)[:2] == ["10.0.0.1", "10.0.0.3"]
+    assert _chief_hosts(_terms("10.0.0.2", 1.0, 1.0), meeting) == ["10.0.0.2"]
 
 
 def test_torchruns_id_for_want_of_one_names_no_job() -> None:
