@@ -101,8 +101,11 @@ class StarChannel(Channel):
         """Of the whole group."""
 
     def gather(self, value: T) -> list[T] | None:
-        contents = self._make(Operation.GATHER, lambda: value)
-        return self._values(contents, value) if self.rank == 0 else None
+        if self.rank == 0:
+            # Its own value goes nowhere.
+            return self._values(self._make(Operation.GATHER, None), value)
+        self._make(Operation.GATHER, lambda: value)
+        return None
 
     def allgather(self, value: T) -> list[T]:
         return self._values(self._make(Operation.ALLGATHER, lambda: value), value)
