@@ -6,6 +6,7 @@ import json
 import os
 import re
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -137,6 +138,32 @@ def test_one_command_trains_on_two_hosts(cluster: Cluster) -> None:
     assert ended.code == 75, ended.stderr
     assert {"[rank=0] 0 saved", "[rank=1] 1 saved"} <= set(ended.stdout.splitlines())
     assert ended.stderr.count("stopped as asked, to be continued") == 1
+
+
+def test_a_stop_reaches_the_hosts_though_nobody_reads_the_heads_output(cluster: Cluster) -> None:
+    """Every pipe on the way is full; once asked to stop, each host's launcher drops what is not read."""
+    source = """
+        import os, signal
+        wishes = []
+        signal.signal(signal.SIGTERM, lambda *_: wishes.append("stop"))
+        while not wishes:
+            print("x" * 1000)
+        open("saved." + os.environ["RANK"], "w").close()
+    """
+    (cluster.folder / "train.py").write_text(textwrap.dedent(source))
+    (cluster.folder / "hosts.txt").write_text("".join(f"{host.name} slots=1\n" for host in cluster.hosts))
+    argv = [sys.executable, "-m", "launch.torch_distributed", "--hostfile", "hosts.txt", "--", "train.py"]
+    read_end, write_end = os.pipe()
+    environment = os.environ | cluster.network.variables
+    head = cluster.hosts[0].start(argv, env=environment, cwd=cluster.folder, stdout=write_end)
+    wait_for(lambda: not select.select([], [write_end], [], 0)[1], TIMEOUT_S)
+
+    head.send_signal(signal.SIGTERM)
+
+    assert head.wait(TIMEOUT_S) == 75
+    assert len(list(cluster.folder.glob("saved.*"))) == 2
+    for end in (read_end, write_end):
+        os.close(end)
 
 
 def test_hosts_know_what_they_may_and_end_with_the_head(cluster: Cluster) -> None:
