@@ -7,14 +7,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from buckets.servers import BucketServer
 from core.rank_threads import Rank, Trial
 
 from core_sdk import core
-from core_sdk.errors import CheckpointNotStoredError, RankFailedError, ReportsDroppedError
-from core_sdk.storage import DirectoryStorage
+from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
+from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
 from core_sdk.tracking.collection import Request, collect
 from core_sdk.tracking.history import read_history
@@ -102,6 +104,58 @@ def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path
     assert num_refused >= 3
     assert listed(Home(small_disk / "home")) == acknowledged
     assert storage.list() == sorted(acknowledged)
+
+
+def test_a_disk_full_of_checkpoints_and_records_loses_no_acknowledged_save(small_disk: Path) -> None:
+    """Both lie on it: the one or the other is what does not fit any more."""
+    os.environ["CORE_SDK_HOME"] = str(small_disk / "home")
+    home = Home(small_disk / "home")
+    acknowledged = []
+    with core.init() as context:
+        for size_bytes in (50_000, 5_000, 500, 5):
+            with contextlib.suppress(CheckpointNotStoredError, NotEnoughSpaceError, OSError):
+                for step in range(100):
+                    metadata = {"steps_completed": step, "note": "n" * 200}
+                    with context.checkpoint.store_path(metadata) as (path, storage_id):
+                        (path / "model.bin").write_bytes(bytes(size_bytes))
+                    acknowledged.append(storage_id)
+        context.checkpoint.delete(acknowledged.pop(0))
+
+    assert len(acknowledged) > 10
+    assert listed(home) == acknowledged
+    storage = DirectoryStorage(home.checkpoints)
+    assert storage.list() == sorted(acknowledged)
+    for storage_id in acknowledged:
+        storage.verify(storage_id)
+
+
+@pytest.mark.filterwarnings("ignore:records are being dropped")
+def test_a_save_in_a_bucket_is_withdrawn_as_well(
+    home: Home, start_server: Callable[[str], BucketServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of it is visible there when its record is refused."""
+    server = start_server("strict GCS")
+    for name, value in server.variables().items():
+        monkeypatch.setenv(name, value)
+    url = server.make_bucket()
+
+    source = home.root.parent / "source"
+    source.mkdir()
+    (source / "model.bin").write_bytes(b"weights")
+
+    def refuse_from_here_on(name: str) -> bool:
+        """A selector is asked when the save's beginning has been recorded."""
+        refuse_writes(home.runs / "1" / "1.journal")
+        return True
+
+    with pytest.raises(ReportsDroppedError), core.init(checkpoint_storage=url) as context:
+        kept = context.checkpoint.upload(source, {"steps_completed": 1})
+        with pytest.raises(CheckpointNotStoredError, match=r"1\.journal"):
+            context.checkpoint.upload(source, {"steps_completed": 2}, selector=refuse_from_here_on)
+
+    with contextlib.closing(storage_from_url(url)) as storage:
+        assert storage.list() == [kept]
+    assert listed(home) == [kept]
 
 
 @pytest.mark.filterwarnings("ignore:records are being dropped")
