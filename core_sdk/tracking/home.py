@@ -468,7 +468,11 @@ class TrialFolder:
         """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
-        with FileLock(self.path / "changes.lock", mode=0o600), self.changes_path.open("a+b", buffering=0) as file:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with (
+            FileLock(self.path / "changes.lock", mode=0o600),
+            os.fdopen(os.open(self.changes_path, flags, 0o600), "a+b", buffering=0) as file,
+        ):
             _append_line(file, encode_line(record))
 
 

@@ -1,0 +1,96 @@
+"""Everything lies inside the home, whatever it is called, and nobody else may read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cli.commands import run_cli
+from tracking.journals import new_trial, record, report
+
+from core_sdk.tracking import Home
+from core_sdk.tracking.index import Index
+
+_TRAINING = """
+from core_sdk import core
+
+with core.init(labels=["a"]) as context:
+    print("begun")
+    for step in range(1, 4):
+        context.train.report_training_metrics(step, {"loss": 1 / step})
+        context.train.report_validation_metrics(step, {"accuracy": 0.5})
+        with context.checkpoint.store_path({"steps_completed": step}) as (path, storage_id):
+            (path / "weights").write_text("7")
+"""
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """What a process makes is readable and writable for all, unless it says otherwise."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "q?y",
+        "q?mode=memory",
+        "a%41b",
+        "a#b",
+        "a b",
+        "näht 日本",
+        "a\nb",
+        ":memory:",
+        "file:x?vfs=y",
+        "a'b\"c",
+        "\udcff",
+    ],
+)
+def test_a_home_may_have_any_name(tmp_path: Path, name: str, open_umask: None) -> None:
+    """The index lies in it, and nothing beside it."""
+    home = Home(tmp_path / name)
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    folder.journal_path(1).chmod(0o600)  # which the test has written itself
+
+    with Index.open(home) as index:
+        index.refresh()
+        assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
+
+    assert list(tmp_path.iterdir()) == [home.root]
+    assert home.database.stat().st_size > 0
+    assert readable_by_others(home.root) == []
+
+
+def test_nobody_else_may_read_what_a_training_leaves(tmp_path: Path, open_umask: None) -> None:
+    """Records, output, event files, the index and what lies beside it; a checkpoint's files are the script's own."""
+    (tmp_path / "train.py").write_text(_TRAINING)
+    home = Home(tmp_path / "q?%41#\nnä")
+
+    commands = (
+        ["run", "--hparam", "lr=0.2", "--", sys.executable, "train.py"],
+        ["checkpoint", "gc", "--save-trial-best", "0", "--save-trial-latest", "1", "--yes"],
+        ["trial", "resume", "1", "--again"],
+        ["trial", "continue", "1"],
+        ["checkpoint", "list"],
+    )
+    for command in commands:
+        done = run_cli(tmp_path, *command, CORE_SDK_HOME=str(home.root), CORE_SDK_JOB_ID="7")
+        assert done.status == 0, done.errors
+
+    assert set(tmp_path.iterdir()) == {tmp_path / "train.py", home.root}
+    for name in ("1.log", "tensorboard", "changes.journal", "1.run.json", "1.exit"):
+        assert (home.runs / "1" / name).exists()
+    assert readable_by_others(home.root) == []
+
+
+def readable_by_others(root: Path) -> list[str]:
+    """All but the checkpoints' content, which their directory keeps from others."""
+    found = [root, *(path for path in root.rglob("*") if root / "checkpoints" not in path.parents)]
+    return [f"{stat.filemode(path.lstat().st_mode)} {path.name}" for path in found if path.lstat().st_mode & 0o077]
