@@ -376,7 +376,7 @@ class CheckpointTooNewError(CheckpointError):
 
 
 class CheckpointNotStoredError(CheckpointError):
-    """The disk refused a file of the checkpoint; nothing of it is kept."""
+    """The disk refused a file of the checkpoint, or its record; nothing of it is kept."""
 
     def __init__(self, storage_id: str, where: str, reason: str) -> None:
         self.storage_id = storage_id
