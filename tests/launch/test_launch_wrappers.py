@@ -65,7 +65,7 @@ WRAPPERS = {
     "nohup": ("nohup", sys.executable, "train.py", "0.5"),
     "env": ("env", "A=b", sys.executable, "train.py", "0.5"),
     "nice": ("nice", sys.executable, "train.py", "0.5"),
-    "taskset": ("taskset", "-c", "0", sys.executable, "train.py", "0.5"),
+    "taskset": ("taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, "train.py", "0.5"),
     "time": ("bash", "-c", f"time {_PYTHON} train.py 0.5"),
     "timeout": ("sh", "-c", f"timeout 100 {_PYTHON} train.py 0.5; echo done"),
     "job control": ("bash", "-c", f"set -m; {_PYTHON} train.py 0.5; echo done"),
