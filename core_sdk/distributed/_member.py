@@ -36,6 +36,8 @@ _SURVEY_S = 3.0
 # What the chief has sent on one connection may be overtaken by what it says on the other.
 _LAST_WORDS_S = 0.1
 _ON_ITS_WAY_S = 2.0
+# Of a chief that is about to broadcast; it need not hear that somebody waits.
+_SHORT_MS = 1.0
 
 
 class MemberChannel(StarChannel):
@@ -97,8 +99,11 @@ class MemberChannel(StarChannel):
         return [result.content]
 
     def _await_broadcast(self, call: Call, part: Part, deadline: float) -> Frame:
-        """Says that it waits only if it must, or if the chief counts the files that have not arrived."""
-        if (result := self._data.receive_nowait()) is None:
+        """Says that it waits only if it waits long, or if the chief counts the files that have not arrived."""
+        result = self._data.receive_nowait()
+        if result is None and self._poller.poll(_SHORT_MS):
+            result = self._data.receive_nowait()
+        if result is None:
             self._tell(call, part, deadline)
             return self._await_result(call, deadline)
         if result.files:
