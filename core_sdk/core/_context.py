@@ -26,6 +26,7 @@ from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
+from core_sdk.tracking.states import TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -151,7 +152,7 @@ class Context:
         try:
             self.close(exc_type, exc_val, exc_tb)
         except Exception:
-            if exc_val is None or _is_success(exc_val):
+            if self._ending.is_good(exc_val):
                 raise
             # The script's own error is the one that must be seen.
             logger.exception("closing the Context failed")
@@ -205,7 +206,7 @@ class _Ending:
         return os.getpid() != self._process
 
     def note(self, error: BaseException | None) -> None:
-        if error is not None and not _is_success(error):
+        if not self.is_good(error):
             self.error = error
         invalid_hp = _invalid_hp(error)
         if invalid_hp is not None:
@@ -216,6 +217,11 @@ class _Ending:
             self._outcome, self._error_text = "error", _describe(self.error)
         else:
             self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
+
+    def is_good(self, error: BaseException | None) -> bool:
+        """Whether the script ended well that left the Context with `error`."""
+        good_codes = (None, 0, TRY_AGAIN) if self._preempt.is_acknowledged else (None, 0)
+        return error is None or (isinstance(error, SystemExit) and error.code in good_codes)
 
     def note_exit(self) -> None:
         """At the exit of the interpreter the error that ended it is all that tells success from failure."""
@@ -290,10 +296,6 @@ def _close_forgotten(open_parts: contextlib.ExitStack, ending: _Ending) -> None:
 
 def _last_error() -> BaseException | None:
     return getattr(sys, "last_value", None)
-
-
-def _is_success(error: BaseException) -> bool:
-    return isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def _invalid_hp(error: BaseException | None) -> str | None:

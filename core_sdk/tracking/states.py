@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from core_sdk.records import ExitRecord
 from core_sdk.tracking.rows import TrialState
 
-_TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: what launchers say of a stop
+TRY_AGAIN = 75
+"""EX_TEMPFAIL of sysexits.h: what launchers, and scripts of their own accord, say of a stop."""
+
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
 # Once the Context is left, a stop that comes too late ends the process, and nothing else.
@@ -68,8 +70,8 @@ def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
 
 def _allowed_statuses(end: AttemptEnd) -> tuple[int, ...]:
     if end.outcome is not None:
-        return (0, _TRY_AGAIN, *_STOPS)
-    return (0,) if end.stop_source is None else (0, _TRY_AGAIN)
+        return (0, TRY_AGAIN, *_STOPS)
+    return (0,) if end.stop_source is None else (0, TRY_AGAIN)
 
 
 def experiment_state(trials: set[TrialState]) -> TrialState:

@@ -55,12 +55,18 @@ def cause_of(seen: RankSeen) -> str:
     if code is None:
         return f"{_raised(seen.stderr) or 'failed'}, and did not end"
     if code < 0:
-        return f"was killed by {signal_text(-code)}"
+        death = f"was killed by {signal_text(-code)}"
+        raised = _raised(seen.stderr) if _ended_under_threads(seen) else None
+        return f"{raised}, and then {death}" if raised else death
     if code == 1:
         return _raised(seen.stderr) or "exited with status 1"
     if code == 2 and (complaint := _interpreters_complaint(seen.stderr)):
         return f"could not be started: {complaint}"
     return f"exited with status {code}{_shells_meaning(code)}"
+
+
+def _ended_under_threads(seen: RankSeen) -> bool:
+    return seen.code == -signal.SIGABRT and seen.stderr.rstrip().endswith(_JOINABLE_THREAD)
 
 
 def signal_text(number: int) -> str:
@@ -82,7 +88,7 @@ def last_words(place: Place, seen: RankSeen, code: int) -> list[str]:
     lines = [head + cause_of(seen)]
     if kind_of(seen) is Kind.CONSEQUENCE:
         lines.append("this looks like the consequence of another rank's end, of which nothing was seen on this node")
-    if seen.code == -signal.SIGABRT and seen.stderr.rstrip().endswith(_JOINABLE_THREAD):
+    if _ended_under_threads(seen):
         lines.append(
             "hint: Python ended under threads of torch's; call torch.distributed.destroy_process_group() before"
         )

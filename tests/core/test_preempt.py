@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import signal
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -99,6 +100,17 @@ def test_a_stop_may_be_acknowledged_late(home: Home) -> None:
         context.preempt.acknowledge_preemption_signal()
 
     assert outcome(home) == "paused"
+
+
+@pytest.mark.parametrize(("asks", "ended"), [(True, "paused"), (False, "error")])
+def test_an_exit_that_asks_to_be_continued_is_a_pause_after_a_stop_alone(home: Home, asks: bool, ended: str) -> None:
+    """75 is what batch scripts look for; where nobody has asked for a stop it is a failure like any other."""
+    with pytest.raises(SystemExit), core.init(deadline=0) as context:
+        if asks:
+            wait_for(context.preempt.should_preempt)
+        sys.exit(75)
+
+    assert outcome(home) == ended
 
 
 def test_a_failure_after_the_stop_is_a_failure(home: Home) -> None:

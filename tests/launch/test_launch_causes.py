@@ -216,6 +216,11 @@ def test_another_node_is_given_time_to_tell_its_failure() -> None:
         (-11, b"", "was killed by SIGSEGV (segmentation fault)"),
         (-9, b"", "was killed by SIGKILL: perhaps by the kernel, for memory"),
         (-40, b"", "was killed by signal 40"),
+        (
+            -6,
+            OWN + b"terminate called without an active exception\n",
+            "raised ValueError: boom, and then was killed by SIGABRT (aborted)",
+        ),
     ],
 )
 def test_the_cause_is_told_in_words(code: int, stderr: bytes, cause: str) -> None:

@@ -273,7 +273,7 @@ GLOO = """
 @pytest.mark.parametrize(
     ("fails", "code", "cause"),
     [
-        ("raise ValueError('boom')", 1, "raised ValueError: boom"),
+        ("dist.destroy_process_group(); raise ValueError('boom')", 1, "raised ValueError: boom"),
         ("dist.destroy_process_group(); sys.exit(17)", 17, "exited with status 17"),
         ("os.kill(os.getpid(), 9)", 137, "was killed by SIGKILL: perhaps by the kernel, for memory"),
     ],
