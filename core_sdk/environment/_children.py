@@ -114,6 +114,8 @@ _NEVER_PASSED = frozenset(
 # It counts this host's devices.
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # What a login gives a process beside what is passed.
+# By which a guardian knows the processes of its launch.
+_LAUNCH_MARKS = (LAUNCH_DIR_VARIABLE, ENDING_VARIABLE)
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 
@@ -150,7 +152,7 @@ def login_variables() -> dict[str, str]:
 
 def unmarked_variables() -> dict[str, str]:
     """The environment of a process of ours that must not count as part of the launch which we may run in."""
-    return {name: value for name, value in os.environ.items() if name != LAUNCH_DIR_VARIABLE}
+    return {name: value for name, value in os.environ.items() if name not in _LAUNCH_MARKS}
 
 
 def _is_passed(name: str, wishes: Sequence[str]) -> bool:

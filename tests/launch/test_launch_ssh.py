@@ -317,20 +317,22 @@ def test_signals_reach_every_rank(cluster: Cluster) -> None:
     assert not live_processes(cluster.folder)
 
 
-@pytest.mark.slow
 def test_a_killed_node_leaves_nothing(cluster: Cluster) -> None:
-    """Who stands between the launcher and the head is killed itself."""
+    """Who stands between the launcher and the head is killed itself: neither processes nor directories stay."""
     head = cluster.start(WAITS)
     head.read_until("[rank=0] rank 0 runs", "[rank=1] rank 1 runs")
 
+    variables = [psutil.Process(pid).environ() for pid in live_processes(cluster.folder)]
+    directories = {Path(each["CORE_SDK_LAUNCH_DIR"]) for each in variables if "RANK" in each}
     nodes = [process for process in psutil.process_iter() if _is_node_of(process, cluster.folder)]
     for process in nodes:
         process.kill()
     ended = head.wait()
 
-    assert len(nodes) == 2
+    assert len(nodes) == len(directories) == 2
     assert ended.code == 1
     wait_for(lambda: not live_processes(cluster.folder))
+    wait_for(lambda: not any(directory.exists() for directory in directories))
 
 
 @pytest.mark.slow

@@ -90,9 +90,11 @@ def main() -> None:
         head.tell(refused=f"the working directory {job['directory']} cannot be entered there: {error.strerror}")
         return
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-node-"))
-    guardian = Guardian(directory, f"{_RUN_INFO_VARIABLE}={directory / 'run_info.json'}")
+    # All that the launcher starts inherits it as it is; the ranks' run info is another one than the launcher's.
+    last_words = f"{os.getpid()}:{directory / 'ending.json'}"
+    guardian = Guardian(directory, f"{_ENDING_VARIABLE}={last_words}")
     try:
-        _run(job, words, head, directory, guardian)
+        _run(job, words, head, directory, guardian, last_words)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         guardian.farewell()
@@ -110,8 +112,10 @@ class Head:
                 line = line[os.write(2, line) :]
 
 
-def _run(job: dict[str, Any], words: Iterator[bytes], head: Head, directory: Path, guardian: Guardian) -> None:
-    launcher = _start(job, directory)
+def _run(
+    job: dict[str, Any], words: Iterator[bytes], head: Head, directory: Path, guardian: Guardian, last_words: str
+) -> None:
+    launcher = _start(job, directory, last_words)
     guardian.guard(launcher.pid)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, _hand_on_to(launcher))
@@ -121,11 +125,11 @@ def _run(job: dict[str, Any], words: Iterator[bytes], head: Head, directory: Pat
     head.tell(ended=code, ending=_ending(directory))
 
 
-def _start(job: dict[str, Any], directory: Path) -> subprocess.Popen[bytes]:
+def _start(job: dict[str, Any], directory: Path, last_words: str) -> subprocess.Popen[bytes]:
     run_info = directory / "run_info.json"
     run_info.touch(mode=0o600)
     run_info.write_text(job["run_info"])
-    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: f"{os.getpid()}:{directory / 'ending.json'}"}
+    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: last_words}
     return subprocess.Popen(
         # Without the working directory in its path, where a `launch.py` of the user's may lie.
         [sys.executable, "-P", "-m", job["module"], *job["arguments"]],
