@@ -7,8 +7,6 @@ import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -16,13 +14,12 @@ from types import TracebackType
 
 from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
 from core_sdk.files import write_atomically
+from core_sdk.processes import Guardian
 from core_sdk.records import ExitRecord, encode_file
-from launch import _guardian
 
 _STOPPED = "stopped"
 _COMPLETED = "completed"
 _TRIAL = "trial.json"
-_FAREWELL_S = 1.0
 
 
 class LaunchDirectory:
@@ -39,10 +36,12 @@ class LaunchDirectory:
         with contextlib.suppress(OSError):  # some network file systems lock no directories
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
-            self._guardian, self._to_guardian = _start_guardian(self.path)
+            # The launcher may itself be a rank's child: the guardian of that launch must not end this launch's own.
+            self.guardian = Guardian(self.path, f"{LAUNCH_DIR_VARIABLE}={self.path}", unmarked_variables())
         except BaseException:
             self.path.rmdir()
             raise
+        self._is_abandoned = False
         self._num_meetings = 0
 
     def __enter__(self) -> LaunchDirectory:
@@ -52,14 +51,6 @@ class LaunchDirectory:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-    def guard(self, pid: int) -> None:
-        """A rank started."""
-        self._tell(f"+{pid}")
-
-    def release(self, pid: int) -> None:
-        """A rank is gone, with all that it left behind."""
-        self._tell(f"-{pid}")
 
     def new_meeting_place(self) -> Path:
         """A fresh directory, in which the ranks of one start find each other."""
@@ -76,7 +67,7 @@ class LaunchDirectory:
         """Whether a rank has said that its training is complete."""
         return (self.path / _COMPLETED).exists()
 
-    def forget_words(self) -> None:
+    def forget(self) -> None:
         """Ranks start anew."""
         for name in (_STOPPED, _COMPLETED):
             (self.path / name).unlink(missing_ok=True)
@@ -110,44 +101,14 @@ class LaunchDirectory:
         return None
 
     def close(self) -> None:
-        """Does nothing after `abandon`."""
-        if self._to_guardian >= 0:
+        """Removes the directory. Does nothing after `abandon`."""
+        if not self._is_abandoned:
             shutil.rmtree(self.path, ignore_errors=True)
-            self._tell(".")
-            self.abandon()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._guardian.wait(_FAREWELL_S)
+            self.guardian.dismiss()
+            os.close(self._lock)
 
     def abandon(self) -> None:
         """Leaves all that there may be, processes and the directory, to the guardian."""
+        self._is_abandoned = True
+        self.guardian.end_all()
         os.close(self._lock)
-        os.close(self._to_guardian)
-        self._to_guardian = -1
-
-    def _tell(self, line: str) -> None:
-        # Without a guardian (somebody killed it) the launch goes on.
-        with contextlib.suppress(OSError):
-            os.write(self._to_guardian, f"{line}\n".encode())
-
-
-def _start_guardian(directory: Path) -> tuple[subprocess.Popen[bytes], int]:
-    """The guardian, and the descriptor to write to it."""
-    arguments = [str(directory), f"{LAUNCH_DIR_VARIABLE}={directory}"]
-    from_launcher, to_guardian = os.pipe()
-    try:
-        guardian = subprocess.Popen(
-            [sys.executable, *_guardian.ISOLATION, _guardian.__file__, *arguments],
-            # The launcher may itself be a rank's child: the guardian of that launch must not take this one for its own.
-            env=unmarked_variables(),
-            cwd="/",
-            stdin=from_launcher,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except BaseException:
-        os.close(to_guardian)
-        raise
-    finally:
-        os.close(from_launcher)
-    return guardian, to_guardian

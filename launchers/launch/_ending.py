@@ -8,9 +8,23 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from launch._causes import STOPPED, Kind, kind_of
-from launch._outcome import Failed, FailedElsewhere, Killed, NodesLost, Obeyed, Outcome, Succeeded
-from launch._report import Place, cause_of, exit_code, last_words, signal_name
+from core_sdk.processes import (
+    STOPPED,
+    Failed,
+    FailedElsewhere,
+    Killed,
+    Kind,
+    NodesLost,
+    Obeyed,
+    Outcome,
+    RankLocation,
+    Succeeded,
+    cause_of,
+    exit_code,
+    failure_report,
+    kind_of,
+    signal_name,
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +63,7 @@ def _ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
         case Failed(first):
             # A rank that did not get as far as its exit would have ended as Python does after an exception.
             code = 1 if first.code is None else exit_code(first.code)
-            lines = last_words(Place(first.rank, num_ranks, host, first.pid), first, code)
+            lines = failure_report(RankLocation(first.rank, num_ranks, host, first.pid), first, code)
             return Ending(code, tuple(lines), reason=f"rank {first.rank} {cause_of(first)}")
         case FailedElsewhere(code, said):
             return Ending(code, ("another node's launcher says:", *said), reason=next(iter(said), ""))

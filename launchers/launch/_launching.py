@@ -19,6 +19,8 @@ from typing import NoReturn
 
 from core_sdk.environment import LaunchSettings, ending_path
 from core_sdk.errors import CoreSDKError
+from core_sdk.processes import CaughtSignals, Supervisor, block_usr1
+from core_sdk.processes.output import RankErrors, RankOutput
 from launch._command import Command, CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
 from launch._ending import Ending, ending_before_start, ending_of
@@ -26,11 +28,7 @@ from launch._framework import Framework
 from launch._over_hosts import _fan_out
 from launch._over_hosts._fan_out import spread_of
 from launch._over_hosts._hosts import Spread
-from launch._rank_output._rank_errors import RankErrors
-from launch._rank_output._rank_output import RankOutput
 from launch._run_info import tell_ranks
-from launch._signals import CaughtSignals, block_usr1
-from launch._supervisor import Supervisor
 from launch._torchrun._nodes import find_nodes, torchrun_argv
 from launch._words import say
 
@@ -113,7 +111,7 @@ def _launch(
 ) -> Ending:
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
         errors = RankErrors(output)
-        supervisor = Supervisor(directory, errors, settings.grace_s)
+        supervisor = Supervisor(directory.guardian, directory, errors, settings.grace_s)
         # Not in this thread, which must be free to hear signals while torch imports, gathers nodes, or waits for them.
         agent = ThreadPoolExecutor(1, "launch-agent").submit(
             _run, framework, command, output, errors, directory, supervisor, settings.is_usr1_stop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from launch._rank_output._outlet import Outlet
+from core_sdk.processes.output import Outlet
 
 _STDERR = 2
 MARK = "[core-sdk] "

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
+from core_sdk.processes import ISOLATION
 from launch import _core_binding
 from launch._command import UsageError
 from launch._deepspeed._cores import cores_to_share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options
 from launch._deepspeed._plan import Plan, plan_here, plan_hosts
 from launch._framework import Framework, Start
-from launch._guardian import ISOLATION
 from launch._launching import run
 from launch._over_hosts._hosts import Spread, read_hostfile
 

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from core_sdk.environment import first_variable
+from core_sdk.processes import CaughtSignals, exit_code
+from core_sdk.processes.output import RankOutput
 from launch._command import CommandError, ScriptNotExecutableError, ScriptNotFoundError, UsageError
-from launch._rank_output._rank_output import RankOutput
-from launch._report import exit_code
-from launch._signals import CaughtSignals
 from launch._words import say
 
 # Processes that the command leaves behind may keep its output open.

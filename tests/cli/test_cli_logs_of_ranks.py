@@ -110,7 +110,7 @@ def test_a_rank_is_followed_to_the_end_of_the_attempt(
     script = write_script(
         """
         import pathlib, subprocess, sys, time
-        from launch._rank_output._rank_output import RankOutput
+        from core_sdk.processes.output._rank_output import RankOutput
 
         RANK = "print('started'); input(); print('last words', end='')"
 

@@ -7,10 +7,10 @@ import traceback
 import pytest
 
 from core_sdk.errors import RankFailedError
-from launch._causes import Kind, RankSeen, first_failure, kind_of, may_change
-from launch._guardian import sessions_left
-from launch._outcome import Failed, Obeyed, Succeeded, judge
-from launch._report import cause_of, excerpt, exit_code
+from core_sdk.processes._causes import Kind, RankSeen, first_failure, kind_of, may_change
+from core_sdk.processes._failure_text import cause_of, excerpt, exit_code
+from core_sdk.processes._guardian import sessions_left
+from core_sdk.processes._outcomes import Failed, Obeyed, Succeeded, judge
 
 TERM = 15
 LOST_PEER = b"""Traceback (most recent call last):

@@ -21,11 +21,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import TIMEOUT_S, wait_for
 
+from core_sdk.processes.output._outlet import Outlet
+from core_sdk.processes.output._prefixed_lines import PrefixedLines
+from core_sdk.processes.output._rank_output import RankOutput, RankPipes
+from core_sdk.processes.output._sink import Sink
 from core_sdk.tracking.ranks import RankFilter
-from launch._rank_output._lines import PrefixedLines
-from launch._rank_output._outlet import Outlet
-from launch._rank_output._rank_output import RankOutput, RankPipes
-from launch._rank_output._sink import Sink
 
 # Line ends are many, characters of several bytes and bytes of no character are some.
 TEXT = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"word", "é€𝄞".encode(), b"\xff\xf0\xc3"])).map(b"".join)

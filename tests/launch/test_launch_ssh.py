@@ -146,6 +146,7 @@ def test_a_stop_reaches_the_hosts_though_nobody_reads_the_heads_output(cluster: 
         import os, signal
         wishes = []
         signal.signal(signal.SIGTERM, lambda *_: wishes.append("stop"))
+        open("ready." + os.environ["RANK"], "w").close()
         while not wishes:
             print("x" * 1000)
         open("saved." + os.environ["RANK"], "w").close()
@@ -156,6 +157,7 @@ def test_a_stop_reaches_the_hosts_though_nobody_reads_the_heads_output(cluster: 
     read_end, write_end = os.pipe()
     environment = os.environ | cluster.network.variables
     head = cluster.hosts[0].start(argv, env=environment, cwd=cluster.folder, stdout=write_end)
+    wait_for(lambda: len(list(cluster.folder.glob("ready.*"))) == 2, TIMEOUT_S)
     wait_for(lambda: not select.select([], [write_end], [], 0)[1], TIMEOUT_S)
 
     head.send_signal(signal.SIGTERM)

@@ -23,7 +23,8 @@ from core_sdk.environment import (
     run_info,
 )
 from core_sdk.errors import PlacementError
-from launch import _guardian
+from core_sdk.processes import GUARDIAN_FILE, ISOLATION, STOPS, CaughtSignals, exit_code, signal_name
+from core_sdk.processes.output import Forwarder
 from launch._command import Command, CommandError
 from launch._directory import LaunchDirectory
 from launch._ending import Ending
@@ -35,9 +36,6 @@ from launch._over_hosts._node import Node
 from launch._over_hosts._node_endings import NodeEnding, Why, ending_of_all
 from launch._over_hosts._node_job import NodeJob, node_infos, with_meeting_port
 from launch._over_hosts._ssh import ssh_argv
-from launch._rank_output._forwarder import Forwarder
-from launch._report import exit_code, signal_name
-from launch._signals import STOPS, CaughtSignals
 from launch._words import marked
 
 _STDOUT = 1
@@ -129,7 +127,7 @@ def _start(
 ) -> Node:
     place = directory.path / f"node-{rank}"
     place.mkdir(mode=0o700)
-    program = [sys.executable, *_guardian.ISOLATION, _remote_node.__file__]
+    program = [sys.executable, *ISOLATION, _remote_node.__file__, GUARDIAN_FILE]
     is_child = is_here(host)
     argv = program if is_child else ssh_argv(host, spread.ssh, program, place / "ssh.log")
     variables = login_variables() if is_child else None
@@ -139,7 +137,7 @@ def _start(
         raise NoSshError from None
     if not is_child:
         # The end of the connection ends what is at its other end; a child hears of the head's end by its input's.
-        directory.guard(node.pid)
+        directory.guardian.guard(node.pid)
     return node
 
 

@@ -11,15 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core_sdk.processes import exit_code
+from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
 from launch._ending import Ending
 from launch._over_hosts._hosts import Host, Ssh
 from launch._over_hosts._node_endings import NodeEnding, Why
 from launch._over_hosts._node_lines import NodeLines
 from launch._over_hosts._ssh import why_lost, why_not_started
-from launch._rank_output._forwarder import Forwarder
-from launch._rank_output._lines import PrefixedLines
-from launch._rank_output._stream import Stream
-from launch._report import exit_code
 
 _PIPE_BYTES = 1 << 20
 # ssh may wait for what a rank has left behind to close its output.

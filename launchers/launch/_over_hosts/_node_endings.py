@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch._causes import STOPPED, WELL
+from core_sdk.processes import STOPPED, WELL
 from launch._ending import Ending
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from launch._rank_output._lines import PrefixedLines
+from core_sdk.processes.output import PrefixedLines
 from launch._words import MARK
 
 _MAX_RECORD_BYTES = 1 << 20

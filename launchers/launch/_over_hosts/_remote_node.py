@@ -6,7 +6,8 @@ first line of its standard input is the job. The others are words: `signal N` fo
 ranks are ended as with `end`: SIGTERM, a short grace, and a kill of all that is left. What it has to tell the head
 itself stands between the launcher's lines on stderr, each behind the job's mark.
 
-Should it be killed itself, a guardian as the launchers have one ends the training here and removes its files.
+Should it be killed itself, a guardian ends the training here and removes its files. Its only argument is the path of
+the guardian's file, since it does not see the packages of this Python.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import runpy
 import select
 import shutil
 import signal
@@ -25,57 +27,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core_sdk.processes import Guardian
 
 _RUN_INFO_VARIABLE = "CORE_SDK_RUN_INFO"
 _ENDING_VARIABLE = "CORE_SDK_ENDING"
 _SILENCE_S = 60.0
 _GRACE_S = 10.0
-_FAREWELL_S = 10.0
 _CHUNK_BYTES = 1 << 16
-# Elsewhere the guardian needs a third-party library to see other processes.
-_ISOLATION = ["-I", "-S"] if sys.platform == "linux" else ["-I"]
-
-
-class Guardian:
-    """Ends all that carries the mark in its environment, and removes the directory, unless it is told farewell."""
-
-    def __init__(self, directory: Path, mark: str) -> None:
-        path = Path(__file__).parents[1] / "_guardian.py"
-        stdin, self._to_guardian = os.pipe()
-        self._lock = threading.Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, *_ISOLATION, str(path), str(directory), mark],
-            cwd="/",
-            stdin=stdin,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        os.close(stdin)
-
-    def guard(self, pid: int) -> None:
-        self._tell(b"+%d\n" % pid)
-
-    def farewell(self) -> None:
-        self._tell(b".\n")
-        self.kill()
-
-    def kill(self) -> None:
-        """Of the training, all that is left."""
-        with self._lock:
-            if self._to_guardian >= 0:
-                os.close(self._to_guardian)
-                self._to_guardian = -1
-
-    def wait(self) -> None:
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_FAREWELL_S)
-
-    def _tell(self, line: bytes) -> None:
-        # Without a guardian (somebody killed it), or after `kill`, there is nobody to tell.
-        with self._lock, contextlib.suppress(OSError):
-            os.write(self._to_guardian, line)
 
 
 def main() -> None:
@@ -92,13 +53,12 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-node-"))
     # All that the launcher starts inherits it as it is; the ranks' run info is another one than the launcher's.
     last_words = f"{os.getpid()}:{directory / 'ending.json'}"
-    guardian = Guardian(directory, f"{_ENDING_VARIABLE}={last_words}")
+    guardian: Guardian = runpy.run_path(sys.argv[1])["Guardian"](directory, f"{_ENDING_VARIABLE}={last_words}")
     try:
         _run(job, words, head, directory, guardian, last_words)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        guardian.farewell()
-        guardian.wait()
+        guardian.dismiss()
 
 
 class Head:
@@ -161,15 +121,15 @@ def _obey(words: Iterator[bytes], launcher: subprocess.Popen[bytes], guardian: G
         elif word == b"end\n":
             break
         elif word == b"kill\n":
-            guardian.kill()
+            guardian.end_all()
             return
     launcher.send_signal(signal.SIGTERM)
-    over = threading.Timer(_GRACE_S, guardian.kill)
+    over = threading.Timer(_GRACE_S, guardian.end_all)
     over.daemon = True
     over.start()
     # A `kill` does not wait for the grace. More silence says nothing new.
     if b"kill\n" in words:
-        guardian.kill()
+        guardian.end_all()
 
 
 def _words() -> Iterator[bytes]:

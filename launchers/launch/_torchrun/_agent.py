@@ -22,15 +22,12 @@ from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import get_args_parser
 
 from core_sdk.environment import LaunchSettings
+from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
+from core_sdk.processes.output import RankErrors, RankOutput
 from launch._command import CommandError
 from launch._directory import LaunchDirectory
 from launch._ending import ending_of, loss_of
 from launch._framework import Framework, Start
-from launch._outcome import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded
-from launch._rank_output._rank_errors import RankErrors
-from launch._rank_output._rank_output import RankOutput
-from launch._report import cause_of
-from launch._supervisor import Supervisor
 from launch._torchrun._config import configure, wants_files, worker_spec
 from launch._torchrun._connections import bound_silence
 from launch._torchrun._fresh_store import fresh_store

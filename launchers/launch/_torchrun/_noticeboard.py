@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
-from launch._outcome import FailedElsewhere, NodesLost
+from core_sdk.processes import FailedElsewhere, NodesLost
 from launch._store import Store
 
 # They pass the same place at the same time, but for one whose launcher is another.

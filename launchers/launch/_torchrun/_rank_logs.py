@@ -8,10 +8,9 @@ from pathlib import Path
 from torch.distributed.elastic.multiprocessing import LogsDest, LogsSpecs
 
 from core_sdk.environment import CHIEF_IP_VARIABLE, GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.processes.output import RankErrors, RankOutput
 from launch._directory import LaunchDirectory
 from launch._framework import Framework
-from launch._rank_output._rank_errors import RankErrors
-from launch._rank_output._rank_output import RankOutput
 
 
 class RankLogs(LogsSpecs):

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from launch._causes import WELL, Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
+from core_sdk.processes._causes import WELL, Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 import signal
 from dataclasses import dataclass
 
-from launch._causes import TRACEBACK, Kind, RankSeen, kind_of
+from core_sdk.processes._causes import TRACEBACK, Kind, RankSeen, kind_of
 
 MAX_LINES = 40
 # A line that is longer (a progress bar without an end, a tensor) would bury the others.
@@ -35,7 +35,7 @@ _JOINABLE_THREAD = b"terminate called without an active exception"
 
 
 @dataclass(frozen=True)
-class Place:
+class RankLocation:
     """Where a rank ran."""
 
     rank: int
@@ -82,7 +82,7 @@ def signal_name(number: int) -> str:
     return signal.Signals(number).name if _is_known(number) else f"signal {number}"
 
 
-def last_words(place: Place, seen: RankSeen, code: int) -> list[str]:
+def failure_report(place: RankLocation, seen: RankSeen, code: int) -> list[str]:
     """Lines: who failed first, why, with which code, and the end of its stderr."""
     head = f"rank {place.rank} of {place.num_ranks} failed first (host {place.host}, pid {place.pid}): it "
     lines = [head + cause_of(seen)]

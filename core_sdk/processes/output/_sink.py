@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from launch._rank_output._lines import PrefixedLines
-from launch._rank_output._outlet import Outlet
+from core_sdk.processes.output._outlet import Outlet
+from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
 
 class Sink:

@@ -10,10 +10,10 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from launch._rank_output._lines import PrefixedLines
-from launch._rank_output._outlet import Outlet
-from launch._rank_output._sink import Sink
-from launch._rank_output._stream import Stream
+from core_sdk.processes.output._outlet import Outlet
+from core_sdk.processes.output._prefixed_lines import PrefixedLines
+from core_sdk.processes.output._sink import Sink
+from core_sdk.processes.output._stream import Stream
 
 
 class Forwarder:

@@ -14,11 +14,11 @@ import time
 from collections.abc import Mapping
 from typing import Protocol
 
-from launch._causes import STOPPED, WELL, RankSeen
-from launch._directory import LaunchDirectory
-from launch._outcome import Killed, Outcome, Succeeded, judge
-from launch._ranks import Death, Ranks
-from launch._signals import STOPS
+from core_sdk.processes._causes import STOPPED, WELL, RankSeen
+from core_sdk.processes._guardian import Guardian
+from core_sdk.processes._outcomes import Killed, Outcome, Succeeded, judge
+from core_sdk.processes._ranks import Death, Ranks
+from core_sdk.processes._signals import STOPS
 
 # How long the others of a failed rank have between SIGTERM and SIGKILL.
 _END_S = 5.0
@@ -38,7 +38,7 @@ class NotStarted(Exception):
     """A stop was asked for before the ranks were started; they must not be."""
 
 
-class Errors(Protocol):
+class RankErrors(Protocol):
     """What ranks wrote to stderr."""
 
     def tail(self, rank: int) -> bytes: ...
@@ -46,6 +46,19 @@ class Errors(Protocol):
     def traceback_time(self, rank: int) -> float | None: ...
 
     def wait_for_end(self, rank: int, timeout_s: float) -> object: ...
+
+
+class RankStatements(Protocol):
+    """What ranks have stated about how they end."""
+
+    def is_stopped(self) -> bool:
+        """Whether a rank has said that it stops on request."""
+
+    def is_completed(self) -> bool:
+        """Whether a rank has said that its training is complete."""
+
+    def forget(self) -> None:
+        """Ranks are started anew."""
 
 
 class _Phase(enum.Enum):
@@ -65,14 +78,15 @@ class Supervisor:
     Another one gets the signals: `hand_on`, `time_left_s`, `kill_late`, `kill`.
     """
 
-    def __init__(self, directory: LaunchDirectory, errors: Errors, grace_s: float) -> None:
+    def __init__(self, guardian: Guardian, statements: RankStatements, errors: RankErrors, grace_s: float) -> None:
         self.grace_s = grace_s
         """How long ranks may take to end after a stop was asked for."""
         self.decided: Outcome | None = None
         """How the last start ended; None from the next one on."""
         self.num_ranks = 0
         """On all nodes."""
-        self._directory = directory
+        self._guardian = guardian
+        self._statements = statements
         self._errors = errors
         self._lock = threading.Lock()
         self._phase = _Phase.WAITING
@@ -101,12 +115,12 @@ class Supervisor:
                 raise NotStarted
             self._phase = _Phase.STARTING
             self.decided = None
-        self._directory.forget_words()
+        self._statements.forget()
 
     def started(self, pids: Mapping[int, int], num_ranks: int) -> None:
         """`pids` by rank. None of them has been reaped, nor will be before `end`."""
         for pid in pids.values():
-            self._directory.guard(pid)
+            self._guardian.guard(pid)
         with self._lock:
             self._phase = _Phase.RUNNING
             self._ranks, self._drained, self.num_ranks = Ranks(pids), set(), num_ranks
@@ -131,7 +145,7 @@ class Supervisor:
         ranks.end(grace_s)
         for rank in ranks.deaths():
             self._errors.wait_for_end(rank, _LAST_OUTPUT_S)
-            self._directory.release(ranks.pids[rank])
+            self._guardian.release(ranks.pids[rank])
         if not ranks.running():
             # From now on the pids may be other processes'.
             self._ranks = Ranks({})
@@ -183,7 +197,7 @@ class Supervisor:
             self._phase = _Phase.CANCELLED
         elif self._phase is not _Phase.STARTING and is_impatient:
             self._kill_running(is_impatient=True)
-        elif self._phase is _Phase.RUNNING and not (number == signal.SIGTERM and self._directory.is_stopped()):
+        elif self._phase is _Phase.RUNNING and not (number == signal.SIGTERM and self._statements.is_stopped()):
             # To ranks that are stopping already, another SIGTERM could only come after they have given it back.
             self._ranks.signal(number)
         return self._phase is _Phase.CANCELLED or (self._phase is _Phase.DECIDED and not self._ranks.running())
@@ -210,14 +224,14 @@ class Supervisor:
             tuple(self._stops),
             has_patience=has_patience,
             is_alone=is_alone,
-            has_said_stopped=self._directory.is_stopped(),
+            has_said_stopped=self._statements.is_stopped(),
         )
 
     def _was_stopped(self, deaths: Mapping[int, Death]) -> bool:
         """A script without Core SDK says nothing, or it by its status: otherwise the signal counts."""
-        if self._directory.is_stopped() or any(death.code == STOPPED for death in deaths.values()):
+        if self._statements.is_stopped() or any(death.code == STOPPED for death in deaths.values()):
             return True
-        return bool(self._stops) and not self._directory.is_completed()
+        return bool(self._stops) and not self._statements.is_completed()
 
     def _look(self, deaths: Mapping[int, Death]) -> list[RankSeen]:
         for death in deaths.values():

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from launch._rank_processes import addressees, living, trainings
+from core_sdk.processes._sessions import addressees, living, trainings
 
 _POLL_S = 0.02
 # What cannot be killed (a process that waits for a broken device) must not keep the launcher.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from launch._rank_output._rank_output import RankOutput
+from core_sdk.processes.output._rank_output import RankOutput
 
 _TAIL_BYTES = 1 << 16
 

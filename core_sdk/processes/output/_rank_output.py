@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from launch._rank_output._forwarder import Forwarder
-from launch._rank_output._lines import PrefixedLines
-from launch._rank_output._stream import Stream
+from core_sdk.processes.output._forwarder import Forwarder
+from core_sdk.processes.output._prefixed_lines import PrefixedLines
+from core_sdk.processes.output._stream import Stream
 
 _STDOUT = 1
 _STDERR = 2

@@ -9,9 +9,9 @@ import os
 import time
 from pathlib import Path
 
-from launch._rank_output._last_words import LastWords
-from launch._rank_output._lines import PrefixedLines
-from launch._rank_output._sink import Sink
+from core_sdk.processes.output._last_words import LastWords
+from core_sdk.processes.output._prefixed_lines import PrefixedLines
+from core_sdk.processes.output._sink import Sink
 
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 18

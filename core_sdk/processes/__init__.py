@@ -1,0 +1,61 @@
+"""Child processes that train: supervised as ranks, their failures judged, none of them left behind. Free of torch.
+
+- `CaughtSignals`: the signals that this process receives, as values.
+- `Ranks`: child processes from their start to the end of what they leave behind.
+- `Supervisor`: ranks through all their starts: what a signal does to them, and with which `Outcome` they ended.
+- `Guardian`: a helper process that ends the ranks if the process that supervises them is killed.
+- `output`: what ranks write, forwarded line by line.
+- `cause_of`, `failure_report`, `exit_code`: an outcome in words, and as an exit status.
+
+Whoever starts processes passes in what it knows; nothing here reads the environment.
+"""
+
+from __future__ import annotations
+
+from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
+from core_sdk.processes._failure_text import RankLocation, cause_of, exit_code, failure_report, signal_name
+from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian
+from core_sdk.processes._outcomes import (
+    Failed,
+    FailedElsewhere,
+    Killed,
+    NodesLost,
+    Obeyed,
+    Outcome,
+    Succeeded,
+)
+from core_sdk.processes._ranks import Death, Ranks
+from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1
+from core_sdk.processes._supervisor import NotStarted, RankErrors, RankStatements, Supervisor
+
+__all__ = [
+    "GUARDIAN_FILE",
+    "ISOLATION",
+    "STOPPED",
+    "STOPS",
+    "WELL",
+    "CaughtSignals",
+    "Death",
+    "Failed",
+    "FailedElsewhere",
+    "Guardian",
+    "Killed",
+    "Kind",
+    "NodesLost",
+    "NotStarted",
+    "Obeyed",
+    "Outcome",
+    "RankErrors",
+    "RankLocation",
+    "RankSeen",
+    "RankStatements",
+    "Ranks",
+    "Succeeded",
+    "Supervisor",
+    "block_usr1",
+    "cause_of",
+    "exit_code",
+    "failure_report",
+    "kind_of",
+    "signal_name",
+]

@@ -1,0 +1,172 @@
+"""The guardian ends the processes of a launch whose launcher was killed.
+
+It is a process of its own, which `Guardian` starts by the path of this file. It imports the standard library only, and
+lives in a session of its own, so that neither Ctrl-C nor the end of the terminal reaches it. It reads lines from the
+launcher: `+PID` for a rank that was started, `-PID` for one that is gone with all that it left behind, `.` for the end
+of the launch. If the lines end without a `.`, the launcher is dead. Then the guardian kills all processes in the
+sessions of the launch's ranks and all processes whose environment has the launch's mark, and removes its directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
+"""How to start Python for a file that needs the standard library only. Elsewhere the guardian needs psutil."""
+
+GUARDIAN_FILE = __file__
+"""For a program that needs the standard library only, and runs it by `runpy.run_path`."""
+
+# A process that the launcher was starting when it died shows its environment only after its exec.
+_LEAST_S = 1.0
+_MOST_S = 60.0
+_PAUSE_S = 0.05
+_END_S = 5.0
+_SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
+
+
+class Guardian:
+    """The launcher's side: a guardian runs from construction on, until `dismiss` or `end_all`. Thread-safe."""
+
+    def __init__(self, directory: Path, mark: str, variables: Mapping[str, str] | None = None) -> None:
+        """`directory` is removed, and processes with `mark` (`NAME=value`) in their environment are killed.
+
+        `variables` is the guardian's own environment; None for this process's.
+        """
+        from_launcher, self._to_guardian = os.pipe()
+        self._lock = threading.Lock()
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, *ISOLATION, __file__, str(directory), mark],
+                env=variables,
+                cwd="/",
+                stdin=from_launcher,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            os.close(from_launcher)
+
+    def guard(self, pid: int) -> None:
+        """Adds a process that leads a session of its own."""
+        self._tell(f"+{pid}")
+
+    def release(self, pid: int) -> None:
+        """The process is gone, with all that it left behind."""
+        self._tell(f"-{pid}")
+
+    def dismiss(self) -> None:
+        """Nothing is left to end, or `end_all` was called: waits for the guardian's own end, but not for long."""
+        self._tell(".")
+        self._close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+
+    def end_all(self) -> None:
+        """Lets the guardian do what it does when the launcher dies: kill all, and remove the directory."""
+        self._close()
+
+    def _tell(self, line: str) -> None:
+        # Without a guardian (somebody killed it) the launch goes on.
+        with self._lock, contextlib.suppress(OSError):
+            os.write(self._to_guardian, f"{line}\n".encode())
+
+    def _close(self) -> None:
+        with self._lock:
+            if self._to_guardian >= 0:
+                os.close(self._to_guardian)
+                self._to_guardian = -1
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    session: int
+    is_marked: bool
+
+
+def main(directory: str, mark: str, lines: Iterable[str]) -> None:
+    # Slurm sends a signal to every process of a step.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
+    sessions = sessions_left(lines)
+    if sessions is not None:
+        _kill_all(mark, sessions)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def sessions_left(lines: Iterable[str]) -> set[int] | None:
+    """The pids of the ranks that are left when the lines end; None after a `.`."""
+    sessions: set[int] = set()
+    for line in lines:
+        if line == ".\n":
+            return None
+        # A line that is cut short would name another process.
+        if line.endswith("\n"):
+            (sessions.add if line[0] == "+" else sessions.discard)(int(line[1:]))
+    return sessions
+
+
+def _kill_all(mark: str, sessions: Collection[int]) -> None:
+    start = time.monotonic()
+    while True:
+        found = [process for process in _processes(mark) if process.is_marked or process.session in sessions]
+        for process in found:
+            _kill(process.pid)
+        passed_s = time.monotonic() - start
+        if passed_s > _MOST_S or (not found and passed_s > _LEAST_S):
+            return
+        time.sleep(_PAUSE_S)
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _processes(mark: str) -> Iterator[Process]:
+    """All living processes but this one."""
+    found = _processes_of_linux(mark) if sys.platform == "linux" else _processes_elsewhere(mark)
+    return (process for process in found if process.pid != os.getpid())
+
+
+def _processes_of_linux(mark: str) -> Iterator[Process]:
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = (place / "stat").read_bytes().rpartition(b")")[2].split()
+            if fields[0] not in (b"Z", b"X"):
+                yield Process(int(place.name), int(fields[_SESSION_FIELD]), _is_marked(place, mark))
+
+
+def _is_marked(place: Path, mark: str) -> bool:
+    try:
+        return os.fsencode(mark) in (place / "environ").read_bytes().split(b"\0")
+    except PermissionError:
+        return False
+
+
+def _processes_elsewhere(mark: str) -> Iterator[Process]:
+    import psutil  # a third-party library, which Linux does without
+
+    name, _, value = mark.partition("=")
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            yield Process(process.pid, os.getsid(process.pid), process.environ().get(name) == value)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.stdin)

@@ -1,1 +1,0 @@
-"""The ranks' output on its way to the launcher's own."""
