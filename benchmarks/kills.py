@@ -125,7 +125,7 @@ def count_reports(tally: Tally, folder: TrialFolder, acknowledged: list[int]) ->
 
 def count_checkpoints(tally: Tally, folder: TrialFolder, stored: list[int]) -> None:
     tally.num_stored += len(stored)
-    storage = DirectoryStorage(folder.home.checkpoints)
+    storage = DirectoryStorage(folder.home_root / "checkpoints")
     for storage_id in storage.list():
         try:
             storage.verify(storage_id)

@@ -145,7 +145,7 @@ def _run_first_attempt(
             return run_in_foreground(folder, attempt, command, lambda: _end(folder, claim))
     except CommandError:
         delete_trial(folder)
-        discard_provisional(folder.home, trial.experiment_id)
+        discard_provisional(Home(folder.home_root), trial.experiment_id)
         raise
 
 

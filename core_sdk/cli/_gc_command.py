@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from core_sdk.cli._tables import Column
     from core_sdk.records import SearcherMetric
     from core_sdk.tracking import Home
-    from core_sdk.tracking.collection import Deletions, Plan, Request, Verdict
+    from core_sdk.tracking.deletion.collection import Deletions, Plan, Request, Verdict
 
 # Another collector deletes; nobody knows how long for.
 _WAIT_S = 60.0
@@ -47,7 +47,7 @@ def gc(
     a trial always stay.
     """
     from core_sdk.client import Tracker
-    from core_sdk.tracking.collection import Collector, Request
+    from core_sdk.tracking.deletion.collection import Collector, Request
 
     numbers = {
         "save_experiment_best": save_experiment_best,

@@ -99,7 +99,7 @@ def _start_keeper(log: Path) -> tuple[int, subprocess.Popen[bytes]]:
 
 def _start(folder: TrialFolder, attempt: int, command: CommandRecord, output: int) -> subprocess.Popen[bytes]:
     variables = {
-        HOME_VARIABLE: str(folder.home.root.absolute()),
+        HOME_VARIABLE: str(folder.home_root.absolute()),
         RUN_INFO_VARIABLE: str(folder.run_info_path(attempt).absolute()),
         # Its output is no terminal: without this it would appear in blocks, and the last one die with a kill.
         "PYTHONUNBUFFERED": "1",

@@ -147,7 +147,7 @@ def claim_together(
             _leave_word_of_job(attempt.folder, definition.job)
         if _is_restart(info, attempt.number):
             attempt.folder.write_run_info(attempt.number, _as_recorded(attempt))
-        return _Claimed(attempt.folder.home.root, attempt.number, attempt.info, attempt.record, attempt.start)
+        return _Claimed(attempt.folder.home_root, attempt.number, attempt.info, attempt.record, attempt.start)
 
     try:
         claimed = distributed.channel.broadcast_outcome(claim)
@@ -169,7 +169,7 @@ def _leave_word_of_job(folder: TrialFolder, named: Job | None) -> None:
     if (current := named or job()) is not None:
         leave_word_of_job(folder, current)
     elif (left := left_job()) is not None:
-        leave_word_of_several(folder.home, left)
+        leave_word_of_several(Home(folder.home_root), left)
 
 
 def _is_restart(info: ClusterInfo | None, number: int) -> bool:
@@ -193,7 +193,7 @@ def _give_back(attempt: Attempt, error: BaseException, *, is_new_trial: bool) ->
 
 
 def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -> Attempt:
-    folder = TrialFolder(Home(claimed.home), claimed.record.trial_id)
+    folder = TrialFolder(claimed.home, claimed.record.trial_id)
     start = _start_record(folder, claimed.number, None, 0, rank)
     is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
     journal = RankJournal(folder.rank_journal_path(claimed.number, rank), start, is_home_shared=is_home_shared)

@@ -11,7 +11,8 @@ from core_sdk.core._attempt import Attempt
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
-from core_sdk.tracking.collection import Request, collect
+from core_sdk.tracking import Home
+from core_sdk.tracking.deletion.collection import Request, collect
 
 logger = logging.getLogger("core_sdk.core")
 
@@ -27,7 +28,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
     metric = _searcher_metric(attempt.info.trial._config.get("searcher"))
     try:
-        experiment = attempt.folder.home.experiment(attempt.record.experiment_id)
+        experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()
         if (found.retention, found.searcher_metric) != (policy, metric):
             with experiment.edit() as record:
@@ -38,7 +39,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
 
 def collect_at_end(attempt: Attempt, storage: Storage) -> None:
     """Deletes what the policy of the attempt's experiment does not keep; whatever fails is told by a warning."""
-    home, experiment_id = attempt.folder.home, attempt.record.experiment_id
+    home, experiment_id = Home(attempt.folder.home_root), attempt.record.experiment_id
     try:
         if home.experiment(experiment_id).read().retention is None:
             return

@@ -68,7 +68,7 @@ def leave_word_of_job(folder: TrialFolder, job: Job) -> None:
             launch=torchrun_launch(),
         )
 
-    _write(folder.home, job.name, word_after)
+    _write(Home(folder.home_root), job.name, word_after)
 
 
 def leave_word_of_several(home: Home, name: str) -> None:

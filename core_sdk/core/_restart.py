@@ -53,7 +53,7 @@ def leave_word(folder: TrialFolder, attempt: int, *, is_home_shared: bool) -> No
     is_second = earlier is not None and earlier.pid == os.getpid()
     trial_id = None if is_second else folder.trial_id
     exit_path = str(folder.exit_path(attempt)) if is_home_shared else ""
-    begun = _Begun(str(folder.home.root), trial_id, os.getpid(), os.getppid(), exit_path)
+    begun = _Begun(str(folder.home_root), trial_id, os.getpid(), os.getppid(), exit_path)
     try:
         write_atomically(directory / _NAME, msgspec.json.encode(begun))
     except OSError as error:

@@ -33,7 +33,7 @@ from core_sdk.records import (
     to_json,
 )
 from core_sdk.tensorboard import TensorboardMode, copy_event_files
-from core_sdk.tracking import TrialFolder
+from core_sdk.tracking import Home, TrialFolder
 
 if TYPE_CHECKING:
     from core_sdk.tracking.index import Index
@@ -174,7 +174,7 @@ class TrainContext:
         """
         with self._index("get_experiment_best_validation()") as index:
             experiment_id = self._folder.read_record().experiment_id
-            metric = self._folder.home.experiment(experiment_id).read().searcher_metric
+            metric = Home(self._folder.home_root).experiment(experiment_id).read().searcher_metric
             if metric is None:
                 names = index.validation_metric_names(experiment_id) - _TIME_METRICS
                 if len(names) != 1:
@@ -188,8 +188,8 @@ class TrainContext:
         from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
 
         if not self._is_home_shared:
-            raise HomeNotSharedError(self._folder.home.root, self._distributed.rank, call)
-        with Index.open(self._folder.home) as index:
+            raise HomeNotSharedError(self._folder.home_root, self._distributed.rank, call)
+        with Index.open(Home(self._folder.home_root)) as index:
             index.refresh()
             yield index
 

@@ -54,7 +54,7 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
     storage_id = folder.read_record().continued_from
     if storage_id is None:
         return Continuation(None, 0, tuple(skipped))
-    checkpoint = _find(folder.home, storage_id)
+    checkpoint = _find(Home(folder.home_root), storage_id)
     reason = "no trial of this home has it any more" if checkpoint is None else _problem(checkpoint)
     if reason is None:
         return Continuation(checkpoint, 0, tuple(skipped))
@@ -64,7 +64,7 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
 def _find(home: Home, storage_id: str) -> CheckpointStored | None:
     """Searches the whole home: the record of a continued trial says only the checkpoint's id."""
     for trial_id in reversed(home.trial_ids()):
-        folder = TrialFolder(home, trial_id)
+        folder = TrialFolder(home.root, trial_id)
         if not any(_mentions(folder.journal_path(attempt), storage_id) for attempt in folder.attempts()):
             continue
         for recorded in read_history(folder).checkpoints:

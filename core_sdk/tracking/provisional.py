@@ -42,14 +42,14 @@ def settle_unnamed(folder: TrialFolder) -> None:
     trial = folder.read_record()
     if trial.is_defined or trial.is_named:
         return
-    if (left := settle(folder.home, trial, None)) is not None:
+    if (left := settle(Home(folder.home_root), trial, None)) is not None:
         folder.write_record(trial)
         left.discard()
 
 
 def discard_provisional(home: Home, experiment_id: int) -> None:
     """For a trial that came to nothing."""
-    experiment = ExperimentFolder(home, experiment_id)
+    experiment = ExperimentFolder(home.root, experiment_id)
     if experiment.record_path.exists() and not experiment.is_registered:
         experiment.discard()
 

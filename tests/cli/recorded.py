@@ -39,7 +39,7 @@ def new_attempt(folder: TrialFolder, *, resumed_steps: int = 0) -> Training:
 
 def store(training: Training, storage_id: str, steps: int) -> None:
     """Stores a checkpoint of one file, `weights.bin`, and records it."""
-    storage = DirectoryStorage(training.folder.home.checkpoints)
+    storage = DirectoryStorage(training.folder.home_root / "checkpoints")
     with storage.stage(storage_id) as staging:
         (staging.path / "weights.bin").write_bytes(b"weights" * 100)
         manifest = staging.commit({"steps_completed": steps})

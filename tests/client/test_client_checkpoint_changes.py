@@ -20,7 +20,7 @@ from core_sdk.tracking.index import Index
 
 def store(training: Training, storage_id: str, steps: int) -> None:
     """A model of 7 bytes, and an optimizer's two files."""
-    storage = DirectoryStorage(training.folder.home.checkpoints)
+    storage = DirectoryStorage(training.folder.home_root / "checkpoints")
     metadata = {"steps_completed": steps, "note": "as stored"}
     with storage.stage(storage_id) as staging:
         (staging.path / "model.pt").write_bytes(b"weights")

@@ -18,7 +18,7 @@ from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
-from core_sdk.tracking.collection import Request, collect
+from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 
 SAVE = """

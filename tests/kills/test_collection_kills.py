@@ -18,7 +18,7 @@ from client.trainings import Training
 from core_sdk.records import CheckpointPinned, CheckpointStored
 from core_sdk.storage import Storage, storage_from_url
 from core_sdk.tracking import Home
-from core_sdk.tracking.collection import Collector, Request, collect
+from core_sdk.tracking.deletion.collection import Collector, Request, collect
 from core_sdk.tracking.index import Index
 
 LATEST = Request(policy={"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1})

@@ -24,7 +24,7 @@ from cli.recorded import new_attempt, new_trial, store
 from core_sdk.core import init
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
-from core_sdk.tracking.collection import Request, collect
+from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 
 CALLS = (
@@ -40,7 +40,7 @@ from pathlib import Path
 from core_sdk import core
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
-from core_sdk.tracking.collection import Request, collect
+from core_sdk.tracking.deletion.collection import Request, collect
 
 def attempt(call):
     try:

@@ -29,8 +29,8 @@ from core_sdk.records import (
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.claim import claimed_next_attempt
-from core_sdk.tracking.collection import Collector, Request, collect
 from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.deletion.collection import Collector, Request, collect
 from core_sdk.tracking.index import Index
 
 LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1}
@@ -356,7 +356,7 @@ def test_an_interrupted_deletion_is_finished(home: Home, folder: TrialFolder) ->
 
 def begin(training: Training, storage_id: str) -> None:
     """A save that was killed between its commit and its record."""
-    storage = DirectoryStorage(training.folder.home.checkpoints)
+    storage = DirectoryStorage(training.folder.home_root / "checkpoints")
     training.append(CheckpointBegun(time=time.time(), storage_id=storage_id, storage=storage.url))
     with storage.stage(storage_id) as staging:
         (staging.path / "weights.bin").write_bytes(b"weights")

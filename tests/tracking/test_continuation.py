@@ -40,8 +40,8 @@ def test_the_newest_checkpoint_is_chosen(folder: TrialFolder) -> None:
 
 def test_damaged_checkpoints_are_skipped_and_named(folder: TrialFolder) -> None:
     """One flipped bit rules a checkpoint out; the reason names the file."""
-    damage(folder.home, "c")
-    damage(folder.home, "b")
+    damage(Home(folder.home_root), "c")
+    damage(Home(folder.home_root), "b")
 
     continuation = newest_good_checkpoint(folder)
 
@@ -51,7 +51,7 @@ def test_damaged_checkpoints_are_skipped_and_named(folder: TrialFolder) -> None:
 
 def test_a_checkpoint_whose_files_are_gone_is_skipped(folder: TrialFolder) -> None:
     """Somebody removed the directory by hand."""
-    DirectoryStorage(folder.home.checkpoints).delete("c")
+    DirectoryStorage(folder.home_root / "checkpoints").delete("c")
 
     assert chosen(folder) == ("b", 20, ["c"])
 
@@ -90,7 +90,7 @@ def test_a_trial_without_checkpoints_has_nothing_to_go_on_from(home: Home) -> No
 
 def test_a_continued_trial_begins_again_with_the_other_trials_checkpoint(folder: TrialFolder) -> None:
     """Until it has one of its own; its steps are its own, so that it begins at 0."""
-    follower = new_trial(folder.home, continued_from="b")
+    follower = new_trial(Home(folder.home_root), continued_from="b")
     first = chosen(follower)
     store(training := new_attempt(follower), "own", 5)
     training.die()
@@ -139,7 +139,7 @@ def test_a_storage_that_cannot_be_asked_is_an_error(folder: TrialFolder, monkeyp
 
 def test_a_checkpoint_with_files_deleted_is_skipped(folder: TrialFolder) -> None:
     """Also where a kill kept the deletion from being recorded: the manifest tells."""
-    storage = DirectoryStorage(folder.home.checkpoints)
+    storage = DirectoryStorage(folder.home_root / "checkpoints")
     with storage.stage("d") as staging:
         for name in ("model.pt", "optimizer.pt"):
             (staging.path / name).write_bytes(b"state")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from core_sdk.records import Metric, RetentionPolicy, SearcherMetric
-from core_sdk.tracking.retention import Candidate, References, in_order_of_trust, keep, protect
+from core_sdk.tracking.deletion.retention import Candidate, References, in_order_of_trust, keep, protect
 
 LOSS = SearcherMetric(name="loss")
 ACCURACY = SearcherMetric(name="accuracy", smaller_is_better=False)

@@ -185,7 +185,7 @@ class Index:
         One that is not may have said its last words since the last refresh: they must be read before it is judged.
         """
         is_running = {
-            (trial_id, number): TrialFolder(self.home, trial_id).is_running(number)
+            (trial_id, number): TrialFolder(self.home.root, trial_id).is_running(number)
             for trial_id, number in self._ask(lambda connection: _trials.open_attempts(connection, where))
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}

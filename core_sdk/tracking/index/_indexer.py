@@ -30,7 +30,7 @@ def refresh(home: Home, connection: sa.Connection, commit: Callable[[], None]) -
         forget_trial(connection, trial_id)
     for trial_id in present:
         if trial_id not in known or has_changed(home, trial_id, known[trial_id]):
-            _index_or_forget(TrialFolder(home, trial_id), batch, is_known=trial_id in known)
+            _index_or_forget(TrialFolder(home.root, trial_id), batch, is_known=trial_id in known)
     batch.commit()
     return batch.result
 
@@ -60,7 +60,7 @@ def _index_experiments(home: Home, batch: Batch) -> None:
     known = {row.experiment_id: row.signature for row in batch.connection.execute(query)}
     present = set()
     for experiment_id in home.experiment_ids():
-        folder = ExperimentFolder(home, experiment_id)
+        folder = ExperimentFolder(home.root, experiment_id)
         try:
             signature = _signature(folder.record_path)
             if known.get(experiment_id) != signature:

@@ -2,7 +2,7 @@
 
 `keep` applies a policy: the union of the best N of the experiment, the best N of each trial, the latest N of each
 trial. `protect` names what no policy may touch. What neither keeps may be deleted, after a look at the storages that
-`tracking.collection` takes. The rules where the policy itself is silent:
+`tracking.deletion.collection` takes. The rules where the policy itself is silent:
 
 - "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
   that stored it: another attempt that came by the same step measured other weights. NaN is never best. Of equal values

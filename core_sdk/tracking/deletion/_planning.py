@@ -8,9 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from core_sdk.records import RetentionPolicy, SearcherMetric
-from core_sdk.tracking._inspection import Inspector
-from core_sdk.tracking.history import RecordedCheckpoint, TrialHistory, UnlistedCheckpoint
-from core_sdk.tracking.retention import (
+from core_sdk.tracking.deletion._inspection import Inspector
+from core_sdk.tracking.deletion.retention import (
     Candidate,
     Reasons,
     References,
@@ -19,6 +18,7 @@ from core_sdk.tracking.retention import (
     protect,
     references_to,
 )
+from core_sdk.tracking.history import RecordedCheckpoint, TrialHistory, UnlistedCheckpoint
 
 
 @dataclass(frozen=True)

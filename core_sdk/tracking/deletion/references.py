@@ -9,8 +9,8 @@ from collections.abc import Iterator, Set
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.journal import find_records
 from core_sdk.records import AttemptStarted, CheckpointUsed
+from core_sdk.tracking.deletion.retention import References
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.retention import References
 
 
 def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()) -> References:
@@ -23,7 +23,7 @@ def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int]
     running: dict[int, int] = {}
     # Also those that are being made: they have no record yet, and may have chosen their checkpoint.
     for trial_id in sorted({*home.trial_ids(include_deleted=True)} - without):
-        folder = TrialFolder(home, trial_id)
+        folder = TrialFolder(home.root, trial_id)
         with contextlib.suppress(TrialNotFoundError):
             if (source := folder.read_record().continued_from) is not None:
                 sources[source].add(trial_id)

@@ -18,10 +18,10 @@ from core_sdk.errors import (
 from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPinned, CheckpointPruned, Record
 from core_sdk.storage import Storage, storage_from_url, without
 from core_sdk.tracking.claim import claimed_next_attempt
+from core_sdk.tracking.deletion.references import read_references
+from core_sdk.tracking.deletion.retention import References, pin_reason, references_to
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.references import read_references
-from core_sdk.tracking.retention import References, pin_reason, references_to
 
 
 def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
@@ -111,7 +111,7 @@ def _delete_claimed(folder: TrialFolder) -> None:
 
 def trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
     for trial_id in home.trial_ids():
-        folder = TrialFolder(home, trial_id)
+        folder = TrialFolder(home.root, trial_id)
         with contextlib.suppress(TrialNotFoundError):
             if folder.read_record().experiment_id == experiment_id:
                 yield folder
@@ -125,7 +125,7 @@ def _all_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
 
 
 def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) -> None:
-    references = read_references(folder.home)
+    references = read_references(Home(folder.home_root))
     found = [found for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
     _check_references(storage_id, found[0].pin if found else None, references, is_forced)
 
@@ -136,7 +136,7 @@ def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> N
     if not checkpoints:
         return
     try:
-        references = read_references(folders[0].home, without={folder.trial_id for folder in folders})
+        references = read_references(Home(folders[0].home_root), without={folder.trial_id for folder in folders})
     except RecordDamagedError:
         if is_forced:
             return

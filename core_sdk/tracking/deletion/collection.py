@@ -1,7 +1,7 @@
 """Collection: deleting the checkpoints that neither the policy nor anything else keeps.
 
-    plan        the journals of the experiments in question are read, the rules of `tracking.retention` applied, and
-                the storages looked at: what would be deleted is there, and each trial keeps one that can be read
+    plan        the journals of the experiments in question are read, the rules of `retention` are applied, and the
+                storages are looked at: what would be deleted is there, and each trial keeps one that can be read
     carry out   the same again, now with every trial concerned claimed; deleted is what both times was condemned
 
 What protects what:
@@ -45,13 +45,13 @@ from core_sdk.errors import (
 )
 from core_sdk.records import ExperimentRecord, RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
-from core_sdk.tracking._inspection import UNREACHABLE, Inspector
-from core_sdk.tracking._planning import ExperimentPlan, Rules, Verdict
 from core_sdk.tracking.claim import claimed_next_attempt
-from core_sdk.tracking.deletion import remove_checkpoint
+from core_sdk.tracking.deletion._by_hand import remove_checkpoint
+from core_sdk.tracking.deletion._inspection import UNREACHABLE, Inspector
+from core_sdk.tracking.deletion._planning import ExperimentPlan, Rules, Verdict
+from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.references import read_references
 
 __all__ = ["Collector", "Deletions", "Plan", "Request", "Rules", "Verdict", "collect", "rules_of"]
 
@@ -174,7 +174,7 @@ class Collector:
     def _delete(self, verdict: Verdict) -> bool:
         if verdict.storage in self._inspector.problems:
             return False
-        folder = TrialFolder(self._home, verdict.trial_id)
+        folder = TrialFolder(self._home.root, verdict.trial_id)
         try:
             storage = self._inspector.storage(verdict.storage)
             remove_checkpoint(storage, verdict.storage_id, folder.append_change, "; ".join(verdict.reasons))
@@ -201,7 +201,7 @@ class Collector:
         histories = {}
         for trial_id in sorted(trials):
             with contextlib.suppress(FileNotFoundError):  # being deleted
-                histories[trial_id] = read_history(TrialFolder(self._home, trial_id), with_validation=True)
+                histories[trial_id] = read_history(TrialFolder(self._home.root, trial_id), with_validation=True)
         return histories
 
     def _trials(self) -> dict[int, set[int]]:
@@ -212,7 +212,7 @@ class Collector:
         trials: dict[int, set[int]] = {}
         for trial_id in self._home.trial_ids():
             with contextlib.suppress(TrialNotFoundError):
-                experiment_id = TrialFolder(self._home, trial_id).read_record().experiment_id
+                experiment_id = TrialFolder(self._home.root, trial_id).read_record().experiment_id
                 if wanted in (None, experiment_id):
                     trials.setdefault(experiment_id, set()).add(trial_id)
         return trials

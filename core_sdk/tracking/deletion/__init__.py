@@ -1,0 +1,21 @@
+"""Deletes what was recorded or stored: what a person names, or (`collection`) what a policy does not keep."""
+
+from core_sdk.tracking.deletion._by_hand import (
+    delete_checkpoint,
+    delete_experiment,
+    delete_files,
+    delete_trial,
+    remove_checkpoint,
+    remove_files,
+    trials_of,
+)
+
+__all__ = [
+    "delete_checkpoint",
+    "delete_experiment",
+    "delete_files",
+    "delete_trial",
+    "remove_checkpoint",
+    "remove_files",
+    "trials_of",
+]

@@ -1,0 +1,7 @@
+"""The home as files: one folder that holds every record, laid out as `core_sdk.tracking` says."""
+
+from core_sdk.tracking.home._experiment_folder import ExperimentFolder
+from core_sdk.tracking.home._home import Home
+from core_sdk.tracking.home._trial_folder import CHANGES_NAME, TrialFolder, journal_name
+
+__all__ = ["CHANGES_NAME", "ExperimentFolder", "Home", "TrialFolder", "journal_name"]

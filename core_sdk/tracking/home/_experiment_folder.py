@@ -1,0 +1,156 @@
+"""One experiment's folder, and the names by which experiments are found."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
+from core_sdk.files import write_atomically
+from core_sdk.records import ExperimentRecord, check_name
+from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
+
+logger = logging.getLogger("core_sdk.tracking")
+
+
+class ExperimentFolder:
+    """One experiment's folder."""
+
+    def __init__(self, home_root: Path, experiment_id: int) -> None:
+        self._home_root = home_root
+        self.experiment_id = experiment_id
+        self.path = home_root / "experiments" / str(experiment_id)
+        self.record_path = self.path / "experiment.json"
+
+    def read(self) -> ExperimentRecord:
+        """Raises `ExperimentNotFoundError`."""
+        record = read_file(self.record_path, ExperimentRecord)
+        if record is None:
+            raise ExperimentNotFoundError(self.experiment_id, self._home_root)
+        return record
+
+    def is_named(self, name: str) -> bool:
+        """False where there is no such experiment. Raises `RecordDamagedError`."""
+        record = read_file(self.record_path, ExperimentRecord)
+        return record is not None and record.name == name
+
+    def write(self, record: ExperimentRecord) -> None:
+        write_file(self.record_path, record)
+
+    @contextlib.contextmanager
+    def edit(self) -> Iterator[ExperimentRecord]:
+        """The record, to be changed in place; written at the end, one editor at a time."""
+        from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+        with FileLock(self.path / "experiment.lock", mode=0o600):
+            record = self.read()
+            before = msgspec.json.encode(record)
+            yield record
+            if msgspec.json.encode(record) != before:
+                self.write(record)
+
+    def add_labels(self, labels: Sequence[str]) -> None:
+        with self.edit() as record:
+            record.labels = list(dict.fromkeys([*record.labels, *labels]))
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether it is found by its name."""
+        found = find_experiment(self._home_root, self.read().name)
+        return found is not None and found.experiment_id == self.experiment_id
+
+    def register(self) -> None:
+        """From now on it is found by its name. Raises `FileExistsError` if another one is."""
+        by_name = name_path(self._home_root, self.read().name)
+        write_atomically(by_name, str(self.experiment_id).encode(), overwrite=False)
+
+    def rename(self, name: str) -> None:
+        """From now on the experiment is found by this name only. Raises `NameTakenError`."""
+        new_path = name_path(self._home_root, check_name("the experiment's name", name))
+        with _name_lock(new_path), self.edit() as record:
+            if name == record.name:
+                return
+            try:
+                write_atomically(new_path, str(self.experiment_id).encode(), overwrite=False)
+            except FileExistsError as error:
+                raise NameTakenError(name) from error
+            old_path, record.name = name_path(self._home_root, record.name), name
+        self._forget_name(old_path)
+
+    def delete(self) -> None:
+        """Forgets the experiment; its empty folder keeps the id from being used again. Its trials are not touched."""
+        record = None
+        with contextlib.suppress(RecordDamagedError):  # what names it is then found to name nothing
+            record = read_file(self.record_path, ExperimentRecord)
+        if record is not None:
+            self._forget_name(name_path(self._home_root, record.name))
+        self.record_path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """Takes back one that was never registered, with its id."""
+        with contextlib.suppress(OSError):  # an experiment without trials is listed nowhere
+            shutil.rmtree(self.path)
+
+    def _forget_name(self, by_name: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if by_name.read_bytes() == str(self.experiment_id).encode():
+                by_name.unlink()
+
+
+def experiment_ids(home_root: Path) -> list[int]:
+    """The experiments that have a record."""
+    return [
+        experiment_id
+        for experiment_id in numbered_entries(home_root / "experiments")
+        if ExperimentFolder(home_root, experiment_id).record_path.exists()
+    ]
+
+
+def find_experiment(home_root: Path, name: str) -> ExperimentFolder | None:
+    """The experiment that is registered under this name. Raises `RecordDamagedError`."""
+    by_name = name_path(home_root, name)
+    try:
+        content = by_name.read_bytes()
+    except FileNotFoundError:
+        return None
+    text = content.decode(errors="replace")
+    if ID.fullmatch(text) and (folder := ExperimentFolder(home_root, int(text))).is_named(name):
+        return folder
+    return _mend_name(home_root, name, content)
+
+
+def _mend_name(home_root: Path, name: str, content: bytes) -> ExperimentFolder | None:
+    """Searches the experiments' own records for the name, since what is registered under it is wrong."""
+    by_name = name_path(home_root, name)
+    with _name_lock(by_name):
+        if not by_name.exists() or by_name.read_bytes() != content:
+            return None  # deleted, or mended by another process: to be looked up again
+        folders = (ExperimentFolder(home_root, experiment_id) for experiment_id in experiment_ids(home_root))
+        found = next((folder for folder in folders if folder.is_named(name)), None)
+        right = None if found is None else str(found.experiment_id).encode()
+        if right == content:
+            return found  # it was just being renamed
+        logger.warning("%s did not lead to the experiment %r, and was mended", by_name, name)
+        if right is None:
+            by_name.unlink()
+        else:
+            write_atomically(by_name, right)
+        return found
+
+
+def name_path(home_root: Path, name: str) -> Path:
+    """The file that holds the id of the experiment of this name."""
+    return home_root / "experiments" / "names" / hashlib.sha256(name.encode()).hexdigest()
+
+
+def _name_lock(by_name: Path) -> contextlib.AbstractContextManager[object]:
+    """Held by the process that changes the experiment to which a name leads."""
+    from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+    return FileLock(by_name.with_suffix(".lock"), mode=0o600)

@@ -1,0 +1,40 @@
+"""The small files of a home: each holds one record, and is read and written whole."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from core_sdk.errors import RecordDamagedError
+from core_sdk.files import write_atomically
+from core_sdk.records import decode_file, encode_file
+
+_T = TypeVar("_T")
+
+ID = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def read_file(path: Path, kind: type[_T]) -> _T | None:
+    """The record, or None if there is no such file. Raises `RecordDamagedError`."""
+    try:
+        return decode_file(path.read_bytes(), kind)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RecordDamagedError(path, str(error)) from error
+
+
+def write_file(path: Path, record: msgspec.Struct, *, overwrite: bool = True) -> None:
+    write_atomically(path, encode_file(record), overwrite=overwrite)
+
+
+def numbered_entries(directory: Path) -> list[int]:
+    """The names of the directory's entries that are ids, in order."""
+    try:
+        return sorted(int(entry.name) for entry in os.scandir(directory) if ID.fullmatch(entry.name))
+    except FileNotFoundError:
+        return []

@@ -1,0 +1,203 @@
+"""The home itself: what it holds, and how trials and experiments are made in it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from core_sdk._version import __version__
+from core_sdk.alive import AliveLock
+from core_sdk.errors import (
+    ExperimentNotFoundError,
+    HomeNotADirectoryError,
+    HomeNotWritableError,
+    HomeTooNewError,
+    RecordDamagedError,
+    TrialNotFoundError,
+)
+from core_sdk.records import FORMAT, ExperimentRecord, HomeRecord, JobRecord, check_name
+from core_sdk.tracking.home._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
+from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
+from core_sdk.tracking.home._trial_folder import TrialFolder
+
+logger = logging.getLogger("core_sdk.tracking")
+
+# Whoever holds the lock of a job needs it for milliseconds.
+_LOCK_WAIT_S = 10.0
+_LOCK_PAUSE_S = 0.01
+
+
+class Home:
+    """An existing home. `Home.create` makes it, `Home.open` only reads it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.runs = root / "runs"
+        self.experiments = root / "experiments"
+        self.checkpoints = root / "checkpoints"
+        self.jobs = root / "jobs"
+        self.database = root / "tracker.db"
+
+    @classmethod
+    def create(cls, root: Path) -> Home:
+        """The home at `root`, made where it is missing.
+
+        Raises `HomeNotWritableError`, `HomeNotADirectoryError` or `HomeTooNewError`.
+        """
+        home = cls(root)
+        try:
+            home._check_format()
+            for directory in (
+                root,
+                home.runs,
+                home.experiments,
+                home.experiments / "names",
+                home.checkpoints,
+            ):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            record = root / "home.json"
+            if not record.exists():
+                with contextlib.suppress(FileExistsError):
+                    write_file(record, HomeRecord(format=FORMAT, sdk_version=__version__), overwrite=False)
+            if not os.access(home.runs, os.W_OK | os.X_OK):
+                raise PermissionError("permission denied")
+        except OSError as error:
+            raise HomeNotWritableError(root, error.strerror or str(error)) from error
+        return home
+
+    @classmethod
+    def open(cls, root: Path) -> Home:
+        """The home at `root`, which may be missing: then it is empty.
+
+        Raises `HomeNotADirectoryError` or `HomeTooNewError`.
+        """
+        home = cls(root)
+        home._check_format()
+        return home
+
+    def create_trial(self) -> TrialFolder:
+        """A new, empty trial; ids rise and are never used again."""
+        trial_id = max(self.trial_ids(include_deleted=True), default=0) + 1
+        while True:
+            try:
+                (self.runs / str(trial_id)).mkdir(mode=0o700)
+                return TrialFolder(self.root, trial_id)
+            except FileExistsError:
+                trial_id += 1
+            except OSError as error:
+                raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
+
+    def trial(self, trial_id: int) -> TrialFolder:
+        """Raises `TrialNotFoundError`."""
+        folder = TrialFolder(self.root, trial_id)
+        if not folder.exists():
+            raise TrialNotFoundError(trial_id, self.root)
+        return folder
+
+    def trial_ids(self, *, include_deleted: bool = False) -> list[int]:
+        return [
+            trial_id
+            for trial_id in numbered_entries(self.runs)
+            if include_deleted or TrialFolder(self.root, trial_id).exists()
+        ]
+
+    def experiment_ids(self) -> list[int]:
+        return experiment_ids(self.root)
+
+    def experiment(self, experiment_id: int) -> ExperimentFolder:
+        """Raises `ExperimentNotFoundError`."""
+        folder = ExperimentFolder(self.root, experiment_id)
+        if not folder.record_path.exists():
+            raise ExperimentNotFoundError(experiment_id, self.root)
+        return folder
+
+    def find_experiment(self, name: str) -> ExperimentFolder | None:
+        """The experiment that is registered under this name. Raises `RecordDamagedError`."""
+        return find_experiment(self.root, check_name("the experiment's name", name))
+
+    def new_experiment(self, name: str) -> ExperimentFolder:
+        """Another one of this name, found by its id only until it is registered."""
+        folder = self._create_experiment_folder()
+        folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
+        return folder
+
+    def find_or_create_experiment(self, name: str) -> ExperimentFolder:
+        """The experiment of this name; processes that race for a new one all get the same.
+
+        Raises `RecordDamagedError` where damage keeps it from being found.
+        """
+        while (found := self.find_experiment(name)) is None:
+            candidate = self._create_experiment_folder()
+            try:
+                candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
+                candidate.register()
+                return candidate
+            except FileExistsError:
+                candidate.delete()
+            except OSError:
+                if not name_path(self.root, name).exists():
+                    # Nobody could find it, and the next one to ask would make another of this name.
+                    candidate.delete()
+                raise
+        return found
+
+    def _create_experiment_folder(self) -> ExperimentFolder:
+        experiment_id = max(numbered_entries(self.experiments), default=0) + 1
+        while True:
+            folder = ExperimentFolder(self.root, experiment_id)
+            try:
+                folder.path.mkdir(mode=0o700)
+            except FileExistsError:
+                experiment_id += 1
+            except OSError as error:
+                raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
+            else:
+                return folder
+
+    def read_job(self, name: str) -> JobRecord | None:
+        """What a scheduler's job has begun here, as `write_job` left it."""
+        return read_file(self._job_path(name), JobRecord)
+
+    def write_job(self, record: JobRecord) -> None:
+        self.jobs.mkdir(mode=0o700, exist_ok=True)
+        write_file(self._job_path(record.job), record)
+
+    @contextlib.contextmanager
+    def lock_job(self, name: str) -> Iterator[None]:
+        """While one process reads and then writes; waits for another for a while, then `BlockingIOError`."""
+        self.jobs.mkdir(mode=0o700, exist_ok=True)
+        lock = _lock(self._job_path(name).with_suffix(".lock"))
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _job_path(self, name: str) -> Path:
+        return self.jobs / f"{hashlib.sha256(name.encode(errors='surrogateescape')).hexdigest()}.json"
+
+    def _check_format(self) -> None:
+        try:
+            record = read_file(self.root / "home.json", HomeRecord)
+        except NotADirectoryError as error:
+            raise HomeNotADirectoryError(self.root) from error
+        except RecordDamagedError as error:
+            logger.warning("%s cannot be read (%s): delete it, and it is made anew", error.path, error.reason)
+            return
+        if record is not None and record.format > FORMAT:
+            raise HomeTooNewError(self.root, record.format, FORMAT)
+
+
+def _lock(path: Path) -> AliveLock:
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            return AliveLock(path)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(_LOCK_PAUSE_S)

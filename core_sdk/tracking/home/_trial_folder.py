@@ -1,0 +1,182 @@
+"""One trial's folder: the names of its files, and the small files that are read and written whole."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import time
+from io import FileIO
+from pathlib import Path
+
+from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
+from core_sdk.journal import encode_line, is_alive
+from core_sdk.records import (
+    ClusterInfo,
+    CommandRecord,
+    ExitRecord,
+    Record,
+    StopRequest,
+    TrialRecord,
+    from_json,
+)
+from core_sdk.tracking.home._files import read_file, write_file
+
+CHANGES_NAME = "changes.journal"
+"""What was done to a trial from outside."""
+
+_OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
+_OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
+
+
+class TrialFolder:
+    """The folder of a trial, which may not exist."""
+
+    def __init__(self, home_root: Path, trial_id: int) -> None:
+        self.home_root = home_root
+        self.trial_id = trial_id
+        self.path = home_root / "runs" / str(trial_id)
+        self.tensorboard_path = self.path / "tensorboard"
+        self.changes_path = self.path / CHANGES_NAME
+
+    def exists(self) -> bool:
+        return (self.path / "trial.json").exists()
+
+    def clear(self) -> None:
+        """Removes all that the folder holds; left empty, it keeps the id from being used again."""
+        if self.path.is_symlink():
+            raise UnsafePathError("the trial's folder", str(self.path), "is a symbolic link, and is not emptied")
+        # First, so that nobody sees the trial without what belongs to it.
+        (self.path / "trial.json").unlink(missing_ok=True)
+        for entry in self.path.iterdir():
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+
+    def attempts(self) -> list[int]:
+        """Attempts that have begun, in order; the latest may have no journal yet."""
+        found = (_OF_ATTEMPT.fullmatch(entry.name) for entry in os.scandir(self.path))
+        return sorted({int(match[1]) for match in found if match})
+
+    def rank_journals(self) -> list[tuple[int, int]]:
+        """Attempt and rank of the journals that ranks other than 0 keep, in order."""
+        found = (_OF_RANK.fullmatch(entry.name) for entry in os.scandir(self.path))
+        return sorted((int(match[1]), int(match[2])) for match in found if match)
+
+    def journal_path(self, attempt: int) -> Path:
+        return self.path / journal_name(attempt)
+
+    def rank_journal_path(self, attempt: int, rank: int) -> Path:
+        """Of a rank other than 0 it is made when that rank records something."""
+        return self.path / journal_name(attempt, rank)
+
+    def tensorboard_source_path(self, rank: int = 0) -> Path:
+        """Where a rank's script writes event files of which it chooses some to be shown."""
+        return self.path / (f"tensorboard.rank{rank}.local" if rank else "tensorboard.local")
+
+    def alive_path(self, attempt: int) -> Path:
+        """Locked by the script's process while it lives."""
+        return self.path / f"{attempt}.alive"
+
+    def supervised_path(self, attempt: int) -> Path:
+        """Locked by the `core-sdk run` that started the attempt while that lives."""
+        return self.path / f"{attempt}.supervised"
+
+    def log_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.log"
+
+    def stop_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.stop"
+
+    def run_info_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.run.json"
+
+    def write_run_info(self, attempt: int, info: ClusterInfo, *, overwrite: bool = True) -> None:
+        write_file(self.run_info_path(attempt), info, overwrite=overwrite)
+
+    def read_run_info(self, attempt: int) -> ClusterInfo | None:
+        """None for a script that nothing else started."""
+        return read_file(self.run_info_path(attempt), ClusterInfo)
+
+    def is_running(self, attempt: int) -> bool:
+        # What was started as an earlier attempt may be a launcher that has begun others since.
+        supervised = (self.supervised_path(number) for number in range(attempt, 0, -1))
+        return is_alive(self.alive_path(attempt)) or any(map(is_alive, supervised))
+
+    def running_attempt(self) -> int | None:
+        """The attempt that is being executed now; only the latest can be."""
+        attempts = self.attempts()
+        return attempts[-1] if attempts and self.is_running(attempts[-1]) else None
+
+    def read_record(self) -> TrialRecord:
+        """Raises `TrialNotFoundError` or `RecordDamagedError`."""
+        record = read_file(self.path / "trial.json", TrialRecord)
+        if record is None:
+            raise TrialNotFoundError(self.trial_id, self.home_root)
+        try:
+            from_json(record.hparams)
+            from_json(record.data)
+        except ValueError as error:
+            raise RecordDamagedError(self.path / "trial.json", str(error)) from error
+        return record
+
+    def write_record(self, record: TrialRecord) -> None:
+        write_file(self.path / "trial.json", record)
+
+    def read_command(self) -> CommandRecord | None:
+        return read_file(self.path / "command.json", CommandRecord)
+
+    def write_command(self, record: CommandRecord) -> None:
+        write_file(self.path / "command.json", record)
+
+    def exit_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.exit"
+
+    def read_exit(self, attempt: int) -> ExitRecord | None:
+        return read_file(self.exit_path(attempt), ExitRecord)
+
+    def write_exit(self, attempt: int, record: ExitRecord) -> None:
+        write_file(self.exit_path(attempt), record)
+
+    def read_stop_request(self, attempt: int) -> StopRequest | None:
+        return read_file(self.stop_path(attempt), StopRequest)
+
+    def request_stop(self, attempt: int, source: str) -> None:
+        """Asks the attempt to stop: its `should_preempt()` becomes true within a second."""
+        write_file(self.stop_path(attempt), StopRequest(time=time.time(), source=source))
+
+    def append_change(self, record: Record) -> None:
+        """Records something done to the trial from outside, durably; `OSError` leaves nothing of the record.
+
+        One such writer at a time.
+        """
+        from filelock import FileLock  # imports asyncio, which a training script need not pay for
+
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with (
+            FileLock(self.path / "changes.lock", mode=0o600),
+            os.fdopen(os.open(self.changes_path, flags, 0o600), "a+b", buffering=0) as file,
+        ):
+            _append_line(file, encode_line(record))
+
+
+def journal_name(attempt: int, rank: int = 0) -> str:
+    """The name, in the trial's folder, of the journal that a rank keeps of an attempt."""
+    return f"{attempt}.rank{rank}.journal" if rank else f"{attempt}.journal"
+
+
+def _append_line(file: FileIO, line: bytes) -> None:
+    end = file.seek(0, os.SEEK_END)
+    if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+        line = b"\n" + line  # a writer died in the middle of its line
+    try:
+        if file.write(line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+        os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            file.truncate(end)
+        raise
