@@ -44,7 +44,7 @@ from core_sdk.errors import CoreSDKError
 from core_sdk.journal import read_records
 from core_sdk.records import Ended, Manifest, Report
 from core_sdk.storage import DirectoryStorage, ShardUnion, storage_from_url
-from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging
+from core_sdk.storage.directory._staging import DirectoryShardStaging, DirectoryStaging
 from core_sdk.tracking import Home
 from core_sdk.tracking.continuation import newest_good_checkpoint
 

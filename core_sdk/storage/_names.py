@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from core_sdk.errors import UnsafePathError
@@ -35,6 +35,14 @@ def check_file_name(name: str) -> str:
         if problem := _problem_of_component(component):
             raise UnsafePathError("the file name", name, problem)
     return name
+
+
+def parents(name: str) -> Iterator[str]:
+    """Of a relative path, the outermost first: of "a/b/c" they are "a" and "a/b"."""
+    end = name.find("/")
+    while end >= 0:
+        yield name[:end]
+        end = name.find("/", end + 1)
 
 
 def _problem_of_component(component: str) -> str | None:

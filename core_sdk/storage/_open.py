@@ -11,8 +11,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 from core_sdk.errors import UnknownStorageError
 from core_sdk.records import RETENTION_KEYS, RetentionPolicy
-from core_sdk.storage._directory import DirectoryStorage
 from core_sdk.storage._storage import Storage
+from core_sdk.storage.directory._storage import DirectoryStorage
 
 _CLOUD_TYPES = ("azure", "gcs", "s3")
 _CLOUD_SCHEMES = ("azure", "gs", "s3")

@@ -18,8 +18,7 @@ from core_sdk.errors import (
 )
 from core_sdk.records import FileEntry, Manifest, decode_manifest
 from core_sdk.storage._checksum import checksum, in_threads
-from core_sdk.storage._confined import parents
-from core_sdk.storage._names import MANIFEST_NAME, RESERVED_NAMES, check_file_name
+from core_sdk.storage._names import MANIFEST_NAME, RESERVED_NAMES, check_file_name, parents
 from core_sdk.storage._tree import walk
 
 _FORMAT = 1

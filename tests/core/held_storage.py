@@ -12,7 +12,7 @@ from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError
 from core_sdk.records import Manifest
 from core_sdk.storage import DirectoryStorage, Shard, ShardUnion
-from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory
+from core_sdk.storage.directory._staging import CheckpointDirectory, DirectoryShardStaging, DirectoryStaging
 
 
 class Gate:
@@ -71,7 +71,7 @@ class HeldStorage(DirectoryStorage):
 
 
 class _HeldStaging(DirectoryStaging):
-    def __init__(self, staged: StagedDirectory, gate: Gate) -> None:
+    def __init__(self, staged: CheckpointDirectory, gate: Gate) -> None:
         super().__init__(staged)
         self._gate = gate
 
@@ -86,7 +86,7 @@ class _HeldStaging(DirectoryStaging):
 
 
 class _HeldShardStaging(DirectoryShardStaging):
-    def __init__(self, staged: StagedDirectory, gate: Gate, step: str) -> None:
+    def __init__(self, staged: CheckpointDirectory, gate: Gate, step: str) -> None:
         super().__init__(staged)
         self._gate = gate
         self._step = step

@@ -31,7 +31,7 @@ from core_sdk.errors import (
 from core_sdk.journal import JournalWriter, read_records
 from core_sdk.records import CheckpointStored, Ended, Manifest, Record, Report
 from core_sdk.storage import DirectoryStorage, Storage
-from core_sdk.storage._staging import StagedDirectory
+from core_sdk.storage.directory._staging import CheckpointDirectory
 from core_sdk.tracking import Home
 
 TESTS = str(Path(__file__).resolve().parent.parent)
@@ -575,7 +575,7 @@ def test_without_a_known_grace_a_stop_waits_for_as_long_as_it_takes(
     assert outcome(home) == ("paused", None)
 
 
-class _Disturbed(StagedDirectory):
+class _Disturbed(CheckpointDirectory):
     """Once the checksums are known, somebody writes."""
 
     late_file = "model.bin"
@@ -590,11 +590,11 @@ class _DisturbedByAnother(_Disturbed):
 
 
 class DisturbedStorage(DirectoryStorage):
-    def __init__(self, root: Path, kind: type[StagedDirectory]) -> None:
+    def __init__(self, root: Path, kind: type[CheckpointDirectory]) -> None:
         super().__init__(root)
         self._kind = kind
 
-    def _staged(self, storage_id: str) -> StagedDirectory:
+    def _staged(self, storage_id: str) -> CheckpointDirectory:
         return self._kind(self.root, self._area.claim(), storage_id)
 
 

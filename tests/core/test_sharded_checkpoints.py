@@ -32,7 +32,7 @@ from core_sdk.errors import (
 )
 from core_sdk.records import CheckpointStored, Manifest
 from core_sdk.storage import DirectoryStorage, Selector, Shard, ShardUnion, Storage
-from core_sdk.storage._staging import DirectoryShardStaging, StagedDirectory
+from core_sdk.storage.directory._staging import CheckpointDirectory, DirectoryShardStaging
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
@@ -307,7 +307,7 @@ Event = Callable[[str], None]
 class EventfulStaging(DirectoryShardStaging):
     """Something happens just before one of its steps."""
 
-    def __init__(self, staged: StagedDirectory, step: str, event: Event) -> None:
+    def __init__(self, staged: CheckpointDirectory, step: str, event: Event) -> None:
         super().__init__(staged)
         self._step = step
         self._event = event

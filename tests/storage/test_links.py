@@ -10,7 +10,7 @@ import pytest
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageNotWritableError, UnsafePathError
 from core_sdk.storage import DirectoryStorage, unite
-from core_sdk.storage._confined import opened, remove
+from core_sdk.storage.directory._no_follow import opened, remove
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion import delete_trial
 

@@ -15,8 +15,8 @@ from buckets.strict_gcs import StrictGcs, start_strict_gcs
 from buckets.strict_gcs._answers import Answer, json_error, xml_error
 from google.auth.credentials import AnonymousCredentials
 
-from core_sdk.storage._secrets import hide_in_logs, redacted, secrets_of, word
 from core_sdk.storage.bucket._bucket import Bucket
+from core_sdk.storage.bucket._secrets import hide_in_logs, redacted, secrets_of, word
 
 TOKEN = "ya29.a0AfB_byplanted-token"
 SESSION = "https://storage.googleapis.com/upload/storage/v1/b/b/o?uploadType=resumable&upload_id=planted-upload"

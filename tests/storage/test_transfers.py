@@ -34,9 +34,9 @@ from core_sdk.records import encode_manifest
 from core_sdk.storage import ShardStaging, ShardUnion, unite
 from core_sdk.storage.bucket import BucketStorage, Limits
 from core_sdk.storage.bucket._bucket import TransientError, part_bytes
-from core_sdk.storage.bucket._crc32c import Crc32c
-from core_sdk.storage.bucket._progress import LoggedProgress
 from core_sdk.storage.bucket._retry import Retry
+from core_sdk.storage.bucket.transfer._crc32c import Crc32c
+from core_sdk.storage.bucket.transfer._progress import LoggedProgress
 
 METADATA = {"steps_completed": 7}
 SMALL = Limits(deadline_s=2.0, whole_bytes=3_000, range_bytes=2_000)
@@ -475,8 +475,8 @@ def test_parts_grow_where_there_would_be_too_many(size_bytes: int, most_parts: i
 def test_a_person_at_a_terminal_sees_a_bar(tmp_path: Path) -> None:
     """And afterwards the line is free again."""
     script = """
-from core_sdk.storage.bucket._bar import Bar
-bar = Bar("storing checkpoint a", 4_000_000, quiet_s=0.0)
+from core_sdk.storage.bucket.transfer._progress_bar import ProgressBar
+bar = ProgressBar("storing checkpoint a", 4_000_000, quiet_s=0.0)
 bar.add(3_000_000)
 bar.close()
 """

@@ -15,13 +15,13 @@ from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME
 from core_sdk.storage._shard import ShardUnion
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError
-from core_sdk.storage.bucket._claims import Claim, LeaseLostError
-from core_sdk.storage.bucket._contents import HeldContents
+from core_sdk.storage.bucket._deduplication import KnownContents
+from core_sdk.storage.bucket._leases import Lease, LeaseLostError
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._objects import Objects
-from core_sdk.storage.bucket._progress import progress_of
 from core_sdk.storage.bucket._retry import TransferCancelledError
-from core_sdk.storage.bucket._sending import FileChangedError, Sender, Sending
+from core_sdk.storage.bucket._retrying_bucket import RetryingBucket
+from core_sdk.storage.bucket.transfer._progress import progress_of
+from core_sdk.storage.bucket.transfer._upload import FileChangedError, FileToUpload, Uploader
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -37,7 +37,7 @@ class BucketSave:
         self,
         bucket: Bucket,
         limits: Limits,
-        contents: HeldContents,
+        contents: KnownContents,
         storage_id: str,
         lock_path: Path,
         *,
@@ -50,9 +50,9 @@ class BucketSave:
         self._storage_id = storage_id
         self._lock_path = lock_path
         self._is_shared = is_shared
-        self._objects = Objects(bucket, limits)
+        self._objects = RetryingBucket(bucket, limits)
         self._cancelled = threading.Event()
-        self._claim: Claim | None = None
+        self._lease: Lease | None = None
         self._names: list[str] = []
         self._manifest: bytes | None = None
         """What may be in the bucket by now."""
@@ -61,14 +61,14 @@ class BucketSave:
     def send(self, files: Mapping[str, tuple[Path, FileEntry]]) -> None:
         """Files by their names in the checkpoint. Raises `CheckpointNotStoredError`, `StorageError`."""
         with _Refusals(self._storage_id, self._bucket.where("")):
-            if self._claim is None:
+            if self._lease is None:
                 self._check_id_is_free()
-                self._claim = Claim(self._bucket, self._limits, self._storage_id, self._lock_path)
+                self._lease = Lease(self._bucket, self._limits, self._storage_id, self._lock_path)
             self._names += files
-            sendings = [Sending(path, self._object(name), entry) for name, (path, entry) in files.items()]
+            sendings = [FileToUpload(path, self._object(name), entry) for name, (path, entry) in files.items()]
             total_bytes = sum(entry.size_bytes for _, entry in files.values())
             with progress_of(f"storing checkpoint {self._storage_id}", total_bytes) as progress:
-                Sender(self._bucket, self._limits, self._cancelled, progress, self._contents.find).send(sendings)
+                Uploader(self._bucket, self._limits, self._cancelled, progress, self._contents.find).send(sendings)
 
     def publish(self, union: ShardUnion, metadata: dict[str, object]) -> Manifest:
         """Makes the checkpoint exist. Raises `CheckpointNotStoredError`, `StorageError`."""
@@ -90,31 +90,31 @@ class BucketSave:
 
     def settle(self) -> None:
         """All is well: what was sent stays."""
-        if self._claim is not None:
+        if self._lease is not None:
             if not self._is_published:
                 # The chief has: what it holds need not be sent again by this rank either.
                 self._contents.remember([self._storage_id])
             try:
-                self._claim.release()
+                self._lease.release()
             except StorageError as error:
                 # The next sweep finds a checkpoint that is whole, and removes the claim.
                 logger.warning("the claim on checkpoint %s stays for now: %s", self._storage_id, error)
 
     def withdraw(self) -> None:
         """Removes what was sent, unless the checkpoint has come to exist; what cannot be removed now is swept later."""
-        if self._claim is None:
+        if self._lease is None:
             return
         if self._is_published:
             self.settle()
             return
         try:
-            self._take_back(self._claim)
+            self._take_back(self._lease)
         except StorageError as error:
             logger.warning("what was sent of checkpoint %s stays until it is swept: %s", self._storage_id, error)
         finally:
-            self._claim.abandon()
+            self._lease.abandon()
 
-    def _take_back(self, claim: Claim) -> None:
+    def _take_back(self, lease: Lease) -> None:
         name = self._object(MANIFEST_NAME)
         if self._manifest is not None:
             self._remove_own_manifest(name)
@@ -125,7 +125,7 @@ class BucketSave:
         self._objects.remove_all(self._object(name) for name in self._names)
         self._objects.abort_uploads(f"{self._storage_id}/")
         if not is_barred:
-            claim.release()
+            lease.release()
 
     def _check_id_is_free(self) -> None:
         """Before anything of another checkpoint could be overwritten."""
@@ -151,8 +151,8 @@ class BucketSave:
     def _put_manifest(self, content: bytes) -> None:
         if self._cancelled.is_set():
             raise TransferCancelledError
-        if self._claim is not None:
-            self._claim.check()
+        if self._lease is not None:
+            self._lease.check()
         self._manifest = content
         try:
             self._objects.put(self._object(MANIFEST_NAME), content, if_absent=True)

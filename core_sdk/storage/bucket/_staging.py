@@ -13,8 +13,8 @@ from typing import Any
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.records import Manifest, to_json
 from core_sdk.storage._checksum import checksum, in_threads
-from core_sdk.storage._place import Place
 from core_sdk.storage._shard import Shard, ShardUnion, unite
+from core_sdk.storage._staging_area import LockedDirectory
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
 from core_sdk.storage._tree import Tree, source_tree, staged_tree
 from core_sdk.storage.bucket._save import BucketSave
@@ -23,7 +23,7 @@ from core_sdk.storage.bucket._save import BucketSave
 class BucketStaging(Staging):
     """A checkpoint of one process."""
 
-    def __init__(self, place: Place, save: BucketSave) -> None:
+    def __init__(self, place: LockedDirectory, save: BucketSave) -> None:
         self.path = place.path
         self._local = LocalFiles(place)
         self._save = save
@@ -51,7 +51,7 @@ class BucketStaging(Staging):
 class BucketShardStaging(ShardStaging):
     """One rank's files, which it sends itself: no disk is shared, and the chief only publishes."""
 
-    def __init__(self, place: Place, save: BucketSave, address: str) -> None:
+    def __init__(self, place: LockedDirectory, save: BucketSave, address: str) -> None:
         self.path = place.path
         self.address = address
         self._local = LocalFiles(place)
@@ -100,7 +100,7 @@ class BucketShardStaging(ShardStaging):
 class LocalFiles:
     """What is staged on this machine's disk until it is in the bucket."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: LockedDirectory) -> None:
         self._place = place
 
     @property

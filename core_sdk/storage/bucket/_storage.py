@@ -25,22 +25,27 @@ from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._download import receiving
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
-from core_sdk.storage._place import Place, StagingArea
 from core_sdk.storage._shard import unite
+from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, Storage
 from core_sdk.storage._tree import source_tree
 from core_sdk.storage._verify import checked_manifest, compare, problem_of_size
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
-from core_sdk.storage.bucket._claims import CLAIMS, Claim
-from core_sdk.storage.bucket._contents import HeldContents
-from core_sdk.storage.bucket._crew import Crew
+from core_sdk.storage.bucket._deduplication import KnownContents
+from core_sdk.storage.bucket._leases import LEASES, Lease
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._objects import TOMBSTONE, Objects, OversizedError
-from core_sdk.storage.bucket._progress import progress_of
-from core_sdk.storage.bucket._receiving import MissingContentError, Receiver, Receiving, WrongContentError
+from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
 from core_sdk.storage.bucket._save import BucketSave
 from core_sdk.storage.bucket._staging import BucketShardStaging, BucketStaging, seal_tree
 from core_sdk.storage.bucket._sweep import Sweep
+from core_sdk.storage.bucket.transfer._download import (
+    Downloader,
+    MissingContentError,
+    ObjectToDownload,
+    WrongContentError,
+)
+from core_sdk.storage.bucket.transfer._progress import progress_of
+from core_sdk.storage.bucket.transfer._threads import TransferThreads
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -56,8 +61,8 @@ class BucketStorage(Storage):
         self.url = bucket.url
         self._bucket = bucket
         self._limits = limits or Limits()
-        self._objects = Objects(bucket, self._limits)
-        self._contents = HeldContents(self.manifest)
+        self._objects = RetryingBucket(bucket, self._limits)
+        self._contents = KnownContents(self.manifest)
         self._area = StagingArea(_private_directory(temp_dir or Path(tempfile.gettempdir()), bucket.url))
 
     def check_writable(self) -> None:
@@ -67,7 +72,7 @@ class BucketStorage(Storage):
             raise StorageNotWritableError(str(self._area.path), str(error)) from error
         with place:
             # The true thing: who may read a bucket may not be allowed to write to it.
-            Claim(self._bucket, self._limits, "check", place.lock_path).release()
+            Lease(self._bucket, self._limits, "check", place.lock_path).release()
 
     def stage(self, storage_id: str) -> BucketStaging:
         place = self._place(storage_id)
@@ -133,7 +138,7 @@ class BucketStorage(Storage):
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
         self._check_exists(storage_id)
         self._contents.forget(storage_id)
-        with self._area.claim() as place, Claim(self._bucket, self._limits, storage_id, place.lock_path):
+        with self._area.claim() as place, Lease(self._bucket, self._limits, storage_id, place.lock_path):
             remaining = None if globs is None else self._shrink(storage_id, globs)
             if remaining is None:
                 self._remove(storage_id)
@@ -152,7 +157,7 @@ class BucketStorage(Storage):
 
     def list(self) -> list[str]:
         found: dict[str, None] = {}
-        with Crew(self._limits.num_threads, threading.Event()) as crew:
+        with TransferThreads(self._limits.num_threads, threading.Event()) as crew:
             for folder in self._objects.folders():
                 if _is_storage_id(folder):
                     crew.add(partial(self._note_if_stored, folder, found))
@@ -162,10 +167,10 @@ class BucketStorage(Storage):
     def close(self) -> None:
         self._bucket.close()
 
-    def _save(self, storage_id: str, place: Place, *, is_shared: bool = False) -> BucketSave:
+    def _save(self, storage_id: str, place: LockedDirectory, *, is_shared: bool = False) -> BucketSave:
         return BucketSave(self._bucket, self._limits, self._contents, storage_id, place.lock_path, is_shared=is_shared)
 
-    def _place(self, storage_id: str) -> Place:
+    def _place(self, storage_id: str) -> LockedDirectory:
         check_storage_id(storage_id)
         try:
             return self._area.claim()
@@ -174,12 +179,13 @@ class BucketStorage(Storage):
 
     def _receive(self, manifest: Manifest, paths: Mapping[str, Path | None], doing: str) -> None:
         wanted = [
-            Receiving(f"{manifest.storage_id}/{name}", manifest.files[name], path) for name, path in paths.items()
+            ObjectToDownload(f"{manifest.storage_id}/{name}", manifest.files[name], path)
+            for name, path in paths.items()
         ]
         total_bytes = sum(one.entry.size_bytes for one in wanted)
         with progress_of(f"{doing} checkpoint {manifest.storage_id}", total_bytes) as progress:
             try:
-                Receiver(self._bucket, self._limits, threading.Event(), progress).receive(wanted)
+                Downloader(self._bucket, self._limits, threading.Event(), progress).receive(wanted)
             except WrongContentError as error:
                 compare(manifest, _name_of(error.object_name), error.found)
                 raise
@@ -286,7 +292,7 @@ def _is_storage_id(folder: str) -> bool:
         check_storage_id(folder)
     except UnsafePathError:
         return False
-    return f"{folder}/" != CLAIMS
+    return f"{folder}/" != LEASES
 
 
 def _private_directory(parent: Path, url: str) -> Path:

@@ -16,9 +16,9 @@ from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
 from core_sdk.storage._names import MANIFEST_NAME
 from core_sdk.storage._verify import checked_manifest
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, StoredObject
-from core_sdk.storage.bucket._claims import ClaimRecord, Claims
+from core_sdk.storage.bucket._leases import LeaseRecord, Leases
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._objects import Objects
+from core_sdk.storage.bucket._retrying_bucket import RetryingBucket
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -29,26 +29,26 @@ class Sweep:
     def __init__(self, bucket: Bucket, limits: Limits) -> None:
         self._bucket = bucket
         self._limits = limits
-        self._claims = Claims(bucket, limits)
-        self._objects = Objects(bucket, limits)
+        self._leases = Leases(bucket, limits)
+        self._objects = RetryingBucket(bucket, limits)
 
     def run(self) -> list[str]:
         """What was removed. Raises `StorageError`."""
-        return [removed for claim, record in self._claims.abandoned() for removed in self._clean(claim, record)]
+        return [removed for lease, record in self._leases.abandoned() for removed in self._clean(lease, record)]
 
-    def _clean(self, claim: StoredObject, record: ClaimRecord) -> list[str]:
+    def _clean(self, lease: StoredObject, record: LeaseRecord) -> list[str]:
         folder = f"{record.storage_id}/"
         manifest_name = f"{folder}{MANIFEST_NAME}"
         if not self._objects.bar(manifest_name):
             # It was stored, or not removed, after all; or only in part.
             self._remove_removed(record.storage_id, manifest_name)
             self._objects.abort_uploads(folder)
-            self._claims.remove(claim.name)
+            self._leases.remove(lease.name)
             return []
         remains = [item.name for item in self._objects.all_under(folder) if item.name != manifest_name]
         self._objects.remove_all(remains)
         num_aborted = self._objects.abort_uploads(folder)
-        self._remove_tombstone(claim, manifest_name)
+        self._remove_tombstone(lease, manifest_name)
         if not remains and not num_aborted:
             return []
         logger.info("removed %s, which a dead process had left behind", self._bucket.where(folder))
@@ -65,11 +65,11 @@ class Sweep:
         }
         self._objects.remove_all(item.name for item in self._objects.all_under(f"{storage_id}/") if item.name in files)
 
-    def _remove_tombstone(self, claim: StoredObject, manifest_name: str) -> None:
+    def _remove_tombstone(self, lease: StoredObject, manifest_name: str) -> None:
         try:
             barred_since = self._objects.stat(manifest_name).updated
         except ObjectMissingError:  # another sweep was faster
             barred_since = 0.0
-        if self._claims.now() - barred_since > self._limits.lease_s:
+        if self._leases.now() - barred_since > self._limits.lease_s:
             self._objects.remove_all([manifest_name])
-            self._claims.remove(claim.name)
+            self._leases.remove(lease.name)

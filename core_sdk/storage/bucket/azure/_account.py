@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from core_sdk.environment import AzureSettings
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError, MissingDependencyError
-from core_sdk.storage._secrets import hide_in_logs
+from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.azure._errors import CREDENTIALS_ADVICE, refuse_foreign
 
 # After ours, which says what to install where it is missing.

@@ -15,8 +15,8 @@ from core_sdk.errors import (
     StoragePermissionError,
     StorageRefusedError,
 )
-from core_sdk.storage._secrets import redacted, word
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
+from core_sdk.storage.bucket._secrets import redacted, word
 
 try:
     from azure.core.exceptions import (

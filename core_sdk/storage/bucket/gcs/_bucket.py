@@ -22,10 +22,10 @@ from core_sdk.storage.bucket._bucket import (
     TransientError,
 )
 from core_sdk.storage.bucket.gcs import _objects as objects
-from core_sdk.storage.bucket.gcs._answers import Purpose, failures_told
-from core_sdk.storage.bucket.gcs._parts import abort_parts, begin_parts
+from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of, json_of, version_of
+from core_sdk.storage.bucket.gcs._errors import Purpose, failures_told
 from core_sdk.storage.bucket.gcs._stream import GcsStream
-from core_sdk.storage.bucket.gcs._wire import GcsWire, Pieces, base64_of, json_of, version_of
+from core_sdk.storage.bucket.gcs._upload import abort_parts, begin_parts
 
 _PIECE_BYTES = 1 << 20
 # As many as Google takes in one request.
@@ -43,7 +43,7 @@ class GcsBucket(Bucket):
         """
         prefix = prefix.strip("/")
         self.url = f"gs://{bucket}/{prefix}".rstrip("/")
-        self._wire = GcsWire(self.url, bucket, prefix, timeout_s)
+        self._wire = GcsClient(self.url, bucket, prefix, timeout_s)
         # What emulators do not know is asked of them once.
         self._knows_parts = True
         self._knows_batches = True

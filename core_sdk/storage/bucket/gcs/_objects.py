@@ -6,16 +6,16 @@ import contextlib
 from typing import Any
 
 from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject, TransientError
-from core_sdk.storage.bucket.gcs._answers import NOT_THE_STORE, failures_told
-from core_sdk.storage.bucket.gcs._wire import GcsWire, hex_of
+from core_sdk.storage.bucket.gcs._client import GcsClient, hex_of
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, failures_told
 
 
-def blob_of(wire: GcsWire, name: str, generation: str | None = None) -> Any:
+def blob_of(wire: GcsClient, name: str, generation: str | None = None) -> Any:
     """Google's `Blob`; asks for nothing yet."""
     return wire.client.bucket(wire.bucket).blob(wire.key(name), generation=generation)
 
 
-def stat(wire: GcsWire, name: str) -> StoredObject:
+def stat(wire: GcsClient, name: str) -> StoredObject:
     """Raises `ObjectMissingError`."""
     blob = blob_of(wire, name)
     with failures_told(wire.purpose(name, "storage.objects.get", needs_object=True)):
@@ -23,7 +23,7 @@ def stat(wire: GcsWire, name: str) -> StoredObject:
     return stored_object(wire, blob)
 
 
-def delete(wire: GcsWire, name: str, version: str | None = None) -> None:
+def delete(wire: GcsClient, name: str, version: str | None = None) -> None:
     """Deletes it, if it is there and of this version."""
     blob = blob_of(wire, name, version)
     purpose = wire.purpose(name, "storage.objects.delete", needs_object=True)
@@ -31,7 +31,7 @@ def delete(wire: GcsWire, name: str, version: str | None = None) -> None:
         blob.delete(if_generation_match=version, timeout=wire.timeout_s, retry=None)
 
 
-def stored_object(wire: GcsWire, blob: Any) -> StoredObject:
+def stored_object(wire: GcsClient, blob: Any) -> StoredObject:
     if blob.size is None or blob.generation is None:
         raise TransientError(NOT_THE_STORE)
     updated = blob.updated

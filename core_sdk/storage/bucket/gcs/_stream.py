@@ -17,8 +17,8 @@ import requests
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import OnBytes, StreamedUpload, TransientError
 from core_sdk.storage.bucket.gcs import _objects as objects
-from core_sdk.storage.bucket.gcs._answers import refusal
-from core_sdk.storage.bucket.gcs._wire import GcsWire, Pieces, base64_of, hex_of, json_of, version_of
+from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of, hex_of, json_of, version_of
+from core_sdk.storage.bucket.gcs._errors import refusal
 
 # Of the file, held at a time.
 _PIECE_BYTES = 256 << 10
@@ -30,7 +30,7 @@ _INCOMPLETE = 308
 class GcsStream(StreamedUpload):
     """Memory does not grow with the file; what has arrived is kept by the store for a week."""
 
-    def __init__(self, wire: GcsWire, name: str, entry: FileEntry) -> None:
+    def __init__(self, wire: GcsClient, name: str, entry: FileEntry) -> None:
         self.num_sent_bytes = 0
         self._wire = wire
         self._name = name

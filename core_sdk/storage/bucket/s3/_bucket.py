@@ -20,10 +20,10 @@ from core_sdk.storage.bucket._bucket import (
     StoredObject,
     TransientError,
 )
-from core_sdk.storage.bucket.s3._abilities import crc32c_of
-from core_sdk.storage.bucket.s3._errors import Refusal, not_from_s3, refusal
+from core_sdk.storage.bucket.s3._capabilities import crc32c_of
+from core_sdk.storage.bucket.s3._client import S3Client
+from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, not_from_s3, refusal
 from core_sdk.storage.bucket.s3._reading import read_range
-from core_sdk.storage.bucket.s3._requests import Requests
 from core_sdk.storage.bucket.s3._upload import S3PartedUpload
 
 _MIB = 1 << 20
@@ -62,7 +62,7 @@ class S3Bucket(Bucket):
         self.url = f"s3://{bucket}/{prefix}".rstrip("/") + endpoint
         self._part_bytes = part_bytes
         self._copy_in_parts_from_bytes = copy_in_parts_from_bytes
-        self._requests = Requests(
+        self._requests = S3Client(
             bucket,
             prefix,
             access_key=access_key,
@@ -122,7 +122,7 @@ class S3Bucket(Bucket):
         answer = self._requests.of_bucket("DeleteObjects", names[0], Delete={"Objects": keys})
         for failure in answer.get("Errors", ()):
             name = str(failure.get("Key", "")).removeprefix(self._requests.root)
-            refused = refusal(self._requests.told("DeleteObjects", name), Refusal(str(failure.get("Code")), 0))
+            refused = refusal(self._requests.told("DeleteObjects", name), S3ErrorResponse(str(failure.get("Code")), 0))
             if not isinstance(refused, ObjectMissingError):
                 raise refused
         if "Errors" not in answer and "Deleted" not in answer:

@@ -19,8 +19,8 @@ from core_sdk.errors import (
     StoragePermissionError,
     StorageRefusedError,
 )
-from core_sdk.storage._secrets import word
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
+from core_sdk.storage.bucket._secrets import word
 
 try:
     import boto3  # noqa: F401  other libraries bring botocore alone
@@ -85,7 +85,7 @@ _NETWORK: tuple[tuple[type[Exception], str], ...] = (
 
 
 @dataclass(frozen=True)
-class Request:
+class S3Request:
     """What was asked, as an error may say it."""
 
     operation: str
@@ -96,18 +96,18 @@ class Request:
 
 
 @contextlib.contextmanager
-def failures_told(request: Request) -> Iterator[None]:
+def failures_told(request: S3Request) -> Iterator[None]:
     """Raises what `Bucket` promises in place of what boto3 raises."""
     try:
         yield
     except exceptions.ClientError as error:
-        raise refusal(request, Refusal.read(error.response)) from None
+        raise refusal(request, S3ErrorResponse.read(error.response)) from None
     except (exceptions.BotoCoreError, ResponseParserError, HTTPError) as error:
         raise _without_answer(request, error) from None
 
 
 @dataclass(frozen=True)
-class Refusal:
+class S3ErrorResponse:
     """An answer that says no."""
 
     code: str
@@ -120,7 +120,7 @@ class Refusal:
     retry_after_s: float | None = None
 
     @classmethod
-    def read(cls, response: Mapping[str, Any]) -> Refusal:
+    def read(cls, response: Mapping[str, Any]) -> S3ErrorResponse:
         error = response.get("Error", {})
         metadata = response.get("ResponseMetadata", {})
         headers = metadata.get("HTTPHeaders", {})
@@ -139,7 +139,7 @@ class Refusal:
         return self.code.isdigit() or not self.code
 
 
-def refusal(request: Request, refused: Refusal) -> Exception:
+def refusal(request: S3Request, refused: S3ErrorResponse) -> Exception:
     """What to raise for it."""
     code, where = refused.code, request.where
     if _is_transient(refused):
@@ -159,7 +159,7 @@ def refusal(request: Request, refused: Refusal) -> Exception:
     return StorageRefusedError(request.where, _why_never(request, refused))
 
 
-def _is_transient(refused: Refusal) -> bool:
+def _is_transient(refused: S3ErrorResponse) -> bool:
     if refused.code in _TRANSIENT_CODES or refused.code.startswith("Throttl"):
         return True
     # 501 does not pass: the server lacks what was asked for.
@@ -169,20 +169,20 @@ def _is_transient(refused: Refusal) -> bool:
     return refused.is_bare
 
 
-def _short(request: Request, refused: Refusal) -> str:
+def _short(request: S3Request, refused: S3ErrorResponse) -> str:
     if refused.is_bare and refused.status < 500 and refused.status not in (408, 429):
         return f"{request.operation} was answered with {refused.status}, and not by S3: by a login page, or a proxy?"
     return f"{request.operation} was answered with {refused.code or refused.status}"
 
 
-def _why_never(request: Request, refused: Refusal) -> str:
+def _why_never(request: S3Request, refused: S3ErrorResponse) -> str:
     answer = f"{request.operation} was answered with {refused.code} ({refused.status})"
     if refused.region:
         return f"{answer}; the bucket is in the region {refused.region}: set AWS_DEFAULT_REGION={refused.region}"
     return answer
 
 
-def _without_answer(request: Request, error: Exception) -> Exception:
+def _without_answer(request: S3Request, error: Exception) -> Exception:
     if isinstance(error, exceptions.NoCredentialsError | exceptions.PartialCredentialsError):
         return CredentialsMissingError(request.where, _GET_CREDENTIALS)
     if isinstance(error, exceptions.CredentialRetrievalError | exceptions.TokenRetrievalError | exceptions.SSOError):

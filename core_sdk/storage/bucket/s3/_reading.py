@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from core_sdk.storage.bucket._bucket import ObjectMissingError, Sink, TransientError
+from core_sdk.storage.bucket.s3._client import S3Client
 from core_sdk.storage.bucket.s3._errors import failures_told, not_from_s3
-from core_sdk.storage.bucket.s3._requests import Requests
 
 _PIECE_BYTES = 1 << 20
 
 
-def read_range(requests: Requests, name: str, start: int, size_bytes: int, sink: Sink) -> None:
+def read_range(requests: S3Client, name: str, start: int, size_bytes: int, sink: Sink) -> None:
     """As `Bucket.read`."""
     answer = requests.of_object("GetObject", name, Range=f"bytes={start}-{start + size_bytes - 1}")
     with contextlib.closing(answer["Body"]) as body:

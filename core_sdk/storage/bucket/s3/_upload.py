@@ -8,9 +8,9 @@ from typing import Any
 
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError, part_bytes
-from core_sdk.storage.bucket.s3._abilities import crc32c_of, in_base64
+from core_sdk.storage.bucket.s3._capabilities import crc32c_of, in_base64
+from core_sdk.storage.bucket.s3._client import S3Client
 from core_sdk.storage.bucket.s3._errors import not_from_s3
-from core_sdk.storage.bucket.s3._requests import Requests
 
 _MOST_PARTS = 10_000
 
@@ -21,7 +21,7 @@ class S3PartedUpload(PartedUpload):
     `put_part` and `complete` raise `ObjectMissingError` if somebody aborted it.
     """
 
-    def __init__(self, requests: Requests, name: str, entry: FileEntry, least_part_bytes: int) -> None:
+    def __init__(self, requests: S3Client, name: str, entry: FileEntry, least_part_bytes: int) -> None:
         self.part_bytes = part_bytes(entry.size_bytes, _MOST_PARTS, least_part_bytes)
         self._requests = requests
         self._name = name

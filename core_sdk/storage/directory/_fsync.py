@@ -10,7 +10,7 @@ from pathlib import Path
 _NUM_THREADS = 4
 
 
-class Flusher:
+class FsyncThreads:
     """Fsyncs files and directories in threads while the caller goes on.
 
     All are safe when the block is left; it raises the `OSError` of the first that is not.
@@ -23,7 +23,7 @@ class Flusher:
     def add(self, path: Path) -> None:
         self._flushes.append(self._pool.submit(_fsync, path))
 
-    def __enter__(self) -> Flusher:
+    def __enter__(self) -> FsyncThreads:
         return self
 
     def __exit__(self, exc_type: object, *exc_info: object) -> None:

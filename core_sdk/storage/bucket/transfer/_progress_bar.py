@@ -9,13 +9,11 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 from rich.progress import Progress as RichProgress
 
-from core_sdk.storage.bucket._progress import Progress
-
 # What is over sooner is not worth a bar.
 _QUIET_S = 2.0
 
 
-class Bar(Progress):
+class ProgressBar:
     """Drawn on stderr once `quiet_s` have passed, and removed at the end."""
 
     def __init__(self, what: str, total_bytes: int, quiet_s: float = _QUIET_S) -> None:

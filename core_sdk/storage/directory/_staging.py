@@ -16,14 +16,14 @@ from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import fsync_directory
 from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
-from core_sdk.storage._flush import Flusher
 from core_sdk.storage._manifest import manifest_of, metadata_file
-from core_sdk.storage._mappings import writable_mappings
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
-from core_sdk.storage._place import Place, StagingArea
 from core_sdk.storage._shard import Shard, ShardUnion, unite
+from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, ShardStaging, Staging
 from core_sdk.storage._tree import Tree, source_tree, staged_tree, walk
+from core_sdk.storage.directory._fsync import FsyncThreads
+from core_sdk.storage.directory._memory_maps import writable_mappings
 
 # CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
 _TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_000_000
@@ -32,7 +32,7 @@ _TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_00
 class DirectoryStaging(Staging):
     """A checkpoint of one process."""
 
-    def __init__(self, staged: StagedDirectory) -> None:
+    def __init__(self, staged: CheckpointDirectory) -> None:
         self._staged = staged
         self.path = staged.path
 
@@ -43,7 +43,7 @@ class DirectoryStaging(Staging):
         stored_metadata = to_json(metadata, "metadata")
         with self._staged.refusals():
             # One for all: two would wait for the disk twice.
-            with Flusher() as flusher:
+            with FsyncThreads() as flusher:
                 shard = self._staged.seal(flusher)
                 manifest = self._staged.describe(unite([shard]), stored_metadata, flusher)
             self._staged.check_nothing_added()
@@ -60,7 +60,7 @@ class DirectoryStaging(Staging):
 class DirectoryShardStaging(ShardStaging):
     """The chief's staged directory becomes the checkpoint: the others rename their files into it."""
 
-    def __init__(self, staged: StagedDirectory) -> None:
+    def __init__(self, staged: CheckpointDirectory) -> None:
         self._staged = staged
         self._directories: list[str] = []
         self.path = staged.path
@@ -81,7 +81,7 @@ class DirectoryShardStaging(ShardStaging):
 
     def seal(self) -> Shard:
         with self._staged.refusals():
-            with Flusher() as flusher:
+            with FsyncThreads() as flusher:
                 shard = self._staged.seal(flusher)
             self._staged.check_unchanged()
             self._staged.check_nothing_added()
@@ -104,7 +104,7 @@ class DirectoryShardStaging(ShardStaging):
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
         stored_metadata = to_json(metadata, "metadata")
         with self._staged.refusals():
-            with Flusher() as flusher:
+            with FsyncThreads() as flusher:
                 manifest = self._staged.describe(union, stored_metadata, flusher)
             self._staged.publish()
         return manifest
@@ -131,10 +131,10 @@ class _Sealed(NamedTuple):
     entry: FileEntry
 
 
-class StagedDirectory:
+class CheckpointDirectory:
     """Has the storage id for its name, and is renamed to `<root>/<storage_id>` at the end."""
 
-    def __init__(self, root: Path, place: Place, storage_id: str) -> None:
+    def __init__(self, root: Path, place: LockedDirectory, storage_id: str) -> None:
         self.root = root
         self.area = place.path.parent
         self.storage_id = storage_id
@@ -157,7 +157,7 @@ class StagedDirectory:
         with self.refusals():
             tree.copy_to(self.path)
 
-    def seal(self, flusher: Flusher) -> Shard:
+    def seal(self, flusher: FsyncThreads) -> Shard:
         """What the script wrote, with its checksums; `flusher` makes it durable."""
         tree = staged_tree(self.path)
         names = sorted(tree.files)
@@ -190,7 +190,7 @@ class StagedDirectory:
             if name not in known:
                 raise self._changed(name)
 
-    def describe(self, union: ShardUnion, metadata: dict[str, Any], flusher: Flusher) -> Manifest:
+    def describe(self, union: ShardUnion, metadata: dict[str, Any], flusher: FsyncThreads) -> Manifest:
         """Writes metadata and manifest; `flusher` makes them and all directories durable."""
         content, entry = metadata_file(metadata)
         _write_new(self.path / METADATA_NAME, content)

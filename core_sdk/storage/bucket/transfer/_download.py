@@ -12,19 +12,19 @@ import google_crc32c
 
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError
-from core_sdk.storage.bucket._crc32c import Crc32c, joined
-from core_sdk.storage.bucket._crew import Crew
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._part_file import Nowhere, PartFile, Target
-from core_sdk.storage.bucket._progress import Progress
 from core_sdk.storage.bucket._retry import Retry, TransferCancelledError
+from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
+from core_sdk.storage.bucket.transfer._part_file import Nowhere, PartFile, Target
+from core_sdk.storage.bucket.transfer._progress import Progress
+from core_sdk.storage.bucket.transfer._threads import TransferThreads
 
 # Once more for what was damaged on its way; what lies damaged in the store stays so.
 _NUM_TRIES = 2
 
 
 @dataclass(frozen=True)
-class Receiving:
+class ObjectToDownload:
     """An object that becomes a file, or is only read."""
 
     object_name: str
@@ -51,7 +51,7 @@ class MissingContentError(Exception):
         self.object_name = object_name
 
 
-class Receiver:
+class Downloader:
     """Fetches objects; `cancelled` ends it early."""
 
     def __init__(self, bucket: Bucket, limits: Limits, cancelled: threading.Event, progress: Progress) -> None:
@@ -61,14 +61,14 @@ class Receiver:
         self._progress = progress
         self._retry = Retry(limits.deadline_s, cancelled)
 
-    def receive(self, objects: Sequence[Receiving]) -> None:
+    def receive(self, objects: Sequence[ObjectToDownload]) -> None:
         """All of them. What has arrived of a large one when an error comes is not fetched again the next time.
 
         Raises `WrongContentError`, `MissingContentError`, `TransferCancelledError`, `StorageError`, or `OSError`.
         """
-        arriving: list[_Arriving] = []
+        arriving: list[_PartialDownload] = []
         try:
-            with Crew(self._limits.num_threads, self._cancelled) as crew:
+            with TransferThreads(self._limits.num_threads, self._cancelled) as crew:
                 for wanted in sorted(objects, key=lambda wanted: -wanted.entry.size_bytes):
                     crew.add(partial(self._begin, wanted, crew, arriving, _NUM_TRIES))
                 crew.wait()
@@ -76,9 +76,11 @@ class Receiver:
             for one in arriving:
                 one.target.close()
 
-    def _begin(self, wanted: Receiving, crew: Crew, begun: list[_Arriving], num_tries: int) -> None:
+    def _begin(
+        self, wanted: ObjectToDownload, crew: TransferThreads, begun: list[_PartialDownload], num_tries: int
+    ) -> None:
         target = Nowhere() if wanted.path is None else PartFile(wanted.path, wanted.entry, self._limits.range_bytes)
-        arriving = _Arriving(wanted, target, self._limits.range_bytes)
+        arriving = _PartialDownload(wanted, target, self._limits.range_bytes)
         begun.append(arriving)
         if missing := arriving.missing():
             fetches = [partial(self._fetch, arriving, index, crew, begun, num_tries) for index in missing]
@@ -87,8 +89,15 @@ class Receiver:
         else:
             self._finish(arriving, crew, begun, num_tries)
 
-    def _fetch(self, arriving: _Arriving, index: int, crew: Crew, begun: list[_Arriving], num_tries: int) -> None:
-        piece = _Piece(arriving, index, self._advance)
+    def _fetch(
+        self,
+        arriving: _PartialDownload,
+        index: int,
+        crew: TransferThreads,
+        begun: list[_PartialDownload],
+        num_tries: int,
+    ) -> None:
+        piece = _RangeDownload(arriving, index, self._advance)
         name = arriving.wanted.object_name
         try:
             self._retry.call(self._bucket.where(name), lambda: piece.fetch(self._bucket), lambda: piece.num_bytes)
@@ -97,7 +106,9 @@ class Receiver:
         if arriving.note(index, piece.checksum):
             self._finish(arriving, crew, begun, num_tries)
 
-    def _finish(self, arriving: _Arriving, crew: Crew, begun: list[_Arriving], num_tries: int) -> None:
+    def _finish(
+        self, arriving: _PartialDownload, crew: TransferThreads, begun: list[_PartialDownload], num_tries: int
+    ) -> None:
         found = arriving.found()
         if found.is_content_of(arriving.wanted.entry):
             arriving.target.keep()
@@ -114,10 +125,10 @@ class Receiver:
         self._progress.add(num_bytes)
 
 
-class _Arriving:
+class _PartialDownload:
     """An object, some ranges of which have arrived."""
 
-    def __init__(self, wanted: Receiving, target: Target, range_bytes: int) -> None:
+    def __init__(self, wanted: ObjectToDownload, target: Target, range_bytes: int) -> None:
         self.wanted = wanted
         self.target = target
         self.range_bytes = range_bytes
@@ -143,10 +154,10 @@ class _Arriving:
         return FileEntry(size_bytes=whole.num_bytes, crc32c=str(whole))
 
 
-class _Piece:
+class _RangeDownload:
     """One range, which goes on where it broke off."""
 
-    def __init__(self, arriving: _Arriving, index: int, advance: Callable[[int], None]) -> None:
+    def __init__(self, arriving: _PartialDownload, index: int, advance: Callable[[int], None]) -> None:
         self._arriving = arriving
         self._start = index * arriving.range_bytes
         self._size_bytes = arriving.size_of(index)

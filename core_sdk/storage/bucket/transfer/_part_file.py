@@ -13,7 +13,7 @@ import google_crc32c
 import xxhash
 
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._crc32c import Crc32c
+from core_sdk.storage.bucket.transfer._crc32c import Crc32c
 
 
 class Target(ABC):

@@ -10,14 +10,14 @@ from typing import Any
 import google_crc32c
 
 from core_sdk.storage.bucket._bucket import TransientError
-from core_sdk.storage.bucket.s3._errors import Refusal
+from core_sdk.storage.bucket.s3._errors import S3ErrorResponse
 
 Parameters = dict[str, Any]
 
 _NOT_KNOWN = ("InvalidArgument", "NotImplemented")
 
 
-class Abilities:
+class Capabilities:
     """All of S3's, until the server's answers say otherwise. Then a request goes another way when it is tried again.
 
     Backblaze B2 refuses every header of S3's checksums, by name. Others pass over them, and do not check. All know
@@ -60,7 +60,7 @@ class Abilities:
         elif found != in_base64(google_crc32c.value(content)):
             raise TransientError("the content was damaged on its way")
 
-    def heed(self, refused: Refusal, parameters: Mapping[str, Any]) -> None:
+    def heed(self, refused: S3ErrorResponse, parameters: Mapping[str, Any]) -> None:
         """Raises `TransientError` if a refusal is for what can be left out."""
         if refused.code in _NOT_KNOWN and refused.named_header and self.checks_crc32c:
             self.checks_crc32c = False

@@ -24,7 +24,7 @@ _TOKEN = re.compile(r"[0-9a-f]{12}-[0-9a-f]{32}")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-class Place:
+class LockedDirectory:
     """A private directory on the storage's file system, owned by this process until `leave`."""
 
     def __init__(self, area: Path) -> None:
@@ -54,7 +54,7 @@ class Place:
                 self.lock_path.unlink(missing_ok=True)
             self._lock.release()
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> LockedDirectory:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
@@ -67,9 +67,9 @@ class StagingArea:
     def __init__(self, root: Path) -> None:
         self.path = root / ".staging"
 
-    def claim(self) -> Place:
+    def claim(self) -> LockedDirectory:
         self._create()
-        return Place(self.path)
+        return LockedDirectory(self.path)
 
     def remove(self, directory: Path) -> None:
         """Removes a directory of the storage. It is out of sight, durably, before the first of its files goes."""

@@ -13,7 +13,7 @@ from core_sdk.storage.bucket._retry import TransferCancelledError
 Task = Callable[[], None]
 
 
-class Crew:
+class TransferThreads:
     """Tasks may add tasks, which come next: what was begun is ended before more is begun.
 
     After the first failure, or once `cancelled` is set, no more are begun. Leave it with `with`: what is still under

@@ -26,8 +26,8 @@ from core_sdk.errors import (
     StoragePermissionError,
     StorageRefusedError,
 )
-from core_sdk.storage._secrets import redacted, secrets_of, word
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
+from core_sdk.storage.bucket._secrets import redacted, secrets_of, word
 
 NOT_THE_STORE = "what came is not the store's answer (it may be the login page of this network)"
 _LONGEST_TEXT_BYTES = 64 << 10
@@ -48,7 +48,7 @@ class Purpose:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class GcsErrorResponse:
     """An answer that is no success."""
 
     status: int
@@ -77,7 +77,7 @@ def failures_told(purpose: Purpose) -> Iterator[None]:
     except GoogleAuthError as error:
         raise _credentials_failure(error, purpose) from None
     except requests.TooManyRedirects:
-        raise failure(Refusal(302), purpose) from None
+        raise failure(GcsErrorResponse(302), purpose) from None
     except requests.JSONDecodeError:
         raise TransientError(NOT_THE_STORE) from None
     except requests.RequestException as error:
@@ -91,19 +91,21 @@ def check(answer: requests.Response, purpose: Purpose) -> None:
             raise failure(refusal(answer), purpose)
 
 
-def refusal(answer: requests.Response) -> Refusal:
+def refusal(answer: requests.Response) -> GcsErrorResponse:
     """Reads at most the beginning of a body that has not been read yet."""
     text = next(answer.iter_content(_LONGEST_TEXT_BYTES), b"").decode(errors="replace").strip()
     if _is_html(answer) and text.startswith("<"):
-        return Refusal(answer.status_code, is_page=True)
+        return GcsErrorResponse(answer.status_code, is_page=True)
     code, message = _code_and_message(text)
     # A store, or a proxy, may quote what it was sent.
     sent = secrets_of(answer.request.headers)
     code, message = word(code, sent), redacted(message, sent)
-    return Refusal(answer.status_code, code, message, retry_after_s=_seconds(answer.headers.get("Retry-After")))
+    return GcsErrorResponse(
+        answer.status_code, code, message, retry_after_s=_seconds(answer.headers.get("Retry-After"))
+    )
 
 
-def failure(refusal: Refusal, purpose: Purpose) -> Exception:
+def failure(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
     """What to raise for it."""
     status = refusal.status
     if refusal.is_page or status < 400:
@@ -125,11 +127,11 @@ def failure(refusal: Refusal, purpose: Purpose) -> Exception:
     return StorageRefusedError(purpose.where, str(refusal))
 
 
-def is_about_checksum(refusal: Refusal) -> bool:
+def is_about_checksum(refusal: GcsErrorResponse) -> bool:
     return refusal.code == "BadDigest" or "crc32c" in refusal.message.lower()
 
 
-def _missing(refusal: Refusal, purpose: Purpose) -> Exception:
+def _missing(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
     is_bucket = refusal.code == "NoSuchBucket" or "bucket does not exist" in refusal.message
     if is_bucket or not purpose.needs_object:
         return BucketNotFoundError(purpose.where, "make it with `gcloud storage buckets create`")

@@ -16,7 +16,7 @@ _MAX_ENTRIES = 1_000_000
 _Content = tuple[int, str, str]
 
 
-class HeldContents:
+class KnownContents:
     """Learns from manifests; safe in threads. Old checkpoints give way to newer ones."""
 
     def __init__(self, read_manifest: Callable[[str], Manifest]) -> None:

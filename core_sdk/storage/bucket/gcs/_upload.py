@@ -16,8 +16,8 @@ from core_sdk.errors import StorageRefusedError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError, part_bytes
 from core_sdk.storage.bucket.gcs import _objects as objects
-from core_sdk.storage.bucket.gcs._answers import NOT_THE_STORE, Purpose, failure, refusal
-from core_sdk.storage.bucket.gcs._wire import GcsWire, Pieces, base64_of
+from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, failure, refusal
 
 _MOST_PARTS = 10_000
 # What servers answer that know nothing of such uploads: the real one never does.
@@ -25,7 +25,7 @@ _UNKNOWN = frozenset({400, 405, 501})
 _GONE = 404
 
 
-def begin_parts(wire: GcsWire, name: str, entry: FileEntry) -> GcsParts | None:
+def begin_parts(wire: GcsClient, name: str, entry: FileEntry) -> GcsPartedUpload | None:
     """None where the server knows no uploads in parts."""
     purpose = wire.purpose(name, "storage.multipartUploads.create")
     url = wire.xml_url(wire.key(name), uploads="")
@@ -35,10 +35,10 @@ def begin_parts(wire: GcsWire, name: str, entry: FileEntry) -> GcsParts | None:
     upload_id = _xml(answer, "InitiateMultipartUploadResult").findtext("{*}UploadId")
     if not upload_id:
         raise TransientError("the store named no upload")
-    return GcsParts(wire, name, entry, upload_id)
+    return GcsPartedUpload(wire, name, entry, upload_id)
 
 
-def abort_parts(wire: GcsWire, under: str) -> int:
+def abort_parts(wire: GcsClient, under: str) -> int:
     """Removes the parts of all uploads under names that begin with `under`; says of how many."""
     aborted = 0
     for key, upload_id in list(_uploads(wire, under)):
@@ -47,10 +47,10 @@ def abort_parts(wire: GcsWire, under: str) -> int:
     return aborted
 
 
-class GcsParts(PartedUpload):
+class GcsPartedUpload(PartedUpload):
     """Safe in threads."""
 
-    def __init__(self, wire: GcsWire, name: str, entry: FileEntry, upload_id: str) -> None:
+    def __init__(self, wire: GcsClient, name: str, entry: FileEntry, upload_id: str) -> None:
         self.part_bytes = part_bytes(entry.size_bytes, _MOST_PARTS)
         self._wire = wire
         self._name = name
@@ -114,7 +114,7 @@ class GcsParts(PartedUpload):
             raise TransientError("the store holds other bytes than were sent")
 
 
-def _uploads(wire: GcsWire, under: str) -> Iterator[tuple[str, str]]:
+def _uploads(wire: GcsClient, under: str) -> Iterator[tuple[str, str]]:
     """Key and upload id."""
     purpose = wire.purpose(under, "storage.multipartUploads.list")
     markers: dict[str, str] = {}
@@ -137,7 +137,7 @@ def _uploads(wire: GcsWire, under: str) -> Iterator[tuple[str, str]]:
         }
 
 
-def _abort(wire: GcsWire, key: str, upload_id: str) -> None:
+def _abort(wire: GcsClient, key: str, upload_id: str) -> None:
     purpose = wire.purpose(wire.name(key), "storage.multipartUploads.abort")
     answer = wire.ask("DELETE", wire.xml_url(key, uploadId=upload_id), purpose, accept={_GONE})
     if answer.status_code == _GONE and (found := refusal(answer)).code != "NoSuchUpload":

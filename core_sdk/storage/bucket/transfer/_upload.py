@@ -16,17 +16,17 @@ from core_sdk.errors import StorageError
 from core_sdk.records import FileEntry
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, PartedUpload, StreamedUpload, TransientError
-from core_sdk.storage.bucket._crc32c import Crc32c, joined
-from core_sdk.storage.bucket._crew import Crew
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._progress import Progress
 from core_sdk.storage.bucket._retry import Retry, TransferCancelledError
+from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
+from core_sdk.storage.bucket.transfer._progress import Progress
+from core_sdk.storage.bucket.transfer._threads import TransferThreads
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Sending:
+class FileToUpload:
     """A file that becomes an object."""
 
     path: Path
@@ -42,7 +42,7 @@ class FileChangedError(Exception):
         super().__init__(f"{path.name!r} changed while it was being stored: end every write to it first")
 
 
-class Sender:
+class Uploader:
     """Sends files, or has the store copy what it holds already; `cancelled` ends it early."""
 
     def __init__(
@@ -64,13 +64,13 @@ class Sender:
         self._slots = threading.Semaphore(limits.num_contents)
         self._begun: list[PartedUpload | StreamedUpload] = []
 
-    def send(self, files: Sequence[Sending]) -> None:
+    def send(self, files: Sequence[FileToUpload]) -> None:
         """All of them, or an error and nothing left of those that travel in parts.
 
         Raises `FileChangedError`, `TransferCancelledError`, `StorageError`, or `OSError` for a file.
         """
         try:
-            with Crew(self._limits.num_threads, self._cancelled) as crew:
+            with TransferThreads(self._limits.num_threads, self._cancelled) as crew:
                 # The largest first, since the last one to begin is the one that all wait for.
                 for file in sorted(files, key=lambda file: -file.entry.size_bytes):
                     crew.add(partial(self._send, file, crew))
@@ -79,7 +79,7 @@ class Sender:
             self._abort()
             raise
 
-    def _send(self, file: Sending, crew: Crew) -> None:
+    def _send(self, file: FileToUpload, crew: TransferThreads) -> None:
         if self._copy(file):
             self._progress.add(file.entry.size_bytes)
         elif file.entry.size_bytes <= self._limits.whole_bytes:
@@ -87,7 +87,7 @@ class Sender:
         else:
             self._send_large(file, crew)
 
-    def _copy(self, file: Sending) -> bool:
+    def _copy(self, file: FileToUpload) -> bool:
         source = self._held(file.entry)
         if source is None:
             return False
@@ -98,7 +98,7 @@ class Sender:
             return False  # it has been deleted meanwhile, or may not be read: then the file travels
         return copied.size_bytes == file.entry.size_bytes and copied.crc32c in (None, file.entry.crc32c)
 
-    def _send_whole(self, file: Sending) -> None:
+    def _send_whole(self, file: FileToUpload) -> None:
         with self._slots if file.entry.size_bytes > self._limits.small_bytes else contextlib.nullcontext():
             content = file.path.read_bytes()
             if (len(content), f"{google_crc32c.value(content):08x}") != (file.entry.size_bytes, file.entry.crc32c):
@@ -106,7 +106,7 @@ class Sender:
             self._call(file, partial(self._bucket.put, file.object_name, content))
         self._progress.add(len(content))
 
-    def _send_large(self, file: Sending, crew: Crew) -> None:
+    def _send_large(self, file: FileToUpload, crew: TransferThreads) -> None:
         upload = self._call(file, partial(self._bucket.begin, file.object_name, file.entry))
         self._begun.append(upload)
         if isinstance(upload, StreamedUpload):
@@ -115,7 +115,7 @@ class Sender:
         parts = _Parts(file, upload)
         crew.add_next(*(partial(self._send_part, parts, index) for index in range(parts.num_parts)))
 
-    def _stream(self, file: Sending, upload: StreamedUpload) -> None:
+    def _stream(self, file: FileToUpload, upload: StreamedUpload) -> None:
         num_bytes = 0
 
         def advance(num_more: int) -> None:
@@ -143,7 +143,7 @@ class Sender:
             parts.check()
             self._call(parts.file, parts.upload.complete)
 
-    def _call(self, file: Sending, work: Callable[[], T]) -> T:
+    def _call(self, file: FileToUpload, work: Callable[[], T]) -> T:
         return self._retry.call(self._bucket.where(file.object_name), work)
 
     def _advance(self, num_bytes: int) -> None:
@@ -162,7 +162,7 @@ class Sender:
 class _Parts:
     """A file in parts, some of which have arrived."""
 
-    file: Sending
+    file: FileToUpload
     upload: PartedUpload
     _checksums: dict[int, Crc32c] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

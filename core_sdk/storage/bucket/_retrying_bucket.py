@@ -26,7 +26,7 @@ class OversizedError(Exception):
         super().__init__(f"has {size_bytes:,} bytes, more than any of ours")
 
 
-class Objects:
+class RetryingBucket:
     """Each call raises `StorageError` for what does not pass by itself."""
 
     def __init__(self, bucket: Bucket, limits: Limits) -> None:

@@ -7,8 +7,8 @@ import logging
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from typing import Protocol
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -16,14 +16,12 @@ _LOG_INTERVAL_S = 10.0
 _MB = 1e6
 
 
-class Progress(ABC):
+class Progress(Protocol):
     """Safe in threads."""
 
-    @abstractmethod
     def add(self, num_bytes: int) -> None:
         """So many more bytes have arrived; negative where some must be sent again."""
 
-    @abstractmethod
     def close(self) -> None:
         """The transfer has ended, well or not."""
 
@@ -39,7 +37,7 @@ def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
         progress.close()
 
 
-class LoggedProgress(Progress):
+class LoggedProgress:
     """A line every `interval_s`, while something moves."""
 
     def __init__(self, what: str, total_bytes: int, interval_s: float = _LOG_INTERVAL_S) -> None:
@@ -75,6 +73,8 @@ class LoggedProgress(Progress):
 
 
 def _bar(what: str, total_bytes: int) -> Progress:
-    from core_sdk.storage.bucket._bar import Bar  # rich takes a while to import, and few terminals are watched
+    from core_sdk.storage.bucket.transfer._progress_bar import (
+        ProgressBar,
+    )  # rich takes a while to import, and few terminals are watched
 
-    return Bar(what, total_bytes)
+    return ProgressBar(what, total_bytes)

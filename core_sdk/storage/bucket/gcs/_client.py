@@ -17,9 +17,9 @@ from google.cloud import storage
 from requests.adapters import HTTPAdapter
 
 from core_sdk.errors import UnknownStorageError
-from core_sdk.storage._secrets import hide_in_logs
 from core_sdk.storage.bucket._bucket import TransientError
-from core_sdk.storage.bucket.gcs._answers import NOT_THE_STORE, Purpose, check, failures_told
+from core_sdk.storage.bucket._secrets import hide_in_logs
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, check, failures_told
 
 # With one socket per thread of those who transfer; more would be opened and thrown away.
 _NUM_SOCKETS = 32
@@ -46,7 +46,7 @@ class Pieces:
                 yield content[start : start + _PIECE_BYTES]
 
 
-class GcsWire:
+class GcsClient:
     """One bucket, seen through its prefix. Safe in threads."""
 
     def __init__(self, url: str, bucket: str, prefix: str, timeout_s: float) -> None:

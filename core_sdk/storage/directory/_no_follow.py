@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from core_sdk.storage._names import parents
+
 # Something else stands there now than what was listed: it is not ours to remove.
 _REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP})
 
@@ -49,14 +51,6 @@ def remove(directory: int, names: Sequence[str]) -> None:
         except OSError as error:
             if error.errno not in _REPLACED:
                 raise
-
-
-def parents(name: str) -> Iterator[str]:
-    """Of a relative path, the outermost first: of "a/b/c" they are "a" and "a/b"."""
-    end = name.find("/")
-    while end >= 0:
-        yield name[:end]
-        end = name.find("/", end + 1)
 
 
 @contextlib.contextmanager

@@ -16,14 +16,14 @@ from core_sdk.errors import (
 )
 from core_sdk.files import write_atomically
 from core_sdk.records import Manifest, encode_manifest
-from core_sdk.storage._confined import first_replaced, opened, remove
 from core_sdk.storage._download import download
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
-from core_sdk.storage._place import StagingArea
-from core_sdk.storage._staging import DirectoryShardStaging, DirectoryStaging, StagedDirectory
+from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Storage
 from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
+from core_sdk.storage.directory._no_follow import first_replaced, opened, remove
+from core_sdk.storage.directory._staging import CheckpointDirectory, DirectoryShardStaging, DirectoryStaging
 
 
 class DirectoryStorage(Storage):
@@ -47,10 +47,10 @@ class DirectoryStorage(Storage):
     def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
         return DirectoryShardStaging(self._staged(storage_id))
 
-    def _staged(self, storage_id: str) -> StagedDirectory:
+    def _staged(self, storage_id: str) -> CheckpointDirectory:
         check_storage_id(storage_id)
         try:
-            return StagedDirectory(self.root, self._area.claim(), storage_id)
+            return CheckpointDirectory(self.root, self._area.claim(), storage_id)
         except OSError as error:
             raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
 

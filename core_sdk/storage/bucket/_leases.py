@@ -23,7 +23,7 @@ import msgspec
 from core_sdk.alive import is_alive
 from core_sdk.errors import StorageError, UnsafePathError
 from core_sdk.storage._names import check_storage_id
-from core_sdk.storage._place import this_machine
+from core_sdk.storage._staging_area import this_machine
 from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, StoredObject
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry
@@ -32,12 +32,12 @@ logger = logging.getLogger("core_sdk.storage")
 
 T = TypeVar("T")
 
-CLAIMS = ".claims/"
-_CLOCK = f"{CLAIMS}clock"
+LEASES = ".claims/"
+_CLOCK = f"{LEASES}clock"
 _MAX_BYTES = 65_536
 
 
-class ClaimRecord(msgspec.Struct, kw_only=True, frozen=True):
+class LeaseRecord(msgspec.Struct, kw_only=True, frozen=True):
     """What a claim says."""
 
     format: int = 1
@@ -55,15 +55,15 @@ class LeaseLostError(Exception):
     """A claim could not be renewed in time: others may take it for abandoned."""
 
 
-class Claim:
+class Lease:
     """Held from construction to `release`, and renewed in between by a thread of its own."""
 
     def __init__(self, bucket: Bucket, limits: Limits, storage_id: str, lock_path: Path) -> None:
         self._bucket = bucket
         self._limits = limits
-        self._name = f"{CLAIMS}{uuid.uuid4().hex}"
+        self._name = f"{LEASES}{uuid.uuid4().hex}"
         self._content = msgspec.json.encode(
-            ClaimRecord(
+            LeaseRecord(
                 storage_id=storage_id,
                 machine=this_machine(),
                 lock=str(lock_path),
@@ -76,7 +76,7 @@ class Claim:
         self._stop_renewing = threading.Event()
         self._renewed = 0.0
         self._write()
-        self._renewal = threading.Thread(target=self._renew, name="core-sdk-claim", daemon=True)
+        self._renewal = threading.Thread(target=self._renew, name="core-sdk-lease", daemon=True)
         self._renewal.start()
 
     def check(self) -> None:
@@ -123,7 +123,7 @@ class Claim:
             self.abandon()
 
 
-class Claims:
+class Leases:
     """All that are in a bucket."""
 
     def __init__(self, bucket: Bucket, limits: Limits) -> None:
@@ -131,14 +131,14 @@ class Claims:
         self._limits = limits
         self._retry = Retry(limits.deadline_s)
 
-    def abandoned(self) -> list[tuple[StoredObject, ClaimRecord]]:
+    def abandoned(self) -> list[tuple[StoredObject, LeaseRecord]]:
         """Those whose owners are dead, or were not heard of for so long that they count as dead."""
-        claims = self._call(lambda: list(self._bucket.list(CLAIMS)))
-        read = [(claim, record) for claim in claims if (record := self._read(claim)) is not None]
+        leases = self._call(lambda: list(self._bucket.list(LEASES)))
+        read = [(lease, record) for lease in leases if (record := self._read(lease)) is not None]
         if not any(_is_elsewhere(record) for _, record in read):
-            return [(claim, record) for claim, record in read if not _is_alive_here(record)]
+            return [(lease, record) for lease, record in read if not _is_alive_here(record)]
         now = self.now()
-        return [(claim, record) for claim, record in read if self._is_abandoned(claim, record, now)]
+        return [(lease, record) for lease, record in read if self._is_abandoned(lease, record, now)]
 
     def now(self) -> float:
         """The store's time: only its own clock tells how old an object is."""
@@ -148,33 +148,33 @@ class Claims:
     def remove(self, name: str) -> None:
         self._call(lambda: self._bucket.delete([name]))
 
-    def _is_abandoned(self, claim: StoredObject, record: ClaimRecord, now: float) -> bool:
+    def _is_abandoned(self, lease: StoredObject, record: LeaseRecord, now: float) -> bool:
         if _is_elsewhere(record):
-            return now - claim.updated > self._limits.lease_s
+            return now - lease.updated > self._limits.lease_s
         return not _is_alive_here(record)
 
-    def _read(self, claim: StoredObject) -> ClaimRecord | None:
+    def _read(self, lease: StoredObject) -> LeaseRecord | None:
         """None for what is no claim, or is gone."""
         content = bytearray()
-        if not 0 < claim.size_bytes <= _MAX_BYTES:
+        if not 0 < lease.size_bytes <= _MAX_BYTES:
             return None
         try:
-            self._call(lambda: self._read_into(claim, content))
-            record = msgspec.json.decode(content, type=ClaimRecord)
+            self._call(lambda: self._read_into(lease, content))
+            record = msgspec.json.decode(content, type=LeaseRecord)
             check_storage_id(record.storage_id)
         except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError, UnsafePathError):
             return None
         return record
 
-    def _read_into(self, claim: StoredObject, content: bytearray) -> None:
+    def _read_into(self, lease: StoredObject, content: bytearray) -> None:
         content.clear()
-        self._bucket.read(claim.name, 0, claim.size_bytes, content.extend)
+        self._bucket.read(lease.name, 0, lease.size_bytes, content.extend)
 
     def _call(self, work: Callable[[], T]) -> T:
-        return self._retry.call(self._bucket.where(CLAIMS), work)
+        return self._retry.call(self._bucket.where(LEASES), work)
 
 
-def _is_elsewhere(record: ClaimRecord) -> bool:
+def _is_elsewhere(record: LeaseRecord) -> bool:
     """On another machine, or where its files are not seen: in another container, say."""
     return record.machine != this_machine() or not _is_readable_file(record.lock)
 
@@ -187,7 +187,7 @@ def _is_readable_file(path: str) -> bool:
         return False
 
 
-def _is_alive_here(record: ClaimRecord) -> bool:
+def _is_alive_here(record: LeaseRecord) -> bool:
     return _is_elsewhere(record) or is_alive(Path(record.lock))
 
 

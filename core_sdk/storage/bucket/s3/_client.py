@@ -6,9 +6,9 @@ import functools
 import threading
 from typing import Any
 
-from core_sdk.storage._secrets import hide_in_logs
-from core_sdk.storage.bucket.s3._abilities import Abilities, content_md5
-from core_sdk.storage.bucket.s3._errors import Refusal, Request, failures_told
+from core_sdk.storage.bucket._secrets import hide_in_logs
+from core_sdk.storage.bucket.s3._capabilities import Capabilities, content_md5
+from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, failures_told
 
 # After the others, which say what to install where it is missing.
 import boto3.session  # isort: skip
@@ -23,7 +23,7 @@ from botocore.exceptions import ClientError  # isort: skip
 _MOST_CONNECTIONS = 64
 
 
-class Requests:
+class S3Client:
     """To one bucket, by one client, which is made for the first request: that may look for credentials far away."""
 
     def __init__(
@@ -39,7 +39,7 @@ class Requests:
         self.bucket = bucket
         self.root = f"{prefix}/" if prefix else ""
         """What the keys of all objects begin with."""
-        self.abilities = Abilities()
+        self.abilities = Capabilities()
         self._credentials = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
         self._endpoint_url = endpoint_url
         self._timeout_s = timeout_s
@@ -49,9 +49,9 @@ class Requests:
     def where(self, name: str) -> str:
         return f"s3://{self.bucket}/{self.root}{name}".rstrip("/")
 
-    def told(self, operation: str, name: str) -> Request:
+    def told(self, operation: str, name: str) -> S3Request:
         """How errors speak of a request."""
-        return Request(operation, self.where(name), self.bucket)
+        return S3Request(operation, self.where(name), self.bucket)
 
     def of_object(self, operation: str, name: str, **parameters: Any) -> dict[str, Any]:
         """The answer to a request about one object. `operation` is S3's own name of it: "PutObject"."""
@@ -63,7 +63,7 @@ class Requests:
             try:
                 return self._send(operation, parameters)
             except ClientError as error:
-                self.abilities.heed(Refusal.read(error.response), parameters)
+                self.abilities.heed(S3ErrorResponse.read(error.response), parameters)
                 raise
 
     def head(self, name: str) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class Requests:
             try:
                 return self._send("HeadObject", parameters)
             except ClientError as error:
-                if Refusal.read(error.response).is_bare:
+                if S3ErrorResponse.read(error.response).is_bare:
                     self._ask_for_reason(name)
                 raise
 

@@ -1,0 +1,1 @@
+"""Checkpoints in a directory, of one machine or of a file system that many share."""
