@@ -26,7 +26,7 @@ from core_sdk.journal import read_records
 from core_sdk.records import Report, metrics_from_json
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
 MAX_LIFE_S = 0.08
 REPORTS_PER_CHECKPOINT = 150

@@ -46,7 +46,7 @@ from core_sdk.records import Ended, Manifest, Report
 from core_sdk.storage import DirectoryStorage, ShardUnion, storage_from_url
 from core_sdk.storage.directory._staging import DirectoryShardStaging, DirectoryStaging
 from core_sdk.tracking import Home
-from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
 TARGET = 0.999
 ENDED_WITHIN_S = 15.0

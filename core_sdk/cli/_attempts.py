@@ -19,10 +19,10 @@ from core_sdk.environment import recorded_variables
 from core_sdk.errors import CoreSDKError, NothingToResumeError, TrialCompletedError
 from core_sdk.records import CheckpointStored, ClusterInfo, CommandRecord, TrialInfo, TrialRecord, check_name
 from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.continuation import Continuation, newest_good_checkpoint
+from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment, settle_unnamed
 from core_sdk.tracking.claim import claimed_next_attempt
-from core_sdk.tracking.continuation import Continuation, newest_good_checkpoint
 from core_sdk.tracking.deletion import delete_trial
-from core_sdk.tracking.provisional import discard_provisional, provisional_experiment, settle_unnamed
 
 
 def start_trial(

@@ -16,8 +16,6 @@ from typing import Any
 import msgspec
 
 from core_sdk._version import __version__
-from core_sdk.core._jobs import leave_word_of_job, leave_word_of_several
-from core_sdk.core._restart import info_of_next_attempt, leave_word
 from core_sdk.core._searcher import parse_max_length
 from core_sdk.distributed import DistributedContext
 from core_sdk.environment import (
@@ -45,7 +43,9 @@ from core_sdk.records import (
     to_json,
 )
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.provisional import settle
+from core_sdk.tracking.attempts.jobs import leave_word_of_job, leave_word_of_several
+from core_sdk.tracking.attempts.provisional import settle
+from core_sdk.tracking.attempts.restarts import info_of_next_attempt, leave_word
 
 logger = logging.getLogger("core_sdk.core")
 

@@ -10,7 +10,7 @@ from cli.recorded import damage, new_attempt, new_trial, store
 
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
 
 @pytest.fixture

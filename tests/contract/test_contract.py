@@ -62,7 +62,7 @@ from core_sdk.records import (
 )
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
-from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index

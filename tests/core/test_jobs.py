@@ -15,11 +15,11 @@ import pytest
 
 from core_sdk.alive import AliveLock
 from core_sdk.client import Tracker
-from core_sdk.core._jobs import leave_word_of_job, trial_of_job
 from core_sdk.errors import PredecessorRunningError
 from core_sdk.placement import Job, scheduled_job
 from core_sdk.records import JobRecord
 from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.jobs import leave_word_of_job, trial_of_job
 
 Start = Callable[..., str]
 
@@ -150,7 +150,7 @@ def test_of_equal_commands_one_goes_on(start: Start, home: Home, caplog: pytest.
     lock = AliveLock(home.trial(1).alive_path(1))
     requeued = Job(FIRST_JOB.name, 1)
 
-    with ThreadPoolExecutor(1) as slower, caplog.at_level("DEBUG", "core_sdk.core"):
+    with ThreadPoolExecutor(1) as slower, caplog.at_level("DEBUG", "core_sdk.tracking"):
         begun = slower.submit(trial_of_job, home, requeued, "train.py")
         _wait_for("waiting for the end of attempt 1", caplog)
         leave_word_of_job(home.trial(1), requeued)

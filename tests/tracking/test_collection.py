@@ -28,8 +28,8 @@ from core_sdk.records import (
 )
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.claim import claimed_next_attempt
-from core_sdk.tracking.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Collector, Request, collect
 from core_sdk.tracking.index import Index
 

@@ -11,7 +11,7 @@ from core_sdk.errors import CredentialsMissingError
 from core_sdk.records import CheckpointDeleted, CheckpointStored
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from core_sdk.environment import launch_directory, main_script, num_restarts, to
 from core_sdk.errors import PredecessorRunningError, RecordDamagedError, TrialNotFoundError
 from core_sdk.placement import Job
 from core_sdk.records import JobRecord
-from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder
 
-logger = logging.getLogger("core_sdk.core")
+logger = logging.getLogger("core_sdk.tracking")
 
 # A file server that has lost a client keeps its locks until its lease ends: 90 s, as NFS has it.
 _LEASE_S = 120.0

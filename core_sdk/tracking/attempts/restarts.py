@@ -14,17 +14,17 @@ from pathlib import Path
 
 import msgspec
 
-from core_sdk.core._jobs import trial_of_job
 from core_sdk.environment import job, launch_directory, main_script, num_restarts
 from core_sdk.errors import NothingToResumeError
 from core_sdk.files import write_atomically
 from core_sdk.journal import is_alive
 from core_sdk.placement import Job
 from core_sdk.records import ClusterInfo, TrialInfo, from_json
-from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.jobs import trial_of_job
+from core_sdk.tracking.home import Home, TrialFolder
 
-logger = logging.getLogger("core_sdk.core")
+logger = logging.getLogger("core_sdk.tracking")
 
 _NAME = "trial.json"
 
