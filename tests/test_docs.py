@@ -208,7 +208,7 @@ def test_commands_named_in_the_text_exist(name: str) -> None:
 
     root = typer.main.get_command(app)
     for first, second in named:
-        found = root.commands.get(first)  # type: ignore[attr-defined]
+        found = root.get_command(None, first)  # type: ignore[attr-defined]
         assert found is not None, first
         assert second in getattr(found, "commands", {"": None}), f"{first} {second}"
 

@@ -1,4 +1,4 @@
-"""The commands of `core-sdk`, put together."""
+"""The command `core-sdk`. A group of commands is loaded when one of its commands is asked for."""
 
 from __future__ import annotations
 
@@ -7,22 +7,30 @@ from typing import Annotated
 import typer
 
 from core_sdk._version import __version__
-from core_sdk.cli import _checkpoint_commands, _experiment_commands, _index_commands, _run_command, _trial_commands
-from core_sdk.cli._group import command_group
+from core_sdk.cli import _run_command
+from core_sdk.cli._group import LazyGroup, command_group
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
-experiment, a checkpoint, an attempt, a group) does not exist; 75 the trial was stopped and is to be continued; 126 or
-127 the command cannot be executed or is not there; 130 the trial was canceled by Ctrl-C. run, trial resume and trial
+experiment, a checkpoint, an attempt, a group) does not exist; 75 the trial was stopped and can be resumed; 126 or
+127 the command cannot be executed or does not exist; 130 the trial was canceled by Ctrl-C. run, trial resume and trial
 continue otherwise exit as the script did, with 128 + N when signal N killed it."""
 
+
+class _Root(LazyGroup):
+    subgroups = {
+        "trial": ("core_sdk.cli.trial.commands", "Trials: one training with one set of hyperparameters."),
+        "checkpoint": ("core_sdk.cli.checkpoint.commands", "Checkpoints: files and metadata under one id."),
+        "experiment": ("core_sdk.cli.experiment", "Experiments: trials under one name."),
+        "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
+    }
+
+
 app = command_group(
-    "Runs training scripts, and shows, continues and removes what they recorded in the home (CORE_SDK_HOME).", _EPILOG
+    "Runs training scripts, and shows, continues and removes what they recorded in the home (CORE_SDK_HOME).",
+    epilog=_EPILOG,
+    cls=_Root,
 )
 _run_command.register(app)
-app.add_typer(_trial_commands.app, name="trial")
-app.add_typer(_checkpoint_commands.app, name="checkpoint")
-app.add_typer(_experiment_commands.app, name="experiment")
-app.add_typer(_index_commands.app, name="index")
 
 
 def _print_version(is_asked: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from core_sdk.cli._plot import plot
+from core_sdk.cli.render.plot import plot
 from core_sdk.tracking.rows import Bucket
 
 BLANK = {" ", "⠀"}

@@ -153,7 +153,8 @@ def test_the_help_cuts_no_sentence(cli: Cli) -> None:
     """Each command's first paragraph stands in its group's help, on a terminal of 80 columns."""
     root: Any = typer.main.get_command(app)
 
-    groups = {(name,): command for name, command in root.commands.items() if hasattr(command, "commands")}
+    commands = {(name,): root.get_command(None, name) for name in root.list_commands(None)}
+    groups = {path: command for path, command in commands.items() if hasattr(command, "commands")}
     for path, group in {(): root, **groups}.items():
         shown = " ".join(cli(*path, "--help", COLUMNS="80").output.split())
         assert "..." not in shown.partition("Commands:")[2]

@@ -14,7 +14,7 @@ import pytest
 from cli.commands import COMMAND, Cli
 from tracking.journals import START, age, new_trial, record, report, stored
 
-from core_sdk.cli._tables import Column, fitted, print_table
+from core_sdk.cli.render.tables import Column, fitted, print_table
 from core_sdk.records import Ended
 from core_sdk.tracking import Home
 

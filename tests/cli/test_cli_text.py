@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from core_sdk.cli._csv import cell
-from core_sdk.cli._json import encode
-from core_sdk.cli._text import format_number, format_size, format_time, printable
+from core_sdk.cli.render.csv import cell
+from core_sdk.cli.render.json import encode
+from core_sdk.cli.render.text import format_number, format_size, format_time, printable
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.cli import _csv, _json
-from core_sdk.cli._plot import num_buckets, plot
-from core_sdk.cli._tables import Column, print_table
-from core_sdk.cli._text import format_number, format_time, printable
+from core_sdk.cli.render.csv import print_csv
+from core_sdk.cli.render.json import encode, print_list
+from core_sdk.cli.render.output import Format
+from core_sdk.cli.render.plot import num_buckets, plot
+from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.cli.render.text import format_number, format_time, printable
 from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking.rows import ReportRow
 
@@ -44,20 +46,27 @@ def reports_of_group(index: Index, trial_id: int, group: str | None, *, with_sup
     return chain([first], reports)
 
 
-def print_json(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
-    _json.print_list(_json_object(report, with_superseded) for report in reports)
+def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:
+    """Tables show the last `num_last` reports of each group; JSON and CSV show all."""
+    match form:
+        case Format.JSON:
+            print_list(_json_object(report, with_superseded) for report in reports)
+        case Format.CSV:
+            _print_csv(reports, with_superseded)
+        case Format.TABLE:
+            _print_tables(reports, num_last)
 
 
-def print_csv(reports: Iterable[ReportRow], *, with_superseded: bool) -> None:
+def _print_csv(reports: Iterable[ReportRow], with_superseded: bool) -> None:
     """One metric of one report a row."""
     columns = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
-    _csv.print_csv(
+    print_csv(
         [*columns, "is_superseded"] if with_superseded else columns,
         (row if with_superseded else row[:-1] for report in reports for row in _csv_rows(report)),
     )
 
 
-def print_tables(reports: Iterable[ReportRow], *, num_last: int) -> None:
+def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
     """One table for each group, with its last reports."""
     latest: defaultdict[str, deque[ReportRow]] = defaultdict(lambda: deque(maxlen=num_last))
     counts: defaultdict[str, int] = defaultdict(int)
@@ -102,7 +111,7 @@ def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
     start = [report.trial_id, report.attempt, report.rank, report.group, report.steps_completed, report.time]
     for name, value in report.metrics.items():
-        shown = _json.encode(value) if value is None or isinstance(value, bool) else value
+        shown = encode(value) if value is None or isinstance(value, bool) else value
         yield [*start, name, shown, report.is_superseded]
 
 
@@ -136,4 +145,4 @@ def _all_metrics(report: ReportRow) -> str:
 
 
 def _text(value: Any) -> str:
-    return format_number(value) if type(value) in (int, float) else _json.encode(value)
+    return format_number(value) if type(value) in (int, float) else encode(value)

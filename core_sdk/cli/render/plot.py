@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core_sdk.cli._text import format_number
+from core_sdk.cli.render.text import format_number
 from core_sdk.tracking.rows import Bucket
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))

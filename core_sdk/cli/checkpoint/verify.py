@@ -47,7 +47,7 @@ def _verify_one(storage_id: str) -> None:
 
 
 def _verify_all(trial: int | None, experiment: str | None) -> None:
-    from core_sdk.cli._checkpoint_commands import read_rows
+    from core_sdk.cli.checkpoint.selection import read_rows
 
     rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
     num_good = sum(_verify_row(row) for row in rows)
@@ -58,7 +58,7 @@ def _verify_all(trial: int | None, experiment: str | None) -> None:
 
 def _verify_row(row: CheckpointRow) -> bool:
     """One line, whatever it is."""
-    from core_sdk.cli._text import printable
+    from core_sdk.cli.render.text import printable
     from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
     from core_sdk.storage import storage_from_url
 

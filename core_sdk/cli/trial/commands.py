@@ -8,26 +8,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from core_sdk.cli._arguments import Force, TrialId, parse_experiment
 from core_sdk.cli._group import command_group
-from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core_sdk.cli._tables import Column
+    from core_sdk.cli.render.tables import Column
     from core_sdk.client import Tracker
     from core_sdk.records import CommandRecord
     from core_sdk.tracking import TrialFolder
     from core_sdk.tracking.rows import TrialRow
 
-app = command_group("Trials: one training with one set of hyperparameters.")
+app = command_group()
 
 _NUM_LAST = 20
-
-Force = Annotated[
-    bool, typer.Option("--force", help="Also with a checkpoint that is pinned, or that another trial began with.")
-]
-TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
 
 
 @app.command("list")
@@ -37,7 +33,6 @@ def list_trials(
     as_csv: AsCsv = False,
 ) -> None:
     """List trials."""
-    from core_sdk.cli._experiment_commands import parse_experiment
     from core_sdk.client import Tracker
     from core_sdk.tracking.rows import TrialRow
 
@@ -52,7 +47,7 @@ def list_trials(
 @app.command()
 def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
     """Show what is known of a trial."""
-    from core_sdk.cli._trial_description import TrialDescription, properties
+    from core_sdk.cli.trial.description import TrialDescription, properties
     from core_sdk.client import Tracker
 
     tracker = Tracker()
@@ -79,8 +74,8 @@ def metrics(
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a trial reported."""
-    from core_sdk.cli import _metrics
-    from core_sdk.cli._output import Format
+    from core_sdk.cli.render.output import Format
+    from core_sdk.cli.trial.reports import print_plots, print_reports, reports_of_group
     from core_sdk.client import Tracker
 
     form = choose_format(as_json, as_csv)
@@ -93,16 +88,10 @@ def metrics(
     with Tracker().index() as index:
         index.trial(trial_id)  # an unknown one fails before anything is printed
         if plot:
-            _metrics.print_plots(index, trial_id, group)
-            return
-        reports = _metrics.reports_of_group(index, trial_id, group, with_superseded=superseded)
-        match form:
-            case Format.JSON:
-                _metrics.print_json(reports, with_superseded=superseded)
-            case Format.CSV:
-                _metrics.print_csv(reports, with_superseded=superseded)
-            case Format.TABLE:
-                _metrics.print_tables(reports, num_last=last or _NUM_LAST)
+            print_plots(index, trial_id, group)
+        else:
+            reports = reports_of_group(index, trial_id, group, with_superseded=superseded)
+            print_reports(reports, form, with_superseded=superseded, num_last=last or _NUM_LAST)
 
 
 @app.command()
@@ -122,7 +111,7 @@ def logs(
 
     With one --rank its lines come without their [rank=N]; lines of the launcher itself belong to no rank.
     """
-    from core_sdk.cli._logs import print_logs
+    from core_sdk.cli.trial.logs import print_logs
     from core_sdk.client import Tracker
 
     folder = Tracker().home.trial(trial_id)
@@ -208,7 +197,7 @@ def delete(
 
 def _at_a_glance(tracker: Tracker, trial_id: int) -> str:
     """By which a person notices a mistyped id; nothing of a trial that cannot be read."""
-    from core_sdk.cli._text import printable
+    from core_sdk.cli.render.text import printable
     from core_sdk.errors import CoreSDKError
 
     try:
@@ -225,7 +214,7 @@ def tensorboard(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
 ) -> None:
     """Show a trial's curves in TensorBoard, until Ctrl-C."""
-    from core_sdk.cli._tensorboard import serve_tensorboard
+    from core_sdk.cli.trial.tensorboard import serve_tensorboard
     from core_sdk.client import Tracker
 
     raise typer.Exit(serve_tensorboard(Tracker().home.trial(trial_id), port))
@@ -243,8 +232,8 @@ def _command(folder: TrialFolder) -> CommandRecord | None:
 
 
 def _columns() -> Sequence[Column[TrialRow]]:
-    from core_sdk.cli._tables import Column
-    from core_sdk.cli._text import format_time
+    from core_sdk.cli.render.tables import Column
+    from core_sdk.cli.render.text import format_time
 
     return [
         Column("ID", lambda row: str(row.trial_id), is_number=True),

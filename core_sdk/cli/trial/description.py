@@ -7,8 +7,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk.cli import _json
-from core_sdk.cli._text import format_number, format_time
+from core_sdk.cli.render.json import encode
+from core_sdk.cli.render.text import format_number, format_time
 from core_sdk.records import CommandRecord, Metric
 from core_sdk.tracking.rows import RankRow, TrialRow
 
@@ -68,7 +68,7 @@ def _percentage(progress: float | None) -> str:
 
 
 def _free_form(value: dict[str, Any] | None) -> str:
-    return _json.encode(value) if value else ""
+    return encode(value) if value else ""
 
 
 def _figures(summary: Summary) -> dict[str, str]:

@@ -6,25 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from core_sdk.cli._arguments import Experiment, parse_experiment
 from core_sdk.cli._group import command_group
-from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from core_sdk.cli._tables import Column
+    from core_sdk.cli.render.tables import Column
     from core_sdk.tracking.rows import ExperimentRow
 
-app = command_group("Experiments: trials under one name.")
-
-Experiment = Annotated[
-    str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
-]
-
-
-def parse_experiment(text: str) -> int | str:
-    """A number is an id, also where a name looks like one."""
-    return int(text) if text.isascii() and text.isdigit() else text
+app = command_group()
 
 
 @app.command("list")
@@ -56,7 +48,7 @@ def label(
     remove: Annotated[bool, typer.Option("--remove", help="Take the labels away.")] = False,
 ) -> None:
     """Give an experiment labels, or take them away."""
-    from core_sdk.cli._text import printable
+    from core_sdk.cli.render.text import printable
     from core_sdk.client import Tracker
     from core_sdk.records import check_name
 
@@ -84,7 +76,7 @@ def delete(
     One with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is refused;
     --force passes over all but a use by a running trial.
     """
-    from core_sdk.cli._text import printable
+    from core_sdk.cli.render.text import printable
     from core_sdk.client import Tracker
     from core_sdk.tracking.deletion import delete_experiment
 
@@ -98,8 +90,8 @@ def delete(
 
 
 def _columns() -> Sequence[Column[ExperimentRow]]:
-    from core_sdk.cli._tables import Column
-    from core_sdk.cli._text import format_time
+    from core_sdk.cli.render.tables import Column
+    from core_sdk.cli.render.text import format_time
 
     return [
         Column("ID", lambda row: str(row.experiment_id), is_number=True),
@@ -112,7 +104,7 @@ def _columns() -> Sequence[Column[ExperimentRow]]:
 
 
 def _properties(row: ExperimentRow) -> Mapping[str, str]:
-    from core_sdk.cli._text import format_time
+    from core_sdk.cli.render.text import format_time
 
     return {
         "Experiment": str(row.experiment_id),

@@ -6,7 +6,7 @@ import typer
 
 from core_sdk.cli._group import command_group
 
-app = command_group("The index: a database that only answers faster than the journals.")
+app = command_group()
 
 
 @app.callback()

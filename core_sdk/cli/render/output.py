@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 if TYPE_CHECKING:
-    from core_sdk.cli._tables import Column
+    from core_sdk.cli.render.tables import Column
 
 _Row = TypeVar("_Row")
 
@@ -46,16 +46,16 @@ def print_rows(
 ) -> None:
     """All rows, dataclass instances of `row_type`; a table shows `columns` only, and says `nothing` if it is empty."""
     if form is Format.JSON:
-        from core_sdk.cli._json import print_list
+        from core_sdk.cli.render.json import print_list
 
         print_list(rows)
     elif form is Format.CSV:
-        from core_sdk.cli._csv import print_csv
+        from core_sdk.cli.render.csv import print_csv
 
         names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
         print_csv(names, ([getattr(row, name) for name in names] for row in rows))
     elif rows:
-        from core_sdk.cli._tables import print_table
+        from core_sdk.cli.render.tables import print_table
 
         print_table(columns(), rows)
     else:
@@ -64,11 +64,11 @@ def print_rows(
 
 def print_one(value: Any, properties: Callable[[], Mapping[str, str | list[str]]], as_json: bool) -> None:
     if as_json:
-        from core_sdk.cli._json import print_object
+        from core_sdk.cli.render.json import print_object
 
         print_object(value)
     else:
-        from core_sdk.cli._tables import print_properties
+        from core_sdk.cli.render.tables import print_properties
 
         print_properties(properties())
 

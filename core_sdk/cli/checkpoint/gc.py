@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core_sdk.cli._exit_codes import ExitCode
-from core_sdk.cli._output import AsJson, confirm
+from core_sdk.cli.render.output import AsJson, confirm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from core_sdk.cli._tables import Column
+    from core_sdk.cli.render.tables import Column
     from core_sdk.records import SearcherMetric
     from core_sdk.tracking import Home
     from core_sdk.tracking.deletion.collection import Deletions, Plan, Request, Verdict
@@ -75,7 +75,7 @@ def gc(
 
 
 def _experiment_id(text: str) -> int:
-    from core_sdk.cli._experiment_commands import parse_experiment
+    from core_sdk.cli._arguments import parse_experiment
     from core_sdk.client import Tracker
 
     with Tracker().index() as index:
@@ -99,7 +99,7 @@ def _show(plan: Plan) -> None:
             f"{policy.save_trial_best} and latest {policy.save_trial_latest} of each trial, by {_metric(rules.metric)}"
         )
     if plan.verdicts:
-        from core_sdk.cli._tables import print_table
+        from core_sdk.cli.render.tables import print_table
 
         print_table(_columns(), plan.verdicts)
 
@@ -111,8 +111,8 @@ def _metric(metric: SearcherMetric | None) -> str:
 
 
 def _columns() -> Sequence[Column[Verdict]]:
-    from core_sdk.cli._tables import Column
-    from core_sdk.cli._text import format_size
+    from core_sdk.cli.render.tables import Column
+    from core_sdk.cli.render.text import format_size
 
     return [
         Column("ID", lambda verdict: verdict.storage_id),
@@ -150,7 +150,7 @@ def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
 def _print_json(plan: Plan, deletions: Deletions | None, problems: Sequence[str]) -> None:
     import msgspec
 
-    from core_sdk.cli._json import print_object
+    from core_sdk.cli.render.json import print_object
 
     print_object(
         {

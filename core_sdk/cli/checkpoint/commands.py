@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from core_sdk.cli import _gc_command, _verify_command
 from core_sdk.cli._group import command_group
-from core_sdk.cli._output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.checkpoint import gc, verify
+from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.errors import CoreSDKError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from core_sdk.cli._tables import Column
+    from core_sdk.cli.render.tables import Column
     from core_sdk.tracking.rows import CheckpointRow
 
-app = command_group("Checkpoints: files and metadata under one id.")
+app = command_group()
 
-app.command()(_gc_command.gc)
-app.command()(_verify_command.verify)
+app.command()(gc.gc)
+app.command()(verify.verify)
 
 StorageId = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id.", show_default=False)]
 StorageIds = Annotated[list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids.", show_default=False)]
@@ -47,23 +47,12 @@ def list_checkpoints(
 
     The order within a trial is that of its saves, whatever the clock said.
     """
+    from core_sdk.cli.checkpoint.selection import read_rows
     from core_sdk.tracking.rows import CheckpointRow
 
     form = choose_format(as_json, as_csv)
     shown = [row for row in read_rows(trial, experiment) if deleted or row.state != "DELETED"]
     print_rows(shown, CheckpointRow, _columns, form, "No checkpoints.")
-
-
-def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
-    """In the order of `checkpoint list`, deleted ones too. Raises `TrialNotFoundError` or `ExperimentNotFoundError`."""
-    from core_sdk.cli._experiment_commands import parse_experiment
-    from core_sdk.client import Tracker
-
-    with Tracker().index() as index:
-        experiment_id = None if experiment is None else index.experiment(parse_experiment(experiment)).experiment_id
-        if trial is not None and experiment_id not in (None, index.trial(trial).experiment_id):
-            raise typer.BadParameter(f"trial {trial} does not belong to experiment {experiment}: give one of them")
-        return index.checkpoints(trial_id=trial, experiment_id=experiment_id)
 
 
 @app.command()
@@ -158,8 +147,8 @@ def delete(
 
 
 def _columns() -> Sequence[Column[CheckpointRow]]:
-    from core_sdk.cli._tables import Column
-    from core_sdk.cli._text import format_size, format_time
+    from core_sdk.cli.render.tables import Column
+    from core_sdk.cli.render.text import format_size, format_time
 
     return [
         Column("ID", lambda row: row.storage_id),
@@ -172,8 +161,8 @@ def _columns() -> Sequence[Column[CheckpointRow]]:
 
 
 def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
-    from core_sdk.cli import _json
-    from core_sdk.cli._text import format_size, format_time
+    from core_sdk.cli.render.json import encode
+    from core_sdk.cli.render.text import format_size, format_time
 
     return {
         "Checkpoint": row.storage_id,
@@ -185,6 +174,6 @@ def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
         "Stored": format_time(row.time),
         "Storage": row.storage,
         "Size": format_size(row.size_bytes),
-        "Metadata": _json.encode(row.metadata),
+        "Metadata": encode(row.metadata),
         "Files": [f"{name} ({format_size(size)})" for name, size in row.resources.items()],
     }

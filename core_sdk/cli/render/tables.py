@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from core_sdk.cli._text import printable
+from core_sdk.cli.render.text import printable
 
 _Row = TypeVar("_Row")
 

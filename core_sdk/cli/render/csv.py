@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core_sdk.cli import _json
+from core_sdk.cli.render.json import encode
 from core_sdk.records import nonfinite_to_text
 
 # A spreadsheet takes a cell that begins like this for a formula, and runs it.
@@ -27,5 +27,5 @@ def cell(value: Any) -> Any:
     if isinstance(value, float):
         return nonfinite_to_text(value)
     if isinstance(value, (dict, list, tuple)):
-        return _json.encode(value)
+        return encode(value)
     return "" if value is None else value

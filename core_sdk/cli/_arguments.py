@@ -1,0 +1,20 @@
+"""Arguments and options that several commands take."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Force = Annotated[
+    bool, typer.Option("--force", help="Also with a checkpoint that is pinned, or that another trial began with.")
+]
+TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
+Experiment = Annotated[
+    str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
+]
+
+
+def parse_experiment(text: str) -> int | str:
+    """A number is an id, also where a name looks like one."""
+    return int(text) if text.isascii() and text.isdigit() else text
