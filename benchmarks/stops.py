@@ -180,7 +180,12 @@ class Starter:
         self._forkserver = multiprocessing.get_context("forkserver")
         # This file is imported by each child: what takes time in it, and what a training imports on demand.
         self._forkserver.set_forkserver_preload(
-            ["core_sdk.core._notices._listening", "core_sdk.distributed._joining", "core_sdk.client", *_SLOW_IMPORTS]
+            [
+                "core_sdk.core._preempt._notices._listening",
+                "core_sdk.distributed.joining._join",
+                "core_sdk.client",
+                *_SLOW_IMPORTS,
+            ]
         )
 
     def run(self, plan: Plan) -> Result:

@@ -68,7 +68,7 @@ def test_a_training_of_one_rank_loads_no_channel() -> None:
     """Sockets and codes are imported by those that have somebody to speak to."""
     script = (
         "import sys; from core_sdk import core; core.DistributedContext(); "
-        "sys.exit('core_sdk.distributed._star' in sys.modules)"
+        "sys.exit('core_sdk.distributed.calls._collectives' in sys.modules)"
     )
 
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -41,7 +41,7 @@ _MAX_ERROR_CHARS = 16_384
 _INVALID_HP = f"{InvalidHP.__module__}.{InvalidHP.__qualname__}"
 
 
-class Part(Protocol):
+class Service(Protocol):
     """Something that works beside the script, from entering the Context to leaving it."""
 
     def start(self) -> object: ...
@@ -80,7 +80,7 @@ class Context:
         profiler: ProfilerContext,
         searcher: SearcherContext,
         train: TrainContext,
-        mirror: Part | None,
+        mirror: Service | None,
     ) -> None:
         self.checkpoint = checkpoint
         self.distributed = distributed
@@ -93,7 +93,7 @@ class Context:
         self._journal = attempt.journal
         self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed)
         self._open = contextlib.ExitStack()
-        self._parts: list[Part] = [preempt] if mirror is None else [mirror, preempt]
+        self._services: list[Service] = [preempt] if mirror is None else [mirror, preempt]
         self._is_started = False
         ending = self._ending
         self._open.callback(lambda: distributed.close(ending.error))
@@ -119,8 +119,8 @@ class Context:
         if self._is_started:
             raise RuntimeError("the Context was started before; call init() for a new one")
         self._is_started = True
-        for part in self._parts:
-            part.start()
+        for service in self._services:
+            service.start()
 
     def close(
         self,

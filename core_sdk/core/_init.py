@@ -15,8 +15,8 @@ from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
 from core_sdk.core._experimental import ExperimentalCoreContext
-from core_sdk.core._notices import Cloud, chosen_clouds
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
+from core_sdk.core._preempt._notices import Cloud, chosen_clouds
 from core_sdk.core._profiler import ProfilerContext
 from core_sdk.core._searcher import SearcherContext
 from core_sdk.core._train import TrainContext

@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
-from core_sdk.distributed._places import host_identity, problems_of_numbers, this_place
-from core_sdk.distributed._terms import Terms
+from core_sdk.distributed._topology import host_identity, problems_of_numbers, this_rank
+from core_sdk.distributed.joining._options import JoinOptions
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import ContradictoryRanksError
 
 if TYPE_CHECKING:
-    from core_sdk.distributed._horovod import Horovod
-    from core_sdk.distributed._rendezvous import Rendezvous
+    from core_sdk.distributed.joining._horovod import Horovod
+    from core_sdk.distributed.joining._rendezvous import Rendezvous
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class DistributedContext:
         number = _integer("pub_port", pub_port) + _integer("port_offset", port_offset)
         self._join(
             _checked_place(rank, size, local_rank, local_size, cross_rank, cross_size),
-            Terms(chief_ip, number, force_tcp, rendezvous, timeout_s, join_timeout_s),
+            JoinOptions(chief_ip, number, force_tcp, rendezvous, timeout_s, join_timeout_s),
             None,
         )
 
@@ -86,17 +86,19 @@ class DistributedContext:
         Where a script or its framework has started the ranks, call this after `torch.distributed.init_process_group()`.
         Raises `KeyError` where neither is so, which a script may take for a training of one rank.
         """
-        terms = _terms(chief_ip, timeout_s, join_timeout_s)
+        options = _options(chief_ip, timeout_s, join_timeout_s)
         try:
             place = RankPlace.from_torchrun()
         except KeyError:
             if not has_process_group():
                 raise
-            from core_sdk.distributed._process_group import ProcessGroupRendezvous  # torch, which is loaded then
+            from core_sdk.distributed.joining._process_group import (
+                ProcessGroupRendezvous,
+            )  # torch, which is loaded then
 
             meeting = ProcessGroupRendezvous()
-            return cls._made(meeting.place(), terms, lambda: meeting)
-        return cls._from_torch(place, terms)
+            return cls._made(meeting.place(), options, lambda: meeting)
+        return cls._from_torch(place, options)
 
     @classmethod
     def from_deepspeed(
@@ -107,7 +109,7 @@ class DistributedContext:
         Raises `KeyError` where DeepSpeed's launcher did not start it.
         """
         place = RankPlace.from_deepspeed()
-        return cls._from_torch(place, _terms(chief_ip, timeout_s, join_timeout_s))
+        return cls._from_torch(place, _options(chief_ip, timeout_s, join_timeout_s))
 
     @classmethod
     def from_horovod(
@@ -122,26 +124,26 @@ class DistributedContext:
 
         Raises `HorovodNotInitializedError`.
         """
-        from core_sdk.distributed._horovod import HorovodRendezvous, horovod_place  # of no use without Horovod
+        from core_sdk.distributed.joining._horovod import HorovodRendezvous, horovod_place  # of no use without Horovod
 
-        terms = _terms(chief_ip, timeout_s, join_timeout_s)
+        options = _options(chief_ip, timeout_s, join_timeout_s)
         place = horovod_place(hvd)
-        return cls._made(place, terms, lambda: HorovodRendezvous(hvd))
+        return cls._made(place, options, lambda: HorovodRendezvous(hvd))
 
     @classmethod
-    def _from_torch(cls, place: RankPlace, terms: Terms) -> Self:
-        from core_sdk.distributed._joining import torch_rendezvous  # as in `_join`
+    def _from_torch(cls, place: RankPlace, options: JoinOptions) -> Self:
+        from core_sdk.distributed.joining._join import torch_rendezvous  # as in `_join`
 
-        return cls._made(place, terms, lambda: torch_rendezvous(Meeting.read(), terms))
+        return cls._made(place, options, lambda: torch_rendezvous(Meeting.read(), options))
 
     @classmethod
-    def _made(cls, place: RankPlace, terms: Terms, rendezvous: Callable[[], Rendezvous | None]) -> Self:
+    def _made(cls, place: RankPlace, options: JoinOptions, rendezvous: Callable[[], Rendezvous | None]) -> Self:
         made = cls.__new__(cls)
         _check_numbers(place)
-        made._join(place, terms, rendezvous() if place.size > 1 else None)
+        made._join(place, options, rendezvous() if place.size > 1 else None)
         return made
 
-    def _join(self, place: RankPlace, terms: Terms, rendezvous: Rendezvous | None) -> None:
+    def _join(self, place: RankPlace, options: JoinOptions, rendezvous: Rendezvous | None) -> None:
         self.rank = place.rank
         self.size = place.size
         self.local_rank = place.local_rank
@@ -162,19 +164,25 @@ class DistributedContext:
             self._join_again = SoloChannel
         else:
             # Sockets, selectors and codes take a while to import, and a training of one rank needs none of them.
-            from core_sdk.distributed._joining import choose_reach, choose_rendezvous, join_again, join_node, join_ranks
+            from core_sdk.distributed.joining._join import (
+                choose_listen_options,
+                choose_rendezvous,
+                join_again,
+                join_node,
+                join_ranks,
+            )
 
-            here, meeting = this_place(place), Meeting.read()
-            rendezvous = rendezvous or choose_rendezvous(here, terms, meeting)
-            reach = choose_reach(here, terms, meeting, rendezvous)
-            self.channel = everyone = join_ranks(here, terms, rendezvous, reach)
-            self.hosts = tuple(each.host for each in everyone.places)
+            here, meeting = this_rank(place), Meeting.read()
+            rendezvous = rendezvous or choose_rendezvous(here, options, meeting)
+            listen_options = choose_listen_options(here, options, meeting, rendezvous)
+            self.channel = everyone = join_ranks(here, options, rendezvous, listen_options)
+            self.hosts = tuple(each.host for each in everyone.ranks)
             try:
-                self.node_channel = join_node(here, everyone, terms)
+                self.node_channel = join_node(here, everyone, options)
             except BaseException as error:
                 everyone.close(error)
                 raise
-            self._join_again = lambda: join_again(here, everyone, terms, reach)
+            self._join_again = lambda: join_again(here, everyone, options, listen_options)
         self._opened = [self.channel, self.node_channel]
         # Says farewell for a script that forgets to: the others would take it for dead.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._opened, os.getpid())
@@ -265,9 +273,9 @@ def _integer(name: str, number: int) -> int:
         raise TypeError(f"{name} is {number!r}; it must be an integer") from None
 
 
-def _terms(chief_ip: str | None, timeout_s: float, join_timeout_s: float) -> Terms:
+def _options(chief_ip: str | None, timeout_s: float, join_timeout_s: float) -> JoinOptions:
     """Of ranks that a launcher has started."""
-    return Terms(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
+    return JoinOptions(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
 
 
 def has_process_group() -> bool:

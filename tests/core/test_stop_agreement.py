@@ -19,7 +19,7 @@ import pytest
 from core.rank_processes import Ranks, codes, the_trial
 from processes import wait_for
 
-from core_sdk.core._stop_agreement import StopAgreement, describe_unevenness
+from core_sdk.core._preempt._agreement import StopAgreement, describe_unevenness
 from core_sdk.distributed import Listener, SoloChannel
 from core_sdk.tracking import Home
 

@@ -15,10 +15,10 @@ from core.rank_processes import Ranks, codes
 from processes import Script, wait_for
 
 from core_sdk import core
-from core_sdk.core._notices import chosen_clouds
-from core_sdk.core._notices._ec2 import AmazonNotices
-from core_sdk.core._notices._listening import next_pause_s
-from core_sdk.core._notices._server import MetadataServer, NoAnswer
+from core_sdk.core._preempt._notices import chosen_clouds
+from core_sdk.core._preempt._notices._ec2 import AmazonNotices
+from core_sdk.core._preempt._notices._listening import next_pause_s
+from core_sdk.core._preempt._notices._server import MetadataServer, NoAnswer
 from core_sdk.environment import StopNoticeSettings
 from core_sdk.journal import read_records
 from core_sdk.records import StopAcknowledged

@@ -15,17 +15,25 @@ from typing import NamedTuple
 import msgspec
 from distributed.strangers import Bomb
 
-from core_sdk.distributed._encoding import Part
-from core_sdk.distributed._frames import Frame, Kind, LinkEndedError, Operation, Seal
-from core_sdk.distributed._handshake import Connector, WrongPeerError
-from core_sdk.distributed._link import Link
-from core_sdk.distributed._memory_file import MemoryFiles
-from core_sdk.distributed._messages import Died, Hello, Left, Notice, Place, decode_message, encode_message
-from core_sdk.distributed._newcomer import Newcomer
+from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.joining._handshake import ConnectorHandshake, WrongPeerError
+from core_sdk.distributed.joining._incoming import IncomingConnection
+from core_sdk.distributed.transport._connection import Connection
+from core_sdk.distributed.transport._encoding import Contribution
+from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind, Operation, Seal
+from core_sdk.distributed.transport._memory_file import MemoryFiles
+from core_sdk.distributed.transport._messages import (
+    Died,
+    Hello,
+    Left,
+    Notice,
+    decode_message,
+    encode_message,
+)
 
 KEY = b"a key of 32 bytes, or thereabout"
-REFUSALS = (OSError, WrongPeerError, LinkEndedError, msgspec.MsgspecError)
-_PLACE = Place(
+REFUSALS = (OSError, WrongPeerError, ConnectionEndedError, msgspec.MsgspecError)
+_PLACE = RankIdentity(
     rank=1,
     size=2,
     local_rank=1,
@@ -48,7 +56,7 @@ class Corpus:
             Frame(Kind.HELLO, 0, 0, b"", msgspec.msgpack.encode(Hello(_PLACE, "member", False))),
             Frame(Kind.VALUE, Operation.ALLGATHER, 1, b"train.py:7", bomb),
             Frame(Kind.VALUE, Operation.BROADCAST, 2, b"train.py:8", bomb + pickle.dumps(bytes(3000))),
-            Frame(Kind.FAILURE, Operation.GATHER, 3, b"", bytes(Part.of_error(1, ValueError("no")).content)),  # type: ignore[arg-type]
+            Frame(Kind.FAILURE, Operation.GATHER, 3, b"", bytes(Contribution.of_error(1, ValueError("no")).content)),  # type: ignore[arg-type]
             Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Notice("stop", 1, bomb))),
             Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Left(1, 2, "an error", "a traceback"))),
         ]
@@ -68,7 +76,7 @@ class Corpus:
 def said(frame: Frame, seal: Seal | None) -> bytes:
     near, far = socket.socketpair()
     with near, far:
-        Link(near, seal).send(frame, lambda: None)
+        Connection(near, seal).send(frame, lambda: None)
         return far.recv(1 << 20)
 
 
@@ -138,7 +146,7 @@ class Tally(NamedTuple):
 def feed_link(generator: random.Random, pieces: list[bytes], seal: Seal | None, file: int | None) -> Tally:
     """A link, sealed or on a Unix socket; there a descriptor may come along, too."""
     near, far = socket.socketpair()
-    link = Link(far, seal)
+    link = Connection(far, seal)
     if seal is None:
         link.exchange_files(MemoryFiles())
     understood = 0
@@ -151,7 +159,7 @@ def feed_link(generator: random.Random, pieces: list[bytes], seal: Seal | None, 
         try:
             while link.receive_nowait() is not None:
                 understood += 1
-        except LinkEndedError:
+        except ConnectionEndedError:
             return Tally(understood, 1)
     return Tally(understood, 0)
 
@@ -160,8 +168,8 @@ def feed_reception(generator: random.Random, pieces: list[bytes], *, holds_key: 
     """What a chief that waits for its ranks makes of it."""
     near, far = socket.socketpair()
     with near, far:
-        newcomer = Newcomer(far, KEY)
-        connector = Connector(KEY if holds_key else os.urandom(32))
+        newcomer = IncomingConnection(far, KEY)
+        connector = ConnectorHandshake(KEY if holds_key else os.urandom(32))
         proof = connector.knock() + connector.proof(near.recv(1024))
         near.send(proof + mutated(generator, pieces) if holds_key else mutated(generator, [proof, *pieces]))
         near.shutdown(socket.SHUT_WR)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.distributed._memory_file import MIN_BYTES, are_memory_files_available
+from core_sdk.distributed.transport._memory_file import MIN_BYTES, are_memory_files_available
 
 requires_memory_files = pytest.mark.skipif(
     not are_memory_files_available(),

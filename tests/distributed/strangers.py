@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 from processes import wait_for
 
-from core_sdk.distributed._frames import Frame, Kind
-from core_sdk.distributed._handshake import GREETING_BYTES, REPLY_BYTES, Connector
-from core_sdk.distributed._link import Link
-from core_sdk.distributed._messages import Hello
-from core_sdk.distributed._places import this_place
-from core_sdk.distributed._rendezvous import Address, DirectoryRendezvous
+from core_sdk.distributed._topology import this_rank
+from core_sdk.distributed.joining._handshake import GREETING_BYTES, REPLY_BYTES, ConnectorHandshake
+from core_sdk.distributed.joining._rendezvous import Address, DirectoryRendezvous
+from core_sdk.distributed.transport._connection import Connection
+from core_sdk.distributed.transport._frames import Frame, Kind
+from core_sdk.distributed.transport._messages import Hello
 from core_sdk.environment import RankPlace
 
 WRONG_KEY = b"a key of somebody else's"
@@ -45,13 +45,13 @@ class Chief:
             return connection
         return socket.create_connection((self.address.tcp_hosts[0], self.address.tcp_port), timeout=10)
 
-    def prove(self, connection: socket.socket, key: bytes) -> Link:
+    def prove(self, connection: socket.socket, key: bytes) -> Connection:
         """As a rank does: proves the key, and expects the same of the chief."""
-        connector = Connector(key)
+        connector = ConnectorHandshake(key)
         connection.sendall(connector.knock())
         connection.sendall(connector.proof(read(connection, GREETING_BYTES)))
         connector.check(read(connection, REPLY_BYTES))
-        return Link(connection, connector.seal() if self.address.unix_path is None else None)
+        return Connection(connection, connector.seal() if self.address.unix_path is None else None)
 
 
 def read(connection: socket.socket, num_bytes: int) -> bytes:
@@ -141,7 +141,7 @@ def introduce_itself_wrongly(chief: Chief) -> list[socket.socket]:
 def introduce_half_a_rank(chief: Chief) -> list[socket.socket]:
     """A rank whose second connection was refused: it goes, and will come again."""
     connection = chief.connect()
-    place = this_place(RankPlace(1, 2, 1, 2, 0, 1))
+    place = this_rank(RankPlace(1, 2, 1, 2, 0, 1))
     hello = msgspec.msgpack.encode(Hello(place, "half a rank", False))
     link = chief.prove(connection, chief.address.key)
     link.send(Frame(Kind.HELLO, 0, 0, b"", hello), lambda: None)

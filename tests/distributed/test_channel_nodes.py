@@ -32,7 +32,7 @@ from distributed.stage import (
 )
 from hosts.hosts import requires_hosts, requires_latency, requires_loss
 
-from core_sdk.distributed._link import _TCP_RTO_MAX_MS
+from core_sdk.distributed.transport._connection import _TCP_RTO_MAX_MS
 
 pytestmark = requires_hosts
 

@@ -17,19 +17,18 @@ from distributed.memory_files import requires_memory_files
 from distributed.ranks import place
 from processes import TIMEOUT_S, wait_for
 
-from core_sdk.distributed._chief import ChiefChannel
-from core_sdk.distributed._control import ControlThread
-from core_sdk.distributed._encoding import decode, encode, join
-from core_sdk.distributed._frames import Frame, Kind
-from core_sdk.distributed._joining import choose_reach, join_ranks
-from core_sdk.distributed._link import Link
-from core_sdk.distributed._member import MemberChannel
-from core_sdk.distributed._memory_file import MIN_BYTES, MemoryFiles
-from core_sdk.distributed._messages import Died, Left, Message, Place, decode_message, encode_message
-from core_sdk.distributed._places import this_place
-from core_sdk.distributed._reception import Peer
-from core_sdk.distributed._rendezvous import DirectoryRendezvous
-from core_sdk.distributed._terms import Terms
+from core_sdk.distributed._topology import RankIdentity, this_rank
+from core_sdk.distributed.calls._chief import ChiefChannel
+from core_sdk.distributed.calls._control_thread import ControlThread
+from core_sdk.distributed.calls._member import MemberChannel
+from core_sdk.distributed.joining._join import choose_listen_options, join_ranks
+from core_sdk.distributed.joining._options import JoinOptions
+from core_sdk.distributed.joining._rendezvous import DirectoryRendezvous
+from core_sdk.distributed.transport._connection import Connection, Peer
+from core_sdk.distributed.transport._encoding import decode, encode, join
+from core_sdk.distributed.transport._frames import Frame, Kind
+from core_sdk.distributed.transport._memory_file import MIN_BYTES, MemoryFiles
+from core_sdk.distributed.transport._messages import Died, Left, Message, decode_message, encode_message
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import RankDiedError
 
@@ -42,8 +41,8 @@ class Played:
         self.place = a_place(rank, size)
         data, self._data_end = tcp_pair() if is_far else socket.socketpair()
         control, self._control_end = socket.socketpair()
-        self.peer = Peer(self.place, Link(data, None), Link(control, None))
-        self._data, self._control = Link(self._data_end, None), Link(self._control_end, None)
+        self.peer = Peer(self.place, Connection(data, None), Connection(control, None))
+        self._data, self._control = Connection(self._data_end, None), Connection(self._control_end, None)
         self._data.exchange_files(MemoryFiles())
 
     def say(self, message: Message) -> None:
@@ -69,7 +68,7 @@ class Played:
         self._data.close()
         self._control.close()
 
-    def _await(self, link: Link) -> Frame:
+    def _await(self, link: Connection) -> Frame:
         poller = select.poll()
         poller.register(link, select.POLLIN)
         while (frame := link.receive_nowait()) is None:
@@ -84,8 +83,8 @@ def tcp_pair() -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-def a_place(rank: int, size: int) -> Place:
-    return this_place(RankPlace(**place(rank, size)))
+def a_place(rank: int, size: int) -> RankIdentity:
+    return this_rank(RankPlace(**place(rank, size)))
 
 
 @pytest.fixture
@@ -103,7 +102,7 @@ def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecuto
     call = chief.receive()
 
     chief.say(Died(2, "process 7"))
-    wait_for(member._board.has_trouble)
+    wait_for(member._state.has_fault)
     content = b"".join(join([encode("chief's"), b"", encode("of rank 2")]))
     chief.send(call._replace(payload=content))
 
@@ -219,8 +218,8 @@ def test_a_rendezvous_is_withdrawn_before_anybody_goes_on(
             had_joined.append(has_joined.wait(0.2))
             super().withdraw()
 
-    terms = Terms(None, 1, False, None, TIMEOUT_S, TIMEOUT_S)
-    reach = choose_reach(a_place(0, 2), terms, Meeting.read({}), Slow(meeting))
+    terms = JoinOptions(None, 1, False, None, TIMEOUT_S, TIMEOUT_S)
+    reach = choose_listen_options(a_place(0, 2), terms, Meeting.read({}), Slow(meeting))
     joining = calling.submit(join_ranks, a_place(0, 2), terms, Slow(meeting), reach)
     member = join_ranks(a_place(1, 2), terms, DirectoryRendezvous(meeting), reach)
     has_joined.set()

@@ -24,11 +24,11 @@ from distributed.strangers import KINDS, Bomb, Chief, dripping, read
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.core import DistributedContext
-from core_sdk.distributed._frames import Frame, Kind
-from core_sdk.distributed._handshake import GREETING_BYTES
-from core_sdk.distributed._neighbours import directory_of_name
-from core_sdk.distributed._places import host_identity
-from core_sdk.distributed._rendezvous import Address
+from core_sdk.distributed._topology import host_identity
+from core_sdk.distributed.joining._handshake import GREETING_BYTES
+from core_sdk.distributed.joining._neighbours import directory_of_name
+from core_sdk.distributed.joining._rendezvous import Address
+from core_sdk.distributed.transport._frames import Frame, Kind
 from core_sdk.errors import (
     ChannelError,
     ChiefNotFoundError,
@@ -717,12 +717,12 @@ def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
     ranks = start_ranks(
         """
         import os, time
-        from core_sdk.distributed import _joining
+        from core_sdk.distributed.joining import _join
         from rank_script import arguments, join, rank, tell
 
         def dying(join):
             def join_or_die(rendezvous, *rest):
-                if isinstance(rendezvous, _joining.GatheredRendezvous):
+                if isinstance(rendezvous, _join.GatheredRendezvous):
                     die()
                 return join(rendezvous, *rest)
             return join_or_die
@@ -732,8 +732,8 @@ def test_a_death_between_joining_all_and_joining_the_node_is_named_at_once(
             os._exit(3)
 
         if rank == arguments["culprit"]:
-            _joining.join_chief = dying(_joining.join_chief)
-            _joining.Reception = die
+            _join.join_chief = dying(_join.join_chief)
+            _join.RankAcceptor = die
         distributed = join()
         distributed.allgather(rank)
         """,

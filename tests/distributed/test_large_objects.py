@@ -15,7 +15,7 @@ from distributed.memory_files import LARGE, num_descriptors, requires_memory_fil
 from distributed.ranks import Threads
 
 from core_sdk.core import DistributedContext
-from core_sdk.distributed._memory_file import MIN_BYTES
+from core_sdk.distributed.transport._memory_file import MIN_BYTES
 from core_sdk.errors import RankFailedError, UnreadableObjectError
 
 pytestmark = [requires_memory_files, pytest.mark.usefixtures("nothing_stays_open")]

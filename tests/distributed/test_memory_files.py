@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from distributed.memory_files import LARGE, num_descriptors, own_descriptors, requires_memory_files
 
-from core_sdk.distributed._encoding import Content, decode, encode, encode_into, join, split
-from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Kind, LinkEndedError, Operation
-from core_sdk.distributed._link import Link
-from core_sdk.distributed._memory_file import MemoryFile, MemoryFiles
+from core_sdk.distributed.transport._connection import Connection
+from core_sdk.distributed.transport._encoding import Content, decode, encode, encode_into, join, split
+from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation
+from core_sdk.distributed.transport._memory_file import MemoryFile, MemoryFiles
 
 pytestmark = [requires_memory_files, pytest.mark.usefixtures("nothing_stays_open")]
 
@@ -36,11 +36,11 @@ class Pair:
     def __init__(self, *, family: socket.AddressFamily = socket.AF_UNIX, is_bare: bool = False) -> None:
         near, far = socket.socketpair() if family == socket.AF_UNIX else tcp_pair()
         self.files = MemoryFiles()
-        self.receiver = Link(far, None)
+        self.receiver = Connection(far, None)
         self.receiver.exchange_files(self.files)
         self.bare = near
         if not is_bare:
-            self.sender = Link(near, None)
+            self.sender = Connection(near, None)
             self.sender.exchange_files(self.files)
 
     def send(self, *contents: Content, sequence: int = 1) -> None:
@@ -246,7 +246,7 @@ def test_what_is_not_the_announced_file_ends_the_link(how: str) -> None:
     """And every descriptor that came is closed."""
     before = num_descriptors()
 
-    with pair(is_bare=True) as opened, pytest.raises(LinkEndedError):
+    with pair(is_bare=True) as opened, pytest.raises(ConnectionEndedError):
         for content, make in WRONG[how]:
             descriptors = make()
             opened.say(content, descriptors)
@@ -264,7 +264,7 @@ def test_more_files_than_any_frame_has_end_the_link() -> None:
     file = sealed(LARGE)
     before = num_descriptors()
 
-    with pair(is_bare=True) as opened, pytest.raises(LinkEndedError, match="no frame"):
+    with pair(is_bare=True) as opened, pytest.raises(ConnectionEndedError, match="no frame"):
         for number in range(100):
             opened.say(announced(position=number * LARGE), [file])
             opened.receiver.receive_nowait()
@@ -277,7 +277,7 @@ def test_more_files_than_any_frame_has_end_the_link() -> None:
 def test_a_link_that_takes_no_files_takes_none(family: socket.AddressFamily) -> None:
     """No files come over TCP, nor among the news."""
     near, far = socket.socketpair() if family == socket.AF_UNIX else tcp_pair()
-    link = Link(far, None)
+    link = Connection(far, None)
     file = sealed(LARGE)
     before = num_descriptors()
 
@@ -290,7 +290,7 @@ def test_a_link_that_takes_no_files_takes_none(family: socket.AddressFamily) -> 
     poller.register(link, select.POLLIN)
     poller.poll(10_000)
 
-    with pytest.raises(LinkEndedError, match="no frame"):
+    with pytest.raises(ConnectionEndedError, match="no frame"):
         link.receive_nowait()
     assert num_descriptors() == before
     for end in (near, link):

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core_sdk.distributed._encoding import join, split
-from core_sdk.distributed._frames import MAX_PAYLOAD_BYTES, Frame, Kind, LinkEndedError, Operation, Seal
-from core_sdk.distributed._handshake import Acceptor, Connector, WrongPeerError
-from core_sdk.distributed._link import Link
-from core_sdk.distributed._messages import Hello, Left, Place, decode_message, encode_message
-from core_sdk.distributed._newcomer import Newcomer
+from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
+from core_sdk.distributed.joining._incoming import IncomingConnection
+from core_sdk.distributed.transport._connection import Connection
+from core_sdk.distributed.transport._encoding import join, split
+from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation, Seal
+from core_sdk.distributed.transport._messages import Hello, Left, decode_message, encode_message
 
 KEY = b"a key of 32 bytes, or thereabout"
 FRAMES = [
@@ -42,8 +43,8 @@ class Wire:
         near, far = seals() if is_sealed else (None, None)
         sending, self.tap = socket.socketpair()
         receiving, self.feed = socket.socketpair()
-        self.sender = Link(sending, near)
-        self.receiver = Link(receiving, far)
+        self.sender = Connection(sending, near)
+        self.receiver = Connection(receiving, far)
 
     def sent(self, *frames: Frame) -> list[bytes]:
         """The bytes of each frame."""
@@ -134,7 +135,7 @@ def test_a_frame_with_any_byte_altered_is_refused_on_tcp() -> None:
         with wire(True) as cut:
             content = bytearray(*cut.sent(FRAMES[0]))
             content[position] ^= 1
-            with pytest.raises(LinkEndedError):
+            with pytest.raises(ConnectionEndedError):
                 assert cut.receive(bytes(content), is_end=True) == []
 
 
@@ -154,7 +155,7 @@ def test_frames_that_are_rearranged_are_refused_on_tcp(how: str) -> None:
 
     with wire(True) as cut:
         received = []
-        with pytest.raises(LinkEndedError):
+        with pytest.raises(ConnectionEndedError):
             for content in REARRANGED[how](cut.sent(*frames)):
                 received += cut.receive(content)
 
@@ -168,7 +169,7 @@ def test_a_frame_cannot_be_turned_back_on_tcp() -> None:
         cut.tap.setblocking(True)
         cut.tap.sendall(content)
 
-        with pytest.raises(LinkEndedError):
+        with pytest.raises(ConnectionEndedError):
             cut.sender.receive_nowait()
 
 
@@ -179,7 +180,7 @@ def test_a_frame_that_ends_early_is_refused(is_sealed: bool, num_kept: int) -> N
     with wire(is_sealed) as cut:
         content = b"".join(cut.sent(FRAMES[2]))[:num_kept]
 
-        with pytest.raises(LinkEndedError):
+        with pytest.raises(ConnectionEndedError):
             cut.receive(content, is_end=True)
 
 
@@ -194,7 +195,7 @@ def test_no_memory_is_taken_for_what_no_rank_would_send(is_sealed: bool, announc
     with wire(is_sealed) as cut:
         tracemalloc.start()
         try:
-            with pytest.raises(LinkEndedError, match="bytes was announced"):
+            with pytest.raises(ConnectionEndedError, match="bytes was announced"):
                 cut.receive(header + code)
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:
@@ -210,7 +211,7 @@ def test_no_memory_is_taken_for_what_is_announced_without_the_key() -> None:
     with wire(True) as cut:
         tracemalloc.start()
         try:
-            with pytest.raises(LinkEndedError, match="without the right code"):
+            with pytest.raises(ConnectionEndedError, match="without the right code"):
                 cut.receive(header + 16 * b"?")
             _, peak_bytes = tracemalloc.get_traced_memory()
         finally:
@@ -244,13 +245,13 @@ def test_50_000_fuzzed_strings_crash_no_link(is_sealed: bool) -> None:
 
     for _ in range(50_000):
         ours, theirs = socket.socketpair()
-        link = Link(ours, seals()[1] if is_sealed else None)
+        link = Connection(ours, seals()[1] if is_sealed else None)
         theirs.send(fuzzed(generator, whole) or b"x")
         theirs.close()
         try:
             while link.receive_nowait() is not None:
                 num_frames += 1
-        except LinkEndedError:
+        except ConnectionEndedError:
             num_ends += 1
         link.close()
 
@@ -263,18 +264,18 @@ def test_50_000_fuzzed_strings_crash_no_link(is_sealed: bool) -> None:
 def test_50_000_fuzzed_strings_crash_no_reception(holds_key: bool) -> None:
     """What a stranger sends as its proof, and what a broken rank sends after it."""
     generator = random.Random(2)
-    refusals = (OSError, WrongPeerError, LinkEndedError, msgspec.MsgspecError)
+    refusals = (OSError, WrongPeerError, ConnectionEndedError, msgspec.MsgspecError)
     fields = dict.fromkeys(["rank", "size", "local_rank", "local_size", "cross_rank", "cross_size", "pid"], 1)
-    place = Place(**fields, host="a host", host_name="its name", python="3.11")
+    place = RankIdentity(**fields, host="a host", host_name="its name", python="3.11")
     payload = msgspec.msgpack.encode(Hello(place, "member", False))
     hello = HEADER.pack(Kind.HELLO, 0, 0, 0, len(payload)) + payload
     num_admitted = 0
 
     for _ in range(50_000):
         ours, theirs = socket.socketpair()
-        newcomer = Newcomer(ours, KEY)
+        newcomer = IncomingConnection(ours, KEY)
         if holds_key:
-            connector = Connector(KEY)
+            connector = ConnectorHandshake(KEY)
             theirs.send(connector.knock() + connector.proof(theirs.recv(1024)))
         theirs.send(fuzzed(generator, hello) or b"x")
         theirs.shutdown(socket.SHUT_WR)
@@ -305,13 +306,13 @@ def test_100_000_fuzzed_messages_are_news_or_refused() -> None:
 
 def test_both_sides_prove_the_key() -> None:
     """Neither believes one that does not hold it, nor one that sends its own proof back to it."""
-    acceptor, connector = Acceptor(KEY), Connector(KEY)
+    acceptor, connector = AcceptorHandshake(KEY), ConnectorHandshake(KEY)
     acceptor.hear_knock(connector.knock())
     connector.check(acceptor.reply(connector.proof(acceptor.greeting())))
 
     with pytest.raises(WrongPeerError):
-        Acceptor(KEY).hear_knock(Connector(b"another key").knock())
-    false, victim = Acceptor(b"another key"), Connector(KEY)
+        AcceptorHandshake(KEY).hear_knock(ConnectorHandshake(b"another key").knock())
+    false, victim = AcceptorHandshake(b"another key"), ConnectorHandshake(KEY)
     proof = victim.proof(false.greeting())
     with pytest.raises(WrongPeerError):
         victim.check(proof)
@@ -321,7 +322,7 @@ def test_both_sides_prove_the_key() -> None:
 
 def test_a_proof_is_worth_nothing_a_second_time() -> None:
     """Each connection asks for one of its own."""
-    acceptor, connector, other = Acceptor(KEY), Connector(KEY), Acceptor(KEY)
+    acceptor, connector, other = AcceptorHandshake(KEY), ConnectorHandshake(KEY), AcceptorHandshake(KEY)
     acceptor.hear_knock(connector.knock())
     proof = connector.proof(acceptor.greeting())
     acceptor.reply(proof)

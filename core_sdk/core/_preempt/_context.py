@@ -1,0 +1,290 @@
+"""Whether the script should stop now, so that it can be continued later."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import functools
+import logging
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from core_sdk.core._preempt._agreement import StopAgreement
+from core_sdk.core._preempt._blocked_signal import BlockedSignal, is_blocked
+from core_sdk.core._preempt._main_thread import MainThread, is_main_thread
+from core_sdk.core._preempt._notices import Cloud
+from core_sdk.core._preempt._signal_hook import SignalHook
+from core_sdk.distributed import DistributedContext
+from core_sdk.errors import RecordDamagedError
+from core_sdk.journal import Journal
+from core_sdk.records import StopAcknowledged
+from core_sdk.tracking import TrialFolder
+
+if TYPE_CHECKING:
+    from core_sdk.core._preempt._notices._listening import NoticeListeners
+
+logger = logging.getLogger("core_sdk.preempt")
+
+_POLL_INTERVAL_S = 0.25
+# Longer than most steps: ranks that are late are no news.
+_LATE_S = 30.0
+
+
+class PreemptMode(enum.Enum):
+    """Who calls `should_preempt()`, and how ranks come to one answer."""
+
+    WorkersAskChief = "WORKERS_ASK_CHIEF"
+    ChiefOnly = "CHIEF_ONLY"
+    WorkersAskMaster = "WORKERS_ASK_MASTER"
+
+
+class PreemptContext:
+    """The stop flag, raised by `core-sdk trial pause`, or on any rank by a signal, a deadline, or a notice of the
+    machine's end; it is never lowered.
+
+    SIGTERM is caught from the first `should_preempt()` on, whichever thread calls it: a script that never asks dies of
+    it, as it should.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: TrialFolder,
+        attempt: int,
+        journal: Journal,
+        distributed: DistributedContext,
+        preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
+        deadline: float | None = None,
+        launch_directory: Path | None = None,
+        stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
+        clouds: Sequence[Cloud] = (),
+    ) -> None:
+        """`deadline` is a time of `time.monotonic()`; the launcher looks for word of a stop in `launch_directory`.
+
+        The first of a node's ranks asks `clouds` for notices of its machine's end.
+        """
+        self._folder = folder
+        self._attempt = attempt
+        self._journal = journal
+        self._distributed = distributed
+        self._mode = PreemptMode(preempt_mode)
+        self._deadline = deadline
+        self._launch_directory = launch_directory
+        self._num_calls = 0
+        self._is_quiet = False
+        self._is_acknowledged = False
+        self._stop_known_at: float | None = None
+        self._is_started = False
+        self._uncaught_signals = list(stop_signals)
+        self._has_warned_of_uncaught = False
+        self._main_thread: MainThread | None = None
+        self._hooks: list[SignalHook | BlockedSignal] = []
+        self._clouds = clouds
+        self._listeners: NoticeListeners | None = None
+        self._is_folder_unreadable = False
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._agreement = StopAgreement(
+            distributed.channel,
+            counts_calls=self._mode is PreemptMode.WorkersAskChief,
+            num_calls=lambda: self._num_calls,
+            on_news=self._look_up,
+        )
+
+    @property
+    def is_acknowledged(self) -> bool:
+        """The script knows that it should stop; ending well now means paused."""
+        return self._is_acknowledged
+
+    @property
+    def stop_known_at(self) -> float | None:
+        """When this rank first heard that a stop is asked for, by `time.monotonic()`."""
+        return self._stop_known_at
+
+    def start(self) -> PreemptContext:
+        """Raises `RuntimeError` the second time."""
+        if self._is_started:
+            raise RuntimeError("PreemptContext was started before")
+        self._is_started = True
+        self._main_thread = MainThread()
+        if self._distributed.is_chief or self._deadline is not None:
+            self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
+            self._watcher.start()
+        if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
+            # This rank never asks: whether a signal is a stop, the chief decides by asking.
+            self._catch_signals(lambda: self._agreement.is_caught_by_chief)
+        if self._clouds and self._distributed.is_local_chief:
+            self._listen()
+        return self
+
+    def close(self) -> None:
+        """Gives the signals back; does nothing the second time."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join(timeout=5)
+        if self._listeners is not None:
+            self._listeners.close()
+        self._agreement.leave()
+        self._agreement.finish()
+        if self._main_thread is not None:
+            self._main_thread.close()
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def __enter__(self) -> PreemptContext:
+        return self.start()
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def should_preempt(self, auto_ack: bool = True) -> bool:
+        """True once the script should save a checkpoint and end; cheap enough for every step.
+
+        In mode WorkersAskChief all ranks must call it equally often, and all get True at the same call; there is no
+        communication until a stop is asked for, and then no rank waits for what another rank's script does. In mode
+        WorkersAskMaster each rank gets True at its next call; in mode ChiefOnly the chief alone calls.
+
+        With `auto_ack`, True also acknowledges: the attempt then counts as paused if it ends well. Raises
+        `RuntimeError` before `start()`, and in mode ChiefOnly on other ranks.
+        """
+        self._num_calls += 1
+        if self._is_quiet:
+            return False
+        return self._look(auto_ack)
+
+    def acknowledge_preemption_signal(self) -> None:
+        """Says that the script ends because it should, for scripts that ask with `auto_ack=False`."""
+        source = self._agreement.source
+        if source is not None and not self._is_acknowledged:
+            self._is_acknowledged = True
+            self._journal.append(StopAcknowledged(time=time.time(), source=source))
+            tell_launcher(self._launch_directory, "stopped")
+
+    def _look(self, auto_ack: bool) -> bool:
+        if not self._is_started:
+            raise RuntimeError(
+                "should_preempt() was called before the Context was entered. Use `with core_sdk.core.init() as "
+                "core_context:`; in a notebook, keep it in a variable, and call core_context.start() after init()"
+            )
+        if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
+            raise RuntimeError("in PreemptMode.ChiefOnly only the chief calls should_preempt()")
+        if self._uncaught_signals:
+            self._catch_stops()
+        self._is_quiet = not self._uncaught_signals
+        if self._agreement.is_calm:
+            return False
+        self._is_quiet = False  # after the agreement was looked at: a stop in between must not be overlooked
+        if not self._agreement.is_reached(self._num_calls):
+            return False
+        if auto_ack:
+            self.acknowledge_preemption_signal()
+        return True
+
+    def _catch_stops(self) -> None:
+        self._catch_signals(lambda: True)
+        if self._mode is PreemptMode.ChiefOnly:
+            self._agreement.announce_catching()
+
+    def _catch_signals(self, is_wanted: Callable[[], bool]) -> None:
+        for number in list(self._uncaught_signals):
+            hook = BlockedSignal if is_blocked(number) else SignalHook
+            catch = functools.partial(self._catch, hook, number, is_wanted)
+            if hook is BlockedSignal or is_main_thread():
+                catch()
+            elif self._main_thread is not None and self._main_thread.is_reachable:
+                self._main_thread.run(catch)
+            else:
+                self._warn_of_uncaught(number)
+                continue
+            self._uncaught_signals.remove(number)
+
+    def _catch(
+        self, hook: type[BlockedSignal | SignalHook], number: signal.Signals, is_wanted: Callable[[], bool]
+    ) -> None:
+        self._hooks.append(hook(number, self._agreement.want, is_wanted))
+
+    def _warn_of_uncaught(self, number: signal.Signals) -> None:
+        if not self._has_warned_of_uncaught:
+            logger.warning(
+                "%s is not caught, and ends this process at once: only the main thread can catch it. Enter the Context "
+                "in the main thread, or call should_preempt() there once, on all ranks alike",
+                number.name,
+            )
+        self._has_warned_of_uncaught = True
+
+    def _listen(self) -> None:
+        from core_sdk.core._preempt._notices._listening import NoticeListeners  # HTTP, which few trainings need
+
+        self._listeners = NoticeListeners(self._clouds, self._agreement.want)
+
+    def _look_up(self) -> None:
+        if self._stop_known_at is None:
+            self._stop_known_at = time.monotonic()
+        self._is_quiet = False
+
+    def unevenness(self) -> str | None:
+        """Who has called how often, where that keeps ranks from stopping together; for words of errors."""
+        return self._agreement.unevenness()
+
+    def _watch(self) -> None:
+        self._watch_for_stop()
+        while self._distributed.size > 1 and not self._closing.wait(_LATE_S):
+            if (unevenness := self._agreement.unevenness()) is not None:
+                logger.warning("%s", unevenness)
+                return
+
+    def _watch_for_stop(self) -> None:
+        while self._agreement.source is None:
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._agreement.want("deadline")
+                return
+            if self._distributed.is_chief and (source := self._requested_by()) is not None:
+                self._agreement.want(source)
+                return
+            if self._closing.wait(_POLL_INTERVAL_S):
+                return
+
+    def _requested_by(self) -> str | None:
+        try:
+            request = self._folder.read_stop_request(self._attempt)
+        except RecordDamagedError:
+            return "stop file"  # its presence is the request
+        except OSError as error:
+            if not self._is_folder_unreadable:
+                logger.warning("`core-sdk trial pause` is not heard: %s. SIGTERM and the deadline are", error)
+            self._is_folder_unreadable = True
+            return None
+        self._is_folder_unreadable = False
+        return None if request is None else request.source
+
+
+def tell_launcher(launch_directory: Path | None, word: Literal["stopped", "completed"]) -> None:
+    """Leaves the word where the launcher looks for it, to say how the training ended."""
+    if launch_directory is None:
+        return
+    try:
+        (launch_directory / word).touch()
+    except OSError as error:
+        logger.warning("the launcher will not know that the training is %s: %s", word, error)
+
+
+def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime | None) -> float | None:
+    """Seconds from now, a span from now, or a moment, as a time of `time.monotonic()`."""
+    if deadline is None:
+        return None
+    if isinstance(deadline, datetime.datetime):
+        deadline = deadline - datetime.datetime.now(deadline.tzinfo)
+    seconds = deadline.total_seconds() if isinstance(deadline, datetime.timedelta) else float(deadline)
+    if math.isnan(seconds):
+        raise ValueError("deadline is NaN; it must be a number of seconds")
+    return time.monotonic() + seconds

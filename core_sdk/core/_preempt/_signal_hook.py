@@ -1,0 +1,64 @@
+"""A signal that is caught for as long as the script listens, and then given back as it was."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import weakref
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from core_sdk.core._preempt._main_thread import is_main_thread
+
+logger = logging.getLogger("core_sdk.preempt")
+
+
+class SignalHook:
+    """Calls `on_stop` on a signal while `is_wanted`, and then whatever was there before.
+
+    To be made in the main thread. Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of
+    it as it would without us.
+    """
+
+    def __init__(self, number: signal.Signals, on_stop: Callable[[str], None], is_wanted: Callable[[], bool]) -> None:
+        self._number = number
+        self._on_stop = on_stop
+        self._is_wanted = is_wanted
+        self._previous: Any = None
+        self._is_hooked = False
+        if signal.getsignal(number) is None:
+            logger.warning("%s is not caught: something other than Python handles it", number.name)
+            return
+        # First of all: the signal may come as soon as it is hooked.
+        self._previous, self._is_hooked = signal.getsignal(number), True
+        signal.signal(number, self._handle)
+        _remove_in_child(self)
+
+    def remove(self) -> None:
+        """Restores the previous handler, unless somebody has put theirs over ours meanwhile."""
+        if self._is_hooked and is_main_thread() and signal.getsignal(self._number) == self._handle:
+            signal.signal(self._number, self._previous)
+        self._is_hooked = False
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        is_caught = self._is_hooked and self._is_wanted()
+        if is_caught:
+            self._on_stop(self._number.name)
+        if callable(self._previous):
+            self._previous(number, frame)
+        elif not is_caught and signal.getsignal(number) == self._handle:
+            # Not wanted; or removed while another handler lay over ours, and that one has given back what it had found.
+            signal.signal(number, self._previous)
+            signal.raise_signal(number)
+
+
+def _remove_in_child(hook: SignalHook) -> None:
+    reference = weakref.ref(hook)
+
+    def after_in_child() -> None:
+        if (inherited := reference()) is not None:
+            inherited.remove()
+
+    os.register_at_fork(after_in_child=after_in_child)

@@ -1,0 +1,119 @@
+"""Who each rank is and where it runs, and whether what the ranks say of themselves fits together."""
+
+from __future__ import annotations
+
+import os
+import platform
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from core_sdk.environment import RankPlace
+
+
+class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's place among all, and the process that holds it."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    cross_rank: int
+    cross_size: int
+    host: str
+    """Ranks of the same host see the same files and sockets."""
+    host_name: str
+    pid: int
+    python: str
+    rank_of_all: int | None = None
+    """Where `rank` counts in a smaller group."""
+
+    @property
+    def known_as(self) -> int:
+        """The number by which the script knows it, in all groups."""
+        return self.rank if self.rank_of_all is None else self.rank_of_all
+
+    @property
+    def process(self) -> str:
+        return f"process {self.pid} on {self.host_name}"
+
+
+def this_rank(place: RankPlace) -> RankIdentity:
+    """The place, and the process that runs here."""
+    return RankIdentity(
+        rank=place.rank,
+        size=place.size,
+        local_rank=place.local_rank,
+        local_size=place.local_size,
+        cross_rank=place.cross_rank,
+        cross_size=place.cross_size,
+        host=host_identity(),
+        host_name=socket.gethostname(),
+        pid=os.getpid(),
+        python=platform.python_version(),
+    )
+
+
+def host_identity() -> str:
+    """Equal for two processes exactly if they see the same files: one kernel, and one mount namespace in it."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot}/{Path('/proc/self/ns/mnt').readlink()}"
+    except OSError:  # not Linux: no containers that share a kernel
+        return socket.gethostname()
+
+
+def problems_of_numbers(place: RankPlace) -> list[str]:
+    """What is wrong with one rank's numbers, whatever the others say."""
+    problems = []
+    for name, number, size_name, size in (
+        ("rank", place.rank, "size", place.size),
+        ("local_rank", place.local_rank, "local_size", place.local_size),
+        ("cross_rank", place.cross_rank, "cross_size", place.cross_size),
+    ):
+        if size < 1:
+            problems.append(f"{size_name} is {size}; it must be at least 1")
+        elif not 0 <= number < size:
+            problems.append(f"{name} is {number}; it must be between 0 and {size - 1}, below {size_name}")
+    if not problems and place.cross_size == 1 and place.local_size != place.size:
+        problems.append(f"size is {place.size} and local_size {place.local_size}; on a single node they are the same")
+    if not problems and place.local_size + place.cross_size - 1 > place.size:
+        problems.append(
+            f"size is {place.size}, too few for {place.cross_size} nodes of which one has {place.local_size} ranks"
+        )
+    return problems
+
+
+def problems_among(ranks: Sequence[RankIdentity]) -> list[str]:
+    """What contradicts what, once every rank has said its place."""
+    problems = [
+        f"there are {count} processes with rank {rank}"
+        for rank, count in sorted(Counter(place.rank for place in ranks).items())
+        if count > 1
+    ]
+    for name in ("size", "cross_size"):
+        if len(values := {getattr(place, name): place.rank for place in ranks}) > 1:
+            said = ", ".join(f"{value} on rank {rank}" for value, rank in sorted(values.items()))
+            problems.append(f"{name} is {said}")
+    if len(values := {place.python.rpartition(".")[0]: place.rank for place in ranks}) > 1:
+        said = ", ".join(f"{version} on rank {rank}" for version, rank in sorted(values.items()))
+        problems.append(f"Python is {said}")
+    return problems or _problems_of_nodes(ranks)
+
+
+def _problems_of_nodes(ranks: Sequence[RankIdentity]) -> list[str]:
+    problems = []
+    nodes: dict[int, list[RankIdentity]] = {}
+    for place in ranks:
+        nodes.setdefault(place.cross_rank, []).append(place)
+    if missing := set(range(ranks[0].cross_size)) - nodes.keys():
+        problems.append(f"no rank has cross_rank {', '.join(map(str, sorted(missing)))}")
+    for cross_rank, node in sorted(nodes.items()):
+        local_ranks = sorted(place.local_rank for place in node)
+        if local_ranks != list(range(len(node))) or any(place.local_size != len(node) for place in node):
+            said = ", ".join(f"rank {p.rank} is {p.local_rank} of {p.local_size}" for p in node)
+            problems.append(f"node {cross_rank} has {len(node)} ranks, and there {said}")
+    return problems

@@ -1,0 +1,174 @@
+"""The channel's thread: hears and says what no collective waits for, on connections of its own.
+
+It is what lets a rank learn of another's death while its script computes, and answer while its script does not.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import select
+import selectors
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from core_sdk.distributed.calls._wakeup_pipe import WakeupPipe
+from core_sdk.distributed.transport._connection import Connection
+from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind
+from core_sdk.distributed.transport._messages import Message, decode_message, encode_message
+
+logger = logging.getLogger("core_sdk.distributed")
+
+_SEND_TIMEOUT_S = 5.0
+_TICK_S = 1.0
+_FINISH_INTERVAL_S = 0.01
+
+
+class ControlThread:
+    """Posts may come from any thread, and from signal handlers: they are sent by the thread itself."""
+
+    def __init__(
+        self,
+        connections: Mapping[int, Connection],
+        *,
+        on_message: Callable[[int, Message], None],
+        on_end: Callable[[int], Message | None],
+        on_tick: Callable[[], None],
+    ) -> None:
+        """All three are called by the thread.
+
+        `on_message` gets the sending rank, `on_tick` comes each second. `on_end` gets the rank whose connection has
+        ended, and gives what that rank is to be told if it lives: it may have sent what nobody understands.
+        """
+        self._connections = dict(connections)
+        self._on_message = on_message
+        self._on_end = on_end
+        self._on_tick = on_tick
+        self._posts: collections.deque[tuple[int, Message] | Callable[[], None]] = collections.deque()
+        self._wakeup = WakeupPipe()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._wakeup, selectors.EVENT_READ)
+        for rank, connection in self._connections.items():
+            connection.expect_answers()
+            self._selector.register(connection, selectors.EVENT_READ, rank)
+        self._is_stopping = False
+        self._deadline = 0.0
+        self._thread = threading.Thread(target=self._run, name="core-sdk-channel", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, rank: int, message: Message) -> None:
+        """Sends it soon; it is forgotten if the rank is gone."""
+        self._posts.append((rank, message))
+        self._wakeup.wake()
+
+    def call(self, action: Callable[[], None]) -> None:
+        """Has the thread do something soon."""
+        self._posts.append(action)
+        self._wakeup.wake()
+
+    def stop(self, timeout_s: float) -> None:
+        """Sends what was posted, and closes the connections once it has arrived."""
+        self._deadline = time.monotonic() + timeout_s
+        self._is_stopping = True
+        self._wakeup.wake()
+        # The collector of garbage may run in any thread, and end a forgotten group in its own.
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def close_inherited(self) -> None:
+        """In a forked child: the connections are the parent's, and must end with it."""
+        for connection in self._connections.values():
+            connection.close()
+        self._selector.close()
+        self._wakeup.close_inherited()
+
+    def _run(self) -> None:
+        try:
+            while self._connections or not self._is_stopping:
+                ready = self._selector.select(_TICK_S)
+                # In this order: a stop that comes later wakes the next turn, and what was posted before it is sent.
+                self._wakeup.forget()
+                is_last = self._is_stopping
+                self._send_posts()
+                if is_last:
+                    self._finish_sending()
+                    break
+                for key, _ in ready:
+                    if key.data is not None:
+                        self._hear(key.data)
+                self._on_tick()
+        finally:
+            for connection in self._connections.values():
+                connection.end_sending()
+                connection.close()
+            self._selector.close()
+            self._wakeup.close()
+
+    def _finish_sending(self) -> None:
+        """A TCP connection that is closed before all was read from it may lose what the other side has not yet."""
+        for connection in self._connections.values():
+            connection.end_sending()
+        while time.monotonic() < self._deadline and any(
+            connection.num_bytes_on_their_way() for connection in self._connections.values()
+        ):
+            for key, _ in self._selector.select(_FINISH_INTERVAL_S):
+                if key.data is not None:
+                    self._read_to_nobody(key.data)
+
+    def _read_to_nobody(self, rank: int) -> None:
+        try:
+            while self._connections[rank].receive_nowait() is not None:
+                pass
+        except ConnectionEndedError:
+            connection = self._connections.pop(rank)
+            self._selector.unregister(connection)
+            connection.close()
+
+    def _send_posts(self) -> None:
+        while self._posts:
+            post = self._posts.popleft()
+            if callable(post):
+                post()
+            elif (connection := self._connections.get(post[0])) is not None:
+                self._send(post[0], connection, post[1])
+
+    def _send(self, rank: int, connection: Connection, message: Message) -> None:
+        def blocked() -> None:
+            poller = select.poll()
+            poller.register(connection, select.POLLOUT)
+            if not poller.poll(_SEND_TIMEOUT_S * 1000):
+                raise ConnectionEndedError("it has not read for seconds")
+
+        try:
+            connection.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(message)), blocked)
+        except ConnectionEndedError:
+            # What it said before it went is still there.
+            self._hear(rank)
+            if rank in self._connections:
+                self._end(rank)
+
+    def _hear(self, rank: int) -> None:
+        try:
+            while rank in self._connections and (frame := self._connections[rank].receive_nowait()) is not None:
+                self._on_message(rank, decode_message(frame.payload))
+        except (ConnectionEndedError, msgspec.MsgspecError):
+            self._end(rank)
+
+    def _end(self, rank: int) -> None:
+        connection = self._connections.pop(rank)
+        self._selector.unregister(connection)
+        last_word = self._on_end(rank)
+        with contextlib.suppress(ConnectionEndedError):
+            if last_word is not None:
+                connection.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(last_word)), _give_up)
+        connection.close()
+
+
+def _give_up() -> None:
+    raise ConnectionEndedError("it does not read")

@@ -1,0 +1,109 @@
+"""What went wrong in a group, told at once to the thread that waits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+from core_sdk.distributed.calls._wakeup_pipe import WakeupPipe
+from core_sdk.distributed.transport._messages import Died, Fault, Interrupted, Left, Mismatch, TimedOut
+from core_sdk.errors import (
+    ChannelClosedError,
+    ChannelError,
+    CollectiveMismatchError,
+    CollectiveTimeoutError,
+    RankDiedError,
+    RankFailedError,
+    RankLeftError,
+)
+
+
+class GroupState:
+    """The first trouble, which ends the group, and who has left it. Any thread may write; one waits."""
+
+    def __init__(self, known_as: Sequence[int]) -> None:
+        """`known_as` has the number of each rank of the group for errors."""
+        self._known_as = known_as
+        self._wakeup = WakeupPipe()
+        self._guard = threading.Lock()
+        self._fault: Fault | None = None
+        self._left: dict[int, Left] = {}
+        self._is_closed = False
+
+    def fileno(self) -> int:
+        """Readable when there is something new."""
+        return self._wakeup.fileno()
+
+    def report(self, fault: Fault) -> bool:
+        """Whether it is the first."""
+        with self._guard:
+            if self._fault is not None:
+                return False
+            self._fault = fault
+        self._wakeup.wake()
+        return True
+
+    def report_left(self, left: Left) -> None:
+        with self._guard:
+            self._left[left.rank] = left
+        self._wakeup.wake()
+
+    def knows(self, rank: int) -> bool:
+        """Whether it is known why the connection to this rank has ended."""
+        return rank in self._left or self._fault is not None
+
+    def report_closed(self) -> None:
+        """This rank itself leaves, perhaps in the middle of a call."""
+        self._is_closed = True
+        self._wakeup.wake()
+
+    def check(self, number: int, call: str) -> None:
+        """Raises the `ChannelError` that makes this rank's call of that number impossible."""
+        if self._is_closed:
+            raise ChannelClosedError(call, is_forked=False)
+        if self._fault is not None:
+            raise self._error_of(self._fault)
+        for left in list(self._left.values()):
+            if left.num_calls < number:
+                raise self._error_of_left(left, call)
+
+    def check_presence(self, rank: int, call: str) -> None:
+        """Raises the `ChannelError` for a call that needs this rank, even one that it had made."""
+        if rank in self._left:
+            raise self._error_of_left(self._left[rank], call)
+
+    def has_fault(self) -> bool:
+        return self._fault is not None
+
+    def has_left(self, rank: int) -> bool:
+        return rank in self._left
+
+    def is_quiet(self) -> bool:
+        return self._fault is None and not self._left and not self._is_closed
+
+    def forget_wakes(self) -> None:
+        self._wakeup.forget()
+
+    def close(self) -> None:
+        self._wakeup.close()
+
+    def close_inherited(self) -> None:
+        self._wakeup.close_inherited()
+
+    def _error_of(self, fault: Fault) -> ChannelError:
+        match fault:
+            case Died(rank, process):
+                return RankDiedError(self._known_as[rank], process)
+            case Mismatch(first_rank, first_call, second_rank, second_call):
+                return CollectiveMismatchError(
+                    self._known_as[first_rank], first_call, self._known_as[second_rank], second_call
+                )
+            case TimedOut(call, timeout_s, missing, findings):
+                return CollectiveTimeoutError(call, timeout_s, [self._known_as[rank] for rank in missing], findings)
+            case Interrupted(rank, error_text, traceback_text):
+                return RankFailedError(self._known_as[rank], error_text, traceback_text)
+
+    def _error_of_left(self, left: Left, call: str) -> ChannelError:
+        if left.error_text:
+            return RankFailedError(self._known_as[left.rank], left.error_text, left.traceback_text)
+        return RankLeftError(self._known_as[left.rank], call)

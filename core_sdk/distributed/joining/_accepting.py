@@ -1,0 +1,243 @@
+"""The chief's side of joining: lets the ranks of its group in, and nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import logging
+import select
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from core_sdk.distributed._topology import RankIdentity, problems_among
+from core_sdk.distributed.joining._handshake import WrongPeerError
+from core_sdk.distributed.joining._incoming import STRANGER_TIMEOUT_S, IncomingConnection
+from core_sdk.distributed.joining._listeners import Listeners
+from core_sdk.distributed.transport._connection import Connection, Peer
+from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind
+from core_sdk.distributed.transport._messages import Died, Hello, JoinRefused, Welcome, encode_message
+from core_sdk.errors import ContradictoryRanksError, RankDiedError, RanksMissingError
+
+logger = logging.getLogger("core_sdk.distributed")
+
+_MAX_STRANGERS = 256
+_MAX_WARNINGS = 5
+_TELL_TIMEOUT_S = 5.0
+
+
+def _no_check() -> None:
+    """Nothing but the time-out ends the wait."""
+
+
+def welcome(identity: RankIdentity, peers: Sequence[Peer]) -> None:
+    """Tells all that all have come."""
+    message = encode_message(Welcome([identity, *(peer.identity for peer in peers)]))
+    for peer in peers:
+        _tell(peer.control, message)
+
+
+class RankAcceptor:
+    """Accepts until everybody has come."""
+
+    def __init__(
+        self,
+        listeners: Listeners,
+        key: bytes,
+        identity: RankIdentity,
+        timeout_s: float,
+        check: Callable[[], None] = _no_check,
+    ) -> None:
+        """`check` is called every second, and raises when it is no use to wait any longer."""
+        self._key = key
+        self._identity = identity
+        self._timeout_s = timeout_s
+        self._check = check
+        self._deadline = time.monotonic() + timeout_s
+        self._selector = selectors.DefaultSelector()
+        self._incoming: dict[socket.socket, IncomingConnection] = {}
+        self._strangers: dict[socket.socket, IncomingConnection] = {}
+        """Those of the newcomers that have not knocked."""
+        self._connections: dict[str, dict[bool, Connection]] = {}
+        self._members: dict[str, RankIdentity] = {}
+        self._num_refused = 0
+        for listener in listeners.sockets:
+            self._selector.register(listener, selectors.EVENT_READ)
+
+    def receive_all(self) -> list[Peer]:
+        """Every other rank, in order; they wait to be welcomed. Raises a `JoinError`, or `RankDiedError`."""
+        try:
+            with self._telling_of_failure():
+                while len(self._complete()) < self._identity.size - 1:
+                    self._step()
+                peers = self._complete()
+                if problems := problems_among([self._identity, *(peer.identity for peer in peers)]):
+                    raise ContradictoryRanksError(problems)
+            return peers
+        finally:
+            self._turn_away()
+            self._selector.close()
+
+    def _turn_away(self) -> None:
+        """Those that have not joined after all."""
+        for incoming in self._incoming.values():
+            incoming.socket.close()
+        for connections in self._connections.values():
+            if len(connections) != 2:
+                for connection in connections.values():
+                    connection.close()
+
+    def _complete(self) -> list[Peer]:
+        return sorted(
+            (
+                Peer(identity, self._connections[member][False], self._connections[member][True])
+                for member, identity in self._members.items()
+                if len(self._connections[member]) == 2
+            ),
+            key=lambda peer: peer.identity.rank,
+        )
+
+    @contextlib.contextmanager
+    def _telling_of_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            refused = encode_message(_join_refused(error))
+            for connection in self._listening_connections():
+                _tell(connection, refused)
+            self._close_connections()
+            raise
+
+    def _listening_connections(self) -> list[Connection]:
+        """Of ranks that wait for our word; some may have said their own, and it was not yet read."""
+        incoming = [incoming.connection for incoming in self._incoming.values() if incoming.connection is not None]
+        return incoming + [connections[True] for connections in self._connections.values() if True in connections]
+
+    def _step(self) -> None:
+        remaining_s = self._deadline - time.monotonic()
+        if remaining_s <= 0:
+            self._give_up()
+        self._check()
+        for key, _ in self._selector.select(min(remaining_s, 1.0)):
+            sock = key.fileobj
+            if not isinstance(sock, socket.socket):
+                continue
+            if key.data is not None:
+                self._lose(sock, key.data)
+            elif sock in self._incoming:
+                self._read(self._incoming[sock])
+            elif sock.fileno() >= 0:
+                self._accept(sock)
+        self._drop_silent()
+
+    def _lose(self, sock: socket.socket, hello: Hello) -> None:
+        """Until all have come a rank has nothing to say: its connection has ended."""
+        connections = self._connections[hello.member]
+        if len(connections) == 2:
+            raise RankDiedError(hello.identity.known_as, hello.identity.process)
+        # Perhaps its other connection was refused among many strangers: then it comes again.
+        del self._connections[hello.member], self._members[hello.member]
+        self._selector.unregister(sock)
+        sock.close()
+
+    def _give_up(self) -> None:
+        present = {peer.identity.rank for peer in self._complete()} | {self._identity.rank}
+        missing = [rank for rank in range(self._identity.size) if rank not in present]
+        raise RanksMissingError(missing, self._identity.size, self._timeout_s)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError as error:  # gone already; or there are too many connections for this process
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._drop_oldest()
+            return
+        try:
+            incoming = IncomingConnection(sock, self._key)
+        except OSError:
+            sock.close()
+            return
+        self._incoming[sock] = self._strangers[sock] = incoming
+        self._selector.register(sock, selectors.EVENT_READ)
+        # A rank knocks as it connects: it is none of those among whom we choose.
+        self._read(incoming)
+        self._keep_few()
+
+    def _keep_few(self) -> None:
+        num_known = len(self._incoming) - len(self._strangers)
+        if len(self._strangers) > _MAX_STRANGERS or num_known > 2 * self._identity.size + _MAX_STRANGERS:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
+        """A stranger, if there is one."""
+        if (oldest := next(iter((self._strangers or self._incoming).values()), None)) is not None:
+            self._drop(oldest, "too many strangers")
+
+    def _read(self, incoming: IncomingConnection) -> None:
+        try:
+            hello = incoming.read()
+        except BlockingIOError:
+            return
+        except (OSError, WrongPeerError, ConnectionEndedError, msgspec.MsgspecError) as error:
+            self._drop(incoming, str(error))
+            return
+        finally:
+            if incoming.has_knocked:
+                self._strangers.pop(incoming.socket, None)
+        if hello is not None and incoming.connection is not None:
+            del self._incoming[incoming.socket]
+            self._selector.modify(incoming.socket, selectors.EVENT_READ, hello)
+            self._members[hello.member] = hello.identity
+            self._connections.setdefault(hello.member, {})[hello.is_control] = incoming.connection
+
+    def _drop(self, incoming: IncomingConnection, reason: str) -> None:
+        self._num_refused += 1
+        level = logging.WARNING if self._num_refused <= _MAX_WARNINGS else logging.DEBUG
+        logger.log(level, "refused a connection to the ranks' channel: %s", reason)
+        self._selector.unregister(incoming.socket)
+        del self._incoming[incoming.socket]
+        self._strangers.pop(incoming.socket, None)
+        incoming.socket.close()
+
+    def _drop_silent(self) -> None:
+        now = time.monotonic()
+        # They stand in the order of their coming.
+        for incoming in list(itertools.takewhile(lambda each: each.expires_at < now, self._incoming.values())):
+            # One that has proved the key waits for its welcome: what it said last is only late.
+            if incoming.connection is None:
+                self._drop(incoming, f"it did not say who it is within {STRANGER_TIMEOUT_S:g} s")
+
+    def _close_connections(self) -> None:
+        for connections in self._connections.values():
+            for connection in connections.values():
+                connection.end_sending()
+                connection.close()
+
+
+def _join_refused(error: BaseException) -> JoinRefused:
+    match error:
+        case ContradictoryRanksError():
+            return JoinRefused(problems=list(error.problems))
+        case RanksMissingError():
+            return JoinRefused(missing=list(error.missing), timeout_s=error.timeout_s)
+        case RankDiedError():
+            return JoinRefused(died=Died(error.rank, error.process))
+        case _:
+            return JoinRefused(problems=[f"rank 0 gave up: {error!r}"])
+
+
+def _tell(control: Connection, message: bytes) -> None:
+    """A rank that is gone meanwhile is noticed later."""
+
+    def blocked() -> None:
+        poller = select.poll()
+        poller.register(control, select.POLLOUT)
+        if not poller.poll(_TELL_TIMEOUT_S * 1000):
+            raise ConnectionEndedError("it has not read for seconds")
+
+    with contextlib.suppress(ConnectionEndedError):
+        control.send(Frame(Kind.MESSAGE, 0, 0, b"", message), blocked)

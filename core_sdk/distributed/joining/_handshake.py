@@ -1,0 +1,94 @@
+"""Two processes prove to each other that they hold the same key, before either believes a byte of the other.
+
+    connector -> acceptor    knock: 32 random bytes B, HMAC-SHA-256(key, "knock" + B)
+    acceptor  -> connector   greeting, 32 random bytes A
+    connector -> acceptor    proof: HMAC-SHA-256(key, "connector" + A + B)
+    acceptor  -> connector   HMAC-SHA-256(key, "acceptor" + A + B)
+
+All have a fixed length. The words keep a proof from being sent back; A and B keep it from being used again, and give
+the connection its own two keys. The knock comes unasked, with the connection: it is no proof, since whoever has seen it
+can repeat it, but it tells a rank from a crowd of strangers before the acceptor has to choose whom to keep.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+
+from core_sdk.distributed.transport._frames import Seal
+
+GREETING = b"core-sdk ranks 3"
+GREETING_BYTES = len(GREETING) + 32
+KNOCK_BYTES = 64
+PROOF_BYTES = 32
+REPLY_BYTES = 32
+
+
+class WrongPeerError(Exception):
+    """What has connected, or was connected to, does not hold the key."""
+
+
+class AcceptorHandshake:
+    """The side that waits for connections."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._nonce = secrets.token_bytes(32)
+
+    def greeting(self) -> bytes:
+        return GREETING + self._nonce
+
+    def hear_knock(self, knock: bytes) -> None:
+        """Raises `WrongPeerError`."""
+        nonce, code = knock[:32], knock[32:]
+        self._check(_proof(self._key, b"knock", nonce), code)
+        self._nonces = self._nonce + nonce
+
+    def reply(self, proof: bytes) -> bytes:
+        """To who has knocked. Raises `WrongPeerError`."""
+        self._check(_proof(self._key, b"connector", self._nonces), proof)
+        return _proof(self._key, b"acceptor", self._nonces)
+
+    def _check(self, expected: bytes, found: bytes) -> None:
+        if not hmac.compare_digest(expected, found):
+            raise WrongPeerError("it does not hold the key of this group")
+
+    def seal(self) -> Seal:
+        return Seal(
+            send_key=_proof(self._key, b"to connector", self._nonces),
+            receive_key=_proof(self._key, b"to acceptor", self._nonces),
+        )
+
+
+class ConnectorHandshake:
+    """The side that connects."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._nonce = secrets.token_bytes(32)
+
+    def knock(self) -> bytes:
+        return self._nonce + _proof(self._key, b"knock", self._nonce)
+
+    def proof(self, greeting: bytes) -> bytes:
+        """Raises `WrongPeerError`."""
+        if greeting[: len(GREETING)] != GREETING:
+            raise WrongPeerError("what answers there is no rank")
+        self._theirs = greeting[len(GREETING) :]
+        return _proof(self._key, b"connector", self._theirs, self._nonce)
+
+    def check(self, reply: bytes) -> None:
+        """Raises `WrongPeerError`."""
+        if not hmac.compare_digest(_proof(self._key, b"acceptor", self._theirs, self._nonce), reply):
+            raise WrongPeerError("what answers there does not hold the key of this group")
+
+    def seal(self) -> Seal:
+        nonces = self._theirs + self._nonce
+        return Seal(
+            send_key=_proof(self._key, b"to acceptor", nonces),
+            receive_key=_proof(self._key, b"to connector", nonces),
+        )
+
+
+def _proof(key: bytes, word: bytes, *nonces: bytes) -> bytes:
+    return hmac.digest(key, word + b"".join(nonces), "sha256")

@@ -1,0 +1,217 @@
+"""How the ranks of a group come together: the one place that chooses between chief and member, Unix and TCP."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import secrets
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from core_sdk.distributed._channel import Channel, SoloChannel
+from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.calls._chief import ChiefChannel
+from core_sdk.distributed.calls._collectives import StarChannel
+from core_sdk.distributed.calls._member import MemberChannel
+from core_sdk.distributed.joining._accepting import RankAcceptor, welcome
+from core_sdk.distributed.joining._connecting import join_chief
+from core_sdk.distributed.joining._listeners import Listeners
+from core_sdk.distributed.joining._neighbours import NeighbourRendezvous
+from core_sdk.distributed.joining._options import JoinOptions
+from core_sdk.distributed.joining._rendezvous import (
+    Address,
+    DirectoryRendezvous,
+    FixedRendezvous,
+    GatheredRendezvous,
+    Rendezvous,
+    own_addresses,
+)
+from core_sdk.environment import Environment, Meeting, launched_chief_ip
+from core_sdk.errors import NoChannelKeyError
+
+_MIN_KEY_BYTES = 16
+_LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class ListenOptions:
+    """From where a chief is to be reached."""
+
+    tcp_hosts: Sequence[str]
+    bind_host: str | None
+    """All interfaces if None."""
+    port: int
+    has_unix: bool
+
+
+def join_ranks(
+    identity: RankIdentity, options: JoinOptions, rendezvous: Rendezvous, listen_options: ListenOptions
+) -> StarChannel:
+    """The group of all ranks. Collective; raises a `JoinError`."""
+    if identity.rank != 0:
+        chief, ranks = join_chief(rendezvous, identity, options.join_timeout_s)
+        return MemberChannel(identity, chief, ranks, options.timeout_s)
+    key = rendezvous.address.key if isinstance(rendezvous, FixedRendezvous) else secrets.token_bytes(32)
+    with Listeners() as listeners:
+        address = _listen(listeners, identity, listen_options, key)
+        try:
+            rendezvous.publish(address)
+            peers = RankAcceptor(listeners, key, identity, options.join_timeout_s, rendezvous.insist).receive_all()
+        finally:
+            rendezvous.withdraw()
+    # Only now: whoever is welcome may go on to the next group, with another chief at the same rendezvous.
+    welcome(identity, peers)
+    return ChiefChannel(identity, peers, options.timeout_s)
+
+
+def join_again(
+    identity: RankIdentity, everyone: StarChannel, options: JoinOptions, listen_options: ListenOptions
+) -> StarChannel:
+    """A second group of all ranks, beside `everyone`. Collective; raises a `JoinError`."""
+    with Listeners() as listeners:
+        key = secrets.token_bytes(32)
+        address = everyone.broadcast_outcome(lambda: _listen(listeners, identity, listen_options, key))
+        if identity.rank == 0:
+            peers = RankAcceptor(listeners, key, identity, options.join_timeout_s, everyone.check).receive_all()
+            welcome(identity, peers)
+            return ChiefChannel(identity, peers, options.timeout_s)
+    chief, ranks = join_chief(GatheredRendezvous(address), identity, options.join_timeout_s, everyone.check)
+    return MemberChannel(identity, chief, ranks, options.timeout_s)
+
+
+def join_node(identity: RankIdentity, everyone: StarChannel, options: JoinOptions) -> Channel:
+    """The group of this rank's node. Collective over all ranks; raises a `JoinError`."""
+    if identity.cross_size == 1:
+        return everyone
+    node = _identity_in_node(identity)
+    is_chief = identity.local_rank == 0 and identity.local_size > 1
+    with Listeners() as listeners:
+        address = (
+            _listen(listeners, node, _listen_options_in_node(options), secrets.token_bytes(32)) if is_chief else None
+        )
+        addresses = everyone.allgather((identity.cross_rank, address))
+        if identity.local_size == 1:
+            return SoloChannel()
+        if address is not None:
+            peers = RankAcceptor(listeners, address.key, node, options.join_timeout_s, everyone.check).receive_all()
+            welcome(node, peers)
+            return ChiefChannel(node, peers, options.timeout_s)
+    found = next(address for cross_rank, address in addresses if cross_rank == identity.cross_rank and address)
+    chief, ranks = join_chief(GatheredRendezvous(found), node, options.join_timeout_s, everyone.check)
+    return MemberChannel(node, chief, ranks, options.timeout_s)
+
+
+def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Meeting) -> Rendezvous:
+    """Raises `NoChannelKeyError`, or `ValueError` for a rendezvous that is none."""
+    if options.rendezvous is not None:
+        return _given_rendezvous(options.rendezvous, identity, meeting)
+    is_spread = identity.cross_size > 1
+    if meeting.directory is not None and not is_spread:
+        return DirectoryRendezvous(meeting.directory / str(options.number), is_ours=True)
+    if not is_spread:
+        return NeighbourRendezvous(Environment.read().home, options.number, identity.local_size)
+    chief_ip = options.chief_ip or launched_chief_ip()
+    if chief_ip is None:
+        raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip, or set DET_CHIEF_IP")
+    return FixedRendezvous(chief_ip, options.number, _key(meeting, identity))
+
+
+def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | None:
+    """Through the store that torchrun or DeepSpeed has told of; None if there is none, or none is needed.
+
+    Raises `ValueError` for a port that is none, and `JoinError` if the store does not answer.
+    """
+    if options.rendezvous is not None or meeting.directory is not None:
+        return None
+    if meeting.master_address is None or meeting.master_port is None:
+        return None
+    if not 0 < meeting.master_port < 1 << 16:
+        raise ValueError(f"MASTER_PORT is {meeting.master_port}; a port is between 1 and 65535")
+    from core_sdk.distributed.joining._torch_store import TorchStoreRendezvous  # loads torch
+
+    prefix = f"{meeting.generation}/{options.number}"
+    return TorchStoreRendezvous(meeting.master_address, meeting.master_port, prefix, options.join_timeout_s)
+
+
+def choose_listen_options(
+    identity: RankIdentity, options: JoinOptions, meeting: Meeting, rendezvous: Rendezvous
+) -> ListenOptions:
+    if isinstance(rendezvous, FixedRendezvous):
+        address = rendezvous.address
+        host = address.tcp_hosts[0]
+        bind_host = host if identity.cross_size == 1 else _own_address(host)
+        return ListenOptions(address.tcp_hosts, bind_host, address.tcp_port, has_unix=False)
+    if identity.cross_size == 1:
+        return _listen_options_in_node(options)
+    bind_host = None if options.chief_ip is None else _own_address(options.chief_ip)
+    return ListenOptions(_chief_hosts(options, meeting), bind_host, 0, has_unix=not options.has_tcp_only)
+
+
+def _own_address(host: str) -> str | None:
+    """None for a name, which may be another address here than elsewhere, and for what is translated on its way here."""
+    with contextlib.suppress(ValueError, OSError):
+        family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((host, 0))
+            return host
+    return None
+
+
+def _listen_options_in_node(options: JoinOptions) -> ListenOptions:
+    return ListenOptions([_LOOPBACK] if options.has_tcp_only else [], _LOOPBACK, 0, has_unix=not options.has_tcp_only)
+
+
+def _listen(listeners: Listeners, identity: RankIdentity, listen_options: ListenOptions, key: bytes) -> Address:
+    return Address(
+        key=key,
+        host=identity.host,
+        process=identity.process,
+        unix_path=listeners.listen_unix() if listen_options.has_unix else None,
+        tcp_hosts=list(listen_options.tcp_hosts),
+        tcp_port=listeners.listen_tcp(listen_options.bind_host, listen_options.port) if listen_options.tcp_hosts else 0,
+    )
+
+
+def _identity_in_node(identity: RankIdentity) -> RankIdentity:
+    return msgspec.structs.replace(
+        identity,
+        rank=identity.local_rank,
+        size=identity.local_size,
+        cross_rank=0,
+        cross_size=1,
+        rank_of_all=identity.rank,
+    )
+
+
+def _chief_hosts(options: JoinOptions, meeting: Meeting) -> list[str]:
+    if options.chief_ip is not None:
+        return [options.chief_ip]
+    # torchrun chooses the node of rank 0 for its own store.
+    told = [address for address in (launched_chief_ip(), meeting.master_address) if address]
+    return list(dict.fromkeys([*told, *own_addresses()]))
+
+
+def _given_rendezvous(rendezvous: str, identity: RankIdentity, meeting: Meeting) -> Rendezvous:
+    if rendezvous and "://" not in rendezvous:
+        return DirectoryRendezvous(Path(rendezvous))
+    try:
+        url = urlsplit(rendezvous)
+        host, port = url.hostname, url.port
+    except ValueError:  # a port that is no number, or an address in wrong brackets
+        host, port = None, None
+    if rendezvous.startswith("tcp://") and host and port:
+        return FixedRendezvous(host, port, _key(meeting, identity))
+    raise ValueError(f"rendezvous is {rendezvous!r}; it must be a directory, or tcp://HOST:PORT")
+
+
+def _key(meeting: Meeting, identity: RankIdentity) -> bytes:
+    if meeting.key is None:
+        raise NoChannelKeyError(identity.cross_size)
+    if len(meeting.key) < _MIN_KEY_BYTES:
+        raise ValueError(f"CORE_SDK_CHANNEL_KEY has {len(meeting.key)} bytes; it must have at least {_MIN_KEY_BYTES}")
+    return meeting.key

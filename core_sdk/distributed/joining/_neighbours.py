@@ -1,0 +1,98 @@
+"""The rendezvous of a node's ranks that nobody has told where to meet."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from core_sdk.distributed.joining._rendezvous import Address, DirectoryRendezvous, Rendezvous
+from core_sdk.errors import ContradictoryRanksError
+
+# By then whoever starts the ranks one after the other has started them all.
+_ALONE_AFTER_S = 1.0
+_INTERVAL_S = 0.5
+
+
+class NeighbourRendezvous(Rendezvous):
+    """Ranks that one process has started meet by that process; others by what they have in common.
+
+    That is less: two trainings may have it in common, too. So it counts only for ranks whose parent has not started as
+    many processes like them as the node has ranks.
+    """
+
+    def __init__(self, home: Path, number: int, local_size: int) -> None:
+        """`number` tells the groups of one parent apart, and those of one home and size."""
+        by_parent, by_name = directory_of_parent(number), directory_of_name(home, number, local_size)
+        self.where = f"the directories {by_parent} and {by_name}"
+        self._by_parent = DirectoryRendezvous(by_parent, is_ours=True)
+        self._by_name = DirectoryRendezvous(by_name, is_ours=True)
+        self._local_size = local_size
+        self._looks_further_at = time.monotonic() + _ALONE_AFTER_S
+        self._address: Address | None = None
+
+    def publish(self, address: Address) -> None:
+        self._by_parent.publish(address)
+        self._address = address
+
+    def insist(self) -> None:
+        if self._address is None or not self._is_alone():
+            return
+        # Another training that has the same in common may be about to start: we wait for our turn.
+        with contextlib.suppress(ContradictoryRanksError):
+            self._by_name.publish(self._address)
+            self._address = None
+
+    def look(self) -> Address | None:
+        return self._by_parent.look() or (self._by_name.look() if self._is_alone() else None)
+
+    def withdraw(self) -> None:
+        self._by_parent.withdraw()
+        self._by_name.withdraw()
+
+    def _is_alone(self) -> bool:
+        """Whether the other ranks have other parents. It is asked often, and takes a while to find out."""
+        if time.monotonic() < self._looks_further_at:
+            return False
+        self._looks_further_at = time.monotonic() + _INTERVAL_S
+        return num_siblings() < self._local_size
+
+
+def directory_of_parent(number: int) -> Path:
+    return _directory(f"{os.getppid()}-{_parent_start()}-{number}")
+
+
+def directory_of_name(home: Path, number: int, local_size: int) -> Path:
+    common = f"{home}\0{number}\0{local_size}"
+    return _directory(hashlib.sha256(common.encode(errors="surrogateescape")).hexdigest()[:32])
+
+
+def num_siblings() -> int:
+    """The processes that our parent has started with this Python in this directory; this one is among them."""
+    import psutil  # slow to import
+
+    parent = os.getppid()
+    if parent <= 1:  # whoever has lost its parent is given to that one
+        return 1
+    num_alike = 0
+    with contextlib.suppress(psutil.Error, OSError):
+        own = psutil.Process()
+        for child in psutil.Process(parent).children():
+            with contextlib.suppress(psutil.Error, OSError):  # it has ended meanwhile
+                num_alike += child.exe() == own.exe() and child.cwd() == own.cwd()
+    return num_alike
+
+
+def _parent_start() -> str:
+    """When the parent process began, in the kernel's ticks: its pid will be used again one day."""
+    try:
+        return Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return "0"
+
+
+def _directory(name: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"core-sdk-{os.geteuid()}-{name}"

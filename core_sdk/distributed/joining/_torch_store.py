@@ -1,0 +1,60 @@
+"""The rendezvous through torch's own store, which torchrun's agent or the process group keeps at MASTER_ADDR."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+
+import msgspec
+from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type: ignore[attr-defined]
+
+from core_sdk.distributed.joining._rendezvous import Address, Rendezvous
+from core_sdk.errors import ContradictoryRanksError, JoinError
+
+logger = logging.getLogger("core_sdk.distributed")
+
+_LONGEST_S = 1e6
+# A script that has not begun its process group waits here for a store that nobody will start.
+_TELL_AFTER_S = 10.0
+
+
+class TorchStoreRendezvous(Rendezvous):
+    """Whoever may connect to the store may read the key, as they may disturb torch's own groups."""
+
+    def __init__(self, host: str, port: int, prefix: str, timeout_s: float) -> None:
+        """Blocks until the store answers; `JoinError` if it does not."""
+        self.where = f"the store of torch.distributed at {host}:{port}"
+        self._key = f"core_sdk/{prefix}/chief"
+        self._is_published = False
+        timeout = datetime.timedelta(seconds=min(timeout_s, _LONGEST_S))
+        waiting = threading.Timer(_TELL_AFTER_S, logger.warning, ("still waiting for an answer of %s", self.where))
+        waiting.daemon = True
+        waiting.start()
+        try:
+            self._store = TCPStore(host, port, is_master=False, timeout=timeout, wait_for_workers=False)
+        except DistNetworkError as error:
+            raise JoinError(
+                f"{self.where} does not answer ({str(error).splitlines()[0]}). Start the script with torchrun or "
+                "`python -m launch.torch_distributed`, or call torch.distributed.init_process_group() first."
+            ) from error
+        finally:
+            waiting.cancel()
+
+    def publish(self, address: Address) -> None:
+        content = msgspec.json.encode(address).decode()
+        if self._store.compare_set(self._key, "", content) != content.encode():
+            raise ContradictoryRanksError([f"another rank 0 is waiting for its ranks in {self.where}"])
+        self._is_published = True
+
+    def look(self) -> Address | None:
+        if not self._store.check([self._key]):
+            return None
+        try:
+            return msgspec.json.decode(self._store.get(self._key), type=Address)
+        except DistStoreError:  # withdrawn meanwhile
+            return None
+
+    def withdraw(self) -> None:
+        if self._is_published:
+            self._store.delete_key(self._key)

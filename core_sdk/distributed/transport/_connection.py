@@ -1,0 +1,357 @@
+"""One connection between two ranks that know each other: frames in order, whole, and bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import sys
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.transport._encoding import Content
+from core_sdk.distributed.transport._fd_passing import receive_with_descriptor, send_with_descriptor
+from core_sdk.distributed.transport._frames import (
+    CODE_BYTES,
+    HEADER,
+    MAX_PAYLOAD_BYTES,
+    NO_FILES,
+    ConnectionEndedError,
+    Frame,
+    Kind,
+    Operation,
+    Seal,
+)
+from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile, MemoryFiles, are_memory_files_available
+
+_CHUNK_BYTES = 1 << 14
+_FIRST_BYTES = 1 << 22
+# Below, one copy is cheaper than the kernel's walk over several buffers.
+_COPIED_BYTES = 1 << 15
+# A process may have a thousand files open, or fewer. What is beyond travels as bytes.
+_MAX_FILES = 64
+
+# Looking a member of an enumeration up takes longer than all else that is done with it.
+_FIRST_KIND, _FILE_KIND, _LAST_OPERATION = int(Kind.HELLO), int(Kind.FILE), int(Operation.BROADCAST)
+
+# Linux: Python does not name it yet.
+_TCP_RTO_MAX_MS = 44
+# What was lost comes again soon, not after twice the time each time; and still for longer than half a minute.
+_LONGEST_PAUSE_MS = 3_000
+# A script that lets a closed pipe kill it does not mean ours.
+_NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
+
+
+class Connection:
+    """Frames over a connected socket. One thread sends at a time, and one receives."""
+
+    def __init__(self, sock: socket.socket, seal: Seal | None, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
+        sock.setblocking(False)
+        self.is_local = sock.family == socket.AF_UNIX
+        if not self.is_local:
+            _tune_tcp(sock)
+        self._socket = sock
+        self._seal = seal
+        self._code_bytes = CODE_BYTES if seal else 0
+        self.max_payload_bytes = max_payload_bytes
+        self._data = b""
+        self._offset = 0
+        self._header: tuple[int, int, int, int, int] | None = None
+        self._header_bytes: Buffer = b""
+        self._body: bytearray | None = None
+        self._body_bytes = 0
+        self._num_filled = 0
+        self._memory_files: MemoryFiles | None = None
+        self._last_kind = Kind.MESSAGE
+        self._lent: dict[int, MemoryFile] = {}
+        self._lent_bytes = 0
+        self._descriptor: int | None = None
+
+    def exchange_files(self, files: MemoryFiles) -> None:
+        """From now on large contents may come and go as memory files, between processes that can share them."""
+        if self.is_local and are_memory_files_available():
+            self._memory_files = files
+            self._last_kind = Kind.FILE
+
+    def has_files(self) -> bool:
+        return self._memory_files is not None
+
+    @property
+    def is_sealed(self) -> bool:
+        return self._seal is not None
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Content] = ()) -> None:
+        """Calls `blocked` whenever the peer takes no more; it waits, or raises. `payload` goes on from the frame's own.
+
+        Raises `ConnectionEndedError`.
+        """
+        body = [frame.site, *self._lend_files([frame.payload, *payload], blocked)]
+        num_bytes = sum(map(len, body)) - len(frame.site)
+        header = HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
+        if self._seal is not None:
+            header_code, frame_code = self._seal.seal(header, body)
+            body = [header_code, *body, frame_code]
+        if num_bytes <= _COPIED_BYTES:
+            self._send_all([b"".join((header, *body))], blocked)
+        else:
+            self._send_all([header, *body], blocked)
+
+    def send_packed(self, content: bytes) -> int:
+        """How many bytes of a `Frame.packed()` were sent, on a link without a seal. `send_rest` must follow."""
+        try:
+            return self._socket.send(content, _NO_SIGNAL)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ConnectionEndedError(str(error)) from error
+
+    def send_rest(self, content: bytes, blocked: Callable[[], None]) -> None:
+        self._send_all([content], blocked)
+
+    def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
+        """What is left to send as bytes."""
+        pieces: list[Buffer] = []
+        num_lent = position = 0
+        for content in contents:
+            if isinstance(content, MemoryFile):
+                is_lent = num_lent < _MAX_FILES and self._lend(content, position, blocked)
+                num_lent += is_lent
+                pieces.append(b"" if is_lent else content.view())
+            else:
+                pieces.append(content)
+            position += len(content)
+        return pieces
+
+    def _lend(self, file: MemoryFile, position: int, blocked: Callable[[], None]) -> bool:
+        """False if the peer cannot have it."""
+        if self._memory_files is None:
+            return False
+        header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
+        while True:
+            try:
+                num_sent = send_with_descriptor(self._socket, header, file.fileno())
+                break
+            except BlockingIOError:
+                blocked()
+            except OSError as error:
+                if error.errno == errno.ETOOMANYREFS:  # so many are on their way already, of all that this user runs
+                    return False
+                raise ConnectionEndedError(str(error)) from error
+        self._send_all([header[num_sent:]], blocked)
+        return True
+
+    def _send_all(self, buffers: Sequence[Buffer], blocked: Callable[[], None]) -> None:
+        waiting = [memoryview(buffer) for buffer in buffers if len(buffer)]
+        while waiting:
+            try:
+                num_sent = self._socket.sendmsg(waiting[:512], (), _NO_SIGNAL)
+            except BlockingIOError:
+                blocked()
+                continue
+            except OSError as error:
+                raise ConnectionEndedError(str(error)) from error
+            while num_sent and num_sent >= len(waiting[0]):
+                num_sent -= len(waiting.pop(0))
+            if num_sent:
+                waiting[0] = waiting[0][num_sent:]
+
+    def receive_nowait(self) -> Frame | None:
+        """The next frame; None if it has not come yet, or not all of it. Raises `ConnectionEndedError`."""
+        while True:
+            is_anything_left = self._offset < len(self._data) or self._body is not None
+            if is_anything_left and (frame := self._take_small() or self._take()) is not None:
+                return frame
+            try:
+                self._read()
+            except BlockingIOError:
+                return None
+            except ValueError as error:
+                raise ConnectionEndedError(str(error)) from error
+            except OSError as error:
+                if error.errno == errno.EMFILE:  # it is not the peer's fault
+                    raise
+                raise ConnectionEndedError(str(error)) from error
+
+    def _read(self) -> None:
+        if self._body is None:
+            chunk = self._read_chunk()
+            num_read = len(chunk)
+            self._data = self._data[self._offset :] + chunk
+            self._offset = 0
+        else:
+            if self._num_filled == len(self._body):
+                self._body.extend(bytes(min(len(self._body), self._body_bytes - len(self._body))))
+            num_read = self._socket.recv_into(memoryview(self._body)[self._num_filled :])
+            self._num_filled += num_read
+        if num_read == 0:
+            raise ConnectionEndedError("the connection was closed")
+
+    def _read_chunk(self) -> bytes:
+        if self._memory_files is None:
+            return self._socket.recv(_CHUNK_BYTES)
+        # All whole frames were taken: it can only belong to one of which a part has come.
+        if self._descriptor is not None and self._data[self._offset : self._offset + 1] != bytes([Kind.FILE]):
+            raise ConnectionEndedError("a descriptor came that was not announced")
+        chunk, descriptor = receive_with_descriptor(self._socket, _CHUNK_BYTES)
+        if descriptor is not None:
+            self._keep(descriptor)
+        return chunk
+
+    def _keep(self, descriptor: int) -> None:
+        if self._descriptor is not None:
+            os.close(descriptor)
+            raise ConnectionEndedError("a second descriptor came for one file")
+        self._descriptor = descriptor
+
+    def _take_small(self) -> Frame | None:
+        """What most frames are: all there, without a seal, a file, or anything wrong."""
+        begin = self._offset + HEADER.size
+        if self._header is not None or self._seal is not None or self._lent or len(self._data) < begin:
+            return None
+        kind, operation, site_bytes, sequence, payload_bytes = HEADER.unpack_from(self._data, self._offset)
+        middle = begin + site_bytes
+        end = middle + payload_bytes
+        is_sound = _FIRST_KIND <= kind < _FILE_KIND and operation <= _LAST_OPERATION
+        if len(self._data) < end or not is_sound or payload_bytes > self.max_payload_bytes:
+            return None
+        self._offset = end
+        return Frame(kind, operation, sequence, self._data[begin:middle], self._data[middle:end])
+
+    def _take(self) -> Frame | None:
+        """A frame from what was read."""
+        while (header := self._header or self._take_header()) is not None and header[0] == Kind.FILE:
+            self._take_file(header)
+        if header is None:
+            return None
+        kind, operation, site_bytes, sequence, payload_bytes = header
+        num_bytes = site_bytes + payload_bytes + self._code_bytes
+        body = self._take_body(num_bytes)
+        if body is None:
+            return None
+        if self._seal is not None:
+            end = num_bytes - self._code_bytes
+            self._seal.check_frame(self._header_bytes, memoryview(body)[:end], memoryview(body)[end:])
+        self._header = None
+        payload = memoryview(body)[site_bytes : site_bytes + payload_bytes]
+        return Frame(kind, operation, sequence, bytes(body[:site_bytes]), payload, self._take_lent())
+
+    def _take_lent(self) -> Mapping[int, MemoryFile]:
+        if not self._lent:
+            return NO_FILES
+        lent, self._lent, self._lent_bytes = self._lent, {}, 0
+        return lent
+
+    def _take_file(self, header: tuple[int, int, int, int, int]) -> None:
+        """Its header is all that there is of such a frame."""
+        _, operation, site_bytes, position, num_bytes = header
+        self._header = None
+        if operation or site_bytes or not num_bytes or position in self._lent or len(self._lent) == _MAX_FILES:
+            raise ConnectionEndedError("something came that is no frame")
+        descriptor, self._descriptor = self._descriptor, None
+        if self._memory_files is None or descriptor is None:
+            raise ConnectionEndedError("a file was announced, and none came")
+        try:
+            self._lent[position] = self._memory_files.adopt(descriptor, num_bytes)
+        except ValueError as error:
+            raise ConnectionEndedError(str(error)) from error
+        self._lent_bytes += num_bytes
+
+    def _take_header(self) -> tuple[int, int, int, int, int] | None:
+        start = self._offset
+        end = start + HEADER.size
+        if len(self._data) < end + self._code_bytes:
+            return None
+        header_bytes = self._data[start:end]
+        if self._seal is not None:
+            self._seal.check_header(header_bytes, self._data[end : end + self._code_bytes])
+        header = HEADER.unpack(header_bytes)
+        if not (Kind.HELLO <= header[0] <= self._last_kind and header[1] <= Operation.BROADCAST):
+            raise ConnectionEndedError("something came that is no frame")
+        num_bytes = header[4] + self._lent_bytes
+        if num_bytes > self.max_payload_bytes:
+            raise ConnectionEndedError(f"a frame of {num_bytes:,} bytes was announced")
+        if self._lent_bytes and header[0] not in (Kind.VALUE, Kind.FILE):
+            raise ConnectionEndedError("a file came for a frame that has none")
+        self._header, self._header_bytes = header, header_bytes
+        self._offset = end + self._code_bytes
+        return header
+
+    def _take_body(self, num_bytes: int) -> Buffer | None:
+        if self._body is not None:
+            if self._num_filled < num_bytes:
+                return None
+            body, self._body = self._body, None
+            return body
+        end = self._offset + num_bytes
+        if len(self._data) >= end:
+            start, self._offset = self._offset, end
+            return self._data[start:end]
+        if num_bytes > _CHUNK_BYTES:
+            # No more than about twice what has come, whatever was announced.
+            self._body = bytearray(min(num_bytes, _FIRST_BYTES))
+            self._body_bytes = num_bytes
+            self._num_filled = len(self._data) - self._offset
+            self._body[: self._num_filled] = memoryview(self._data)[self._offset :]
+            self._data, self._offset = b"", 0
+        return None
+
+    def expect_answers(self) -> None:
+        """Gives a peer up whose host does not confirm for half a minute what was sent.
+
+        Not where sending may wait for as long as the peer computes: it would be given up, too.
+        """
+        if not self.is_local and (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, option, 30_000)
+
+    def num_bytes_on_their_way(self) -> int:
+        """What was sent and is not yet with the peer's host, so that closing could lose it."""
+        if self.is_local:
+            return 0
+        try:
+            return int.from_bytes(fcntl.ioctl(self._socket, termios.TIOCOUTQ, b"\0" * 4), sys.byteorder)
+        except OSError:
+            return 1
+        except ValueError:  # closed meanwhile by another thread
+            return 0
+
+    def end_sending(self) -> None:
+        """The peer reads to the end of what was sent, then sees that there is no more."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        self._socket.close()
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+        for file in self._take_lent().values():
+            file.close()
+
+
+@dataclass
+class Peer:
+    """Another rank, and the two connections to it."""
+
+    identity: RankIdentity
+    data: Connection
+    control: Connection
+
+
+def _tune_tcp(sock: socket.socket) -> None:
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # a kernel before 6.15
+            sock.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, _LONGEST_PAUSE_MS)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A host that vanishes says nothing: it is given up after half a minute without an answer. The questions are many,
+    # as a network may lose some of them.
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 10)):
+        if (number := getattr(socket, option, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, number, value)

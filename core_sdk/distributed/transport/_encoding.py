@@ -1,0 +1,152 @@
+"""Objects and failures as bytes. Objects are pickled: only for peers that have proved the key."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import pickle
+import pickletools
+import struct
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from core_sdk.distributed.transport._memory_file import MIN_BYTES, Buffer, MemoryFile, MemoryFiles
+
+Content = Buffer | MemoryFile
+T = TypeVar("T", bound=Content)
+
+_MAX_TEXT_CHARS = 16_384
+_MAX_BYTES_SEARCHED = 1 << 21
+_MAX_NAMES = 3
+_SMALL_TYPES = (type(None), bool, int, float)
+_FEW = MIN_BYTES // 8
+_COUNT = struct.Struct("!I")
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error of one rank, for the eyes of the others."""
+
+    rank: int
+    error_text: str
+    traceback_text: str = ""
+
+    @classmethod
+    def of(cls, rank: int, error: BaseException) -> Failure:
+        error_text = "".join(traceback.format_exception_only(error)).strip()
+        traceback_text = "".join(traceback.format_exception(error))
+        return cls(rank, _printable(error_text), _printable(traceback_text))
+
+
+class Decoded(NamedTuple):
+    """A content that was read already."""
+
+    value: Any
+
+
+class Contribution(NamedTuple):
+    """What one rank brings to a collective."""
+
+    is_failure: bool
+    content: Content
+
+    @classmethod
+    def of_value(cls, value: object, files: MemoryFiles | None = None) -> Contribution:
+        """A large one is written into one of `files`. Raises whatever the value's own pickling raises."""
+        return cls(False, encode(value) if files is None else encode_into(files, value))
+
+    @classmethod
+    def of_error(cls, rank: int, error: BaseException) -> Contribution:
+        return cls(True, msgspec.msgpack.encode(Failure.of(rank, error)))
+
+    def failure(self) -> Failure:
+        return msgspec.msgpack.decode(_in_memory(self.content), type=Failure)
+
+
+def encode(value: object) -> bytes:
+    try:
+        return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        import cloudpickle  # for functions and classes of the script, seldom sent; slow to import
+
+        return bytes(cloudpickle.dumps(value))
+
+
+def encode_into(files: MemoryFiles, value: object) -> Content:
+    if isinstance(value, _SMALL_TYPES) or (isinstance(value, bytes | str) and len(value) < _FEW):
+        return encode(value)
+    try:
+        return files.write(lambda target: pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL))
+    except (pickle.PicklingError, AttributeError, TypeError, OSError):
+        # Not for every pickler; or there is no memory for files, and perhaps there is for bytes.
+        return encode(value)
+
+
+def decode(content: Content) -> Any:
+    if isinstance(content, MemoryFile):
+        return pickle.load(content.reader())  # noqa: S301 - the sender has proved the key
+    return pickle.loads(content)  # noqa: S301 - likewise
+
+
+def release(content: Content) -> None:
+    """It is not needed any more."""
+    if isinstance(content, MemoryFile):
+        content.close()
+
+
+def names_in(content: Content) -> list[str]:
+    """The classes and functions that a pickle names first, without loading any of them."""
+    names: list[str] = []
+    strings: list[str] = []
+    memo: list[str] = []
+    beginning = io.BytesIO(_in_memory(content)[:_MAX_BYTES_SEARCHED])
+    with contextlib.suppress(ValueError, IndexError):  # it is cut off, or no pickle
+        for opcode, argument, _ in pickletools.genops(beginning):
+            match opcode.name:
+                case "MEMOIZE":
+                    memo.append(strings[-1] if strings else "")
+                case "BINGET" | "LONG_BINGET" if isinstance(argument, int):
+                    strings.append(memo[argument])
+                case "STACK_GLOBAL":
+                    names.append(".".join(strings[-2:]))
+                case _ if isinstance(argument, str):
+                    strings.append(argument)
+    return list(dict.fromkeys(names))[:_MAX_NAMES]
+
+
+def join(contents: Sequence[T]) -> list[bytes | T]:
+    """Several contents as one, in pieces that need not be copied together."""
+    lengths = struct.pack(f"!{len(contents)}Q", *map(len, contents))
+    return [_COUNT.pack(len(contents)) + lengths, *contents]
+
+
+def split(content: Buffer, files: Mapping[int, MemoryFile]) -> list[Content]:
+    """The inverse of `join`; `files` are the contents that came instead of bytes, by their position."""
+    view = memoryview(content)
+    (count,) = _COUNT.unpack_from(view)
+    lengths = struct.unpack_from(f"!{count}Q", view, _COUNT.size)
+    offset = position = _COUNT.size + 8 * count
+    if not files:
+        return [view[begin:end] for begin, end in itertools.pairwise(itertools.accumulate(lengths, initial=offset))]
+    contents: list[Content] = []
+    for length in lengths:
+        if length and (file := files.get(position)) is not None:
+            contents.append(file)
+        else:
+            contents.append(view[offset : offset + length])
+            offset += length
+        position += length
+    return contents
+
+
+def _in_memory(content: Content) -> Buffer:
+    return content.view() if isinstance(content, MemoryFile) else content
+
+
+def _printable(text: str) -> str:
+    """As UTF-8 can carry it; the end of a long text says more than its beginning."""
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= _MAX_TEXT_CHARS else "…" + text[-_MAX_TEXT_CHARS:]

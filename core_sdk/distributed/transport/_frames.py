@@ -1,0 +1,108 @@
+"""What passes between two ranks: frames, whole, in order, and on TCP unaltered.
+
+A frame names the operation, its sequence number and its call site, and carries a payload:
+
+    kind (1 byte), operation (1), length of the call site (2), sequence (8), length of the payload (8), big-endian
+    [16 bytes of HMAC-SHA-256 over the header]
+    call site, payload
+    [16 bytes of HMAC-SHA-256 over header, call site and payload]
+
+The codes in brackets are there on TCP only. Each covers the direction (a key of its own) and the number of the frame in
+it, so that frames can be neither altered, nor repeated, nor turned back, nor left out; the first one comes before any
+memory is taken for what it announces.
+
+On Unix sockets a large content may stay out of the frame: a frame of kind `FILE` before it announces its position in
+the payload (as the sequence) and its size (as the length of the payload), and brings the descriptor of a memory file.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import struct
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from core_sdk.distributed.transport._encoding import Content
+from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile
+
+MAX_PAYLOAD_BYTES = 1 << 30
+HEADER = struct.Struct("!BBHQQ")
+CODE_BYTES = 16
+NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
+
+
+class Kind(enum.IntEnum):
+    HELLO = 1
+    VALUE = 2
+    FAILURE = 3
+    MESSAGE = 4
+    FILE = 5
+
+
+class Operation(enum.IntEnum):
+    NONE = 0
+    GATHER = 1
+    ALLGATHER = 2
+    BROADCAST = 3
+
+
+class Frame(NamedTuple):
+    kind: int
+    operation: int
+    sequence: int
+    site: bytes
+    payload: Buffer
+    files: Mapping[int, MemoryFile] = NO_FILES
+    """What came instead of bytes, by its position in the payload."""
+
+    @property
+    def content(self) -> Content:
+        """Of a frame that carries a single one."""
+        return self.files.get(0, self.payload) if self.files else self.payload
+
+    def packed(self) -> bytes:
+        """As it goes over a link without a seal, if its payload is small enough to be copied."""
+        header = HEADER.pack(self.kind, self.operation, len(self.site), self.sequence, len(self.payload))
+        return b"".join((header, self.site, self.payload))
+
+
+class ConnectionEndedError(Exception):
+    """The peer has closed, died, or sent what no peer sends."""
+
+
+class Seal:
+    """The codes of a link's frames, one key for each direction."""
+
+    def __init__(self, *, send_key: bytes, receive_key: bytes) -> None:
+        self._sender = hmac.new(send_key, digestmod="sha256")
+        self._receiver = hmac.new(receive_key, digestmod="sha256")
+        self._num_sent = 0
+        self._num_received = 0
+
+    def seal(self, header: bytes, body: Sequence[Buffer]) -> tuple[bytes, bytes]:
+        codes = _code(self._sender, self._num_sent, header), _code(self._sender, self._num_sent, header, *body)
+        self._num_sent += 1
+        return codes
+
+    def check_header(self, header: Buffer, code: Buffer) -> None:
+        _compare(_code(self._receiver, self._num_received, header), code)
+
+    def check_frame(self, header: Buffer, body: Buffer, code: Buffer) -> None:
+        _compare(_code(self._receiver, self._num_received, header, body), code)
+        self._num_received += 1
+
+
+def _code(key: hmac.HMAC, number: int, header: Buffer, *body: Buffer) -> bytes:
+    digest = key.copy()
+    digest.update(number.to_bytes(8, "big") + bytes([bool(body)]))
+    digest.update(header)
+    for piece in body:
+        digest.update(piece)
+    return digest.digest()[:CODE_BYTES]
+
+
+def _compare(expected: bytes, found: Buffer) -> None:
+    if not hmac.compare_digest(expected, found):
+        raise ConnectionEndedError("a frame came without the right code: something between the nodes has altered it")
