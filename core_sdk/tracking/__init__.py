@@ -18,5 +18,7 @@ folder, `tracking.index` the database; only readers import the latter.
 """
 
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
+from core_sdk.tracking.home_tracker import HomeTracker
+from core_sdk.tracking.tracker import Tracker, View
 
-__all__ = ["ExperimentFolder", "Home", "TrialFolder"]
+__all__ = ["ExperimentFolder", "Home", "HomeTracker", "Tracker", "TrialFolder", "View"]

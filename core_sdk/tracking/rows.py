@@ -1,11 +1,11 @@
-"""What the index answers: plain values, one class per kind of row."""
+"""What a tracker answers: plain values, one class per kind of row."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from core_sdk.records import Metric
+from core_sdk.records import Metric, Report, from_json, metrics_from_json
 
 TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
 """PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C. ERROR: it raised, or its process failed
@@ -78,6 +78,71 @@ class ReportRow:
     rank: int = 0
     """Who reported; the profiler's figures are those of its node."""
 
+    @classmethod
+    def recorded(cls, trial_id: int, attempt: int, report: Report) -> Self:
+        """The row of a record of rank 0. Raises `ValueError` for values that no report can hold."""
+        batches = report.batch_metrics
+        return cls(
+            trial_id=trial_id,
+            attempt=attempt,
+            group=report.group,
+            steps_completed=report.steps_completed,
+            time=report.time,
+            metrics=metrics_from_json(report.metrics) | from_json(report.json_metrics or {}),
+            batch_metrics=None if batches is None else [metrics_from_json(batch) for batch in batches],
+        )
+
+
+@dataclass(frozen=True)
+class ReportPage:
+    """Reports of consecutive steps."""
+
+    reports: list[ReportRow]
+    next_after: int | None
+    """Where to read on; None at the end."""
+
+
+@dataclass(frozen=True)
+class StreamPosition:
+    """How far the reports of a trial were read, in the order in which they were made."""
+
+    attempt: int = 1
+    offset: int = 0
+    """In bytes of the attempt's journal."""
+
+
+@dataclass(frozen=True)
+class ReportStretch:
+    """Consecutive reports of one attempt."""
+
+    reports: tuple[ReportRow, ...]
+    end: StreamPosition
+    """Read on from here. It is where the reading began if nothing is new."""
+
+
+@dataclass(frozen=True)
+class AttemptRow:
+    """One execution of a trial's script."""
+
+    trial_id: int
+    attempt: int
+    is_running: bool
+    is_asked_to_stop: bool
+    log_size_bytes: int | None
+    """None if its output was not kept."""
+
+
+@dataclass(frozen=True)
+class ExperimentChange:
+    """What is to become of an experiment; None leaves a part as it is."""
+
+    name: str | None = None
+    description: str | None = None
+    notes: str | None = None
+    labels: tuple[str, ...] | None = None
+    added_labels: tuple[str, ...] = ()
+    removed_labels: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True)
 class SeriesRow:
@@ -88,6 +153,10 @@ class SeriesRow:
     count: int
     first_steps: int
     last_steps: int
+
+
+Summary = dict[str, dict[str, dict[str, Metric | None]]]
+"""Group -> metric -> count, last, min, max, mean."""
 
 
 @dataclass(frozen=True)

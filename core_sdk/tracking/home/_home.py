@@ -92,9 +92,13 @@ class Home:
             except OSError as error:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
 
+    def folder(self, trial_id: int) -> TrialFolder:
+        """The folder that a trial of this id has, or would have."""
+        return TrialFolder(self.root, trial_id)
+
     def trial(self, trial_id: int) -> TrialFolder:
         """Raises `TrialNotFoundError`."""
-        folder = TrialFolder(self.root, trial_id)
+        folder = self.folder(trial_id)
         if not folder.exists():
             raise TrialNotFoundError(trial_id, self.root)
         return folder

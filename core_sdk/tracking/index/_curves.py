@@ -10,10 +10,7 @@ from core_sdk.records import Metric
 from core_sdk.tracking.index._schema import attempt, point, series, trial
 from core_sdk.tracking.index._spans import attempts_series, first_steps, is_visible, last_visible_steps, points
 from core_sdk.tracking.index._values import comparable, from_column
-from core_sdk.tracking.rows import Bucket, SeriesRow
-
-Summary = dict[str, dict[str, dict[str, Metric | None]]]
-"""Group -> metric -> count, last, min, max, mean."""
+from core_sdk.tracking.rows import Bucket, SeriesRow, Summary
 
 _is_metric = sa.and_(~series.c.is_profile, series.c.name != "")
 _value = comparable(point.c.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -20,7 +20,6 @@ from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index import _checkpoints, _curves, _indexer, _reports, _trials
 from core_sdk.tracking.index._batch import RefreshResult
-from core_sdk.tracking.index._curves import Summary
 from core_sdk.tracking.index._database import (
     DamagedError,
     Database,
@@ -35,14 +34,15 @@ from core_sdk.tracking.index._database import (
 )
 from core_sdk.tracking.index._schema import attempt, checkpoint, experiment, trial
 from core_sdk.tracking.index._trials import AttemptKey
-from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportRow, SeriesRow, TrialRow
+from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportPage, SeriesRow, Summary, TrialRow
+from core_sdk.tracking.tracker import View
 
 logger = logging.getLogger("core_sdk.tracking")
 
 _T = TypeVar("_T")
 
 
-class Index:
+class Index(View):
     """The index of a home. Answers as of the last `refresh`; only whether a process lives is asked anew.
 
     A file that turns out to be damaged, or that another version has made, is built again, saying so. Where none can be
@@ -116,16 +116,11 @@ class Index:
             raise TrialNotFoundError(trial_id, self.home.root)
         return found[0]
 
-    def reports(self, trial_id: int, group: str | None = None, *, superseded: bool = False) -> Iterator[ReportRow]:
-        """By steps, then by time, read as it is consumed. `superseded=True` adds those, flagged.
-
-        The profiler's groups must be asked for by name; they come by time.
-        """
+    def report_page(
+        self, trial_id: int, group: str | None = None, *, superseded: bool = False, after: int | None = None
+    ) -> ReportPage:
         of = _reports.ReportsOf(trial_id, group, superseded)
-        after = _reports.BEFORE_ALL
-        while page := self._ask(lambda connection: _reports.read_page(connection, of, after)):  # noqa: B023
-            yield from page.reports
-            after = page.last_steps
+        return self._ask(lambda connection: _reports.read_page(connection, of, after))
 
     def groups(self, trial_id: int) -> list[str]:
         """All that anything was reported of, the profiler's too."""

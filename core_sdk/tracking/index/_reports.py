@@ -14,13 +14,11 @@ import sqlalchemy as sa
 from core_sdk.tracking.index._schema import EVERYTHING, attempt, point, series
 from core_sdk.tracking.index._spans import attempts_series, is_visible, points
 from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
-from core_sdk.tracking.rows import ReportRow
+from core_sdk.tracking.rows import ReportPage, ReportRow
 
 _ReportKey = tuple[int, int, int, int, float, str, bool, bool]
 """Steps, attempt, rank, ticks, the journal's start, group, is it a profile, is it superseded: in the order of reports.
 """
-
-BEFORE_ALL = -EVERYTHING
 
 _PAGE_POINTS = 50_000
 
@@ -49,32 +47,21 @@ class ReportsOf:
         return sa.and_(attempt.c.trial_id == self.trial_id, in_group)
 
 
-@dataclass(frozen=True)
-class Page:
-    reports: list[ReportRow]
-    last_steps: int
-    """Read on beyond it."""
-
-
-def read_page(connection: sa.Connection, of: ReportsOf, after: int) -> Page | None:
-    """The reports of some steps beyond `after`, in order; None at the end.
-
-    A page is read at once: a reader who paused within a query would keep every indexer waiting.
-    """
+def read_page(connection: sa.Connection, of: ReportsOf, after: int | None) -> ReportPage:
+    """A page is read at once: a reader who paused within a query would keep every indexer waiting."""
+    begin = -EVERYTHING if after is None else after
     all_series = _series_by_id(connection, of)
-    last = _end_of_page(connection, of, after, num_series=len(all_series))
+    last = _end_of_page(connection, of, begin, num_series=len(all_series))
     query = (
         sa.select(point)
         .select_from(points)
-        .where(of.where(), point.c.steps > after, point.c.steps <= last)
+        .where(of.where(), point.c.steps > begin, point.c.steps <= last)
         .order_by(point.c.series_id)
     )
     if not of.with_superseded:
         query = query.where(is_visible)
     rows = connection.execute(query).all()
-    if not rows and last == EVERYTHING:
-        return None
-    return Page(_report_rows(of.trial_id, rows, all_series), last)
+    return ReportPage(_report_rows(of.trial_id, rows, all_series), None if last == EVERYTHING else last)
 
 
 def _series_by_id(connection: sa.Connection, of: ReportsOf) -> dict[int, _Series]:

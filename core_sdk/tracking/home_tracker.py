@@ -1,0 +1,171 @@
+"""The tracker of a home: the folder holds the records, and its index answers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core_sdk.errors import TrialNotFoundError, TrialNotRunningError
+from core_sdk.journal import Chunk, read_journal
+from core_sdk.records import CommandRecord, ExperimentRecord, Record, Report, StopRequest, TrialRecord
+from core_sdk.tracking.home import Home
+from core_sdk.tracking.rows import AttemptRow, CheckpointRow, ExperimentChange, ReportRow, ReportStretch, StreamPosition
+from core_sdk.tracking.tracker import Tracker, View
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.deletion.collection import Deletions, Plan, Request
+
+_STRETCH_BYTES = 1 << 20
+
+
+class HomeTracker(Tracker):
+    """A home that does not exist is empty. Nothing is open between calls."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+
+    @property
+    def location(self) -> str:
+        return str(self.home.root)
+
+    @contextlib.contextmanager
+    def view(self) -> Iterator[View]:
+        from core_sdk.tracking.index import Index  # a database, which most trainings do not need
+
+        with Index.open(self.home) as index:
+            index.refresh()
+            yield index
+
+    def experiment_record(self, experiment_id: int) -> ExperimentRecord:
+        return self.home.experiment(experiment_id).read()
+
+    def trial_record(self, trial_id: int) -> TrialRecord:
+        return self.home.trial(trial_id).read_record()
+
+    def command(self, trial_id: int) -> CommandRecord | None:
+        return self.home.trial(trial_id).read_command()
+
+    def attempts(self, trial_id: int) -> list[AttemptRow]:
+        folder = self.home.trial(trial_id)
+        try:
+            return [
+                AttemptRow(
+                    trial_id=trial_id,
+                    attempt=attempt,
+                    is_running=folder.is_running(attempt),
+                    is_asked_to_stop=folder.stop_path(attempt).exists(),
+                    log_size_bytes=_size_bytes(folder.log_path(attempt)),
+                )
+                for attempt in folder.attempts()
+            ]
+        except FileNotFoundError as error:
+            raise TrialNotFoundError(trial_id, self.home.root) from error
+
+    def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
+        try:
+            with self.home.trial(trial_id).log_path(attempt).open("rb", buffering=0) as file:
+                file.seek(offset)
+                return file.read(max_bytes)
+        except FileNotFoundError:
+            return b""
+
+    def read_reports(self, trial_id: int, start: StreamPosition) -> ReportStretch:
+        folder = self.home.trial(trial_id)
+        for attempt in folder.attempts():
+            journal = folder.journal_path(attempt)
+            if attempt < start.attempt or not journal.exists():
+                continue
+            offset = start.offset if attempt == start.attempt else 0
+            for chunk in read_journal(journal, offset, chunk_bytes=_STRETCH_BYTES):
+                return ReportStretch(_rows(trial_id, attempt, chunk), StreamPosition(attempt, chunk.end_offset))
+        return ReportStretch((), start)
+
+    def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
+        return self.home.folder(trial_id).read_stop_request(attempt)
+
+    def request_stop(self, trial_id: int, source: str) -> int:
+        folder = self.home.trial(trial_id)
+        if (attempt := folder.running_attempt()) is None:
+            raise TrialNotRunningError(trial_id, "pause")
+        folder.request_stop(attempt, source)
+        return attempt
+
+    def append_change(self, trial_id: int, change: Record) -> None:
+        self.home.trial(trial_id).append_change(change)
+
+    def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
+        experiment = self.home.experiment(experiment_id)
+        if change.name is not None:
+            experiment.rename(change.name)
+        with experiment.edit() as record:
+            labels: Iterable[str] = record.labels if change.labels is None else change.labels
+            labels = dict.fromkeys((*labels, *change.added_labels))
+            record.labels = [label for label in labels if label not in change.removed_labels]
+            record.description = record.description if change.description is None else change.description
+            record.notes = record.notes if change.notes is None else change.notes
+
+    def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
+        from core_sdk.tracking.deletion import delete_trial  # storages, which questions do not need
+
+        delete_trial(self.home.trial(trial_id), is_forced=is_forced)
+
+    def delete_experiment(self, experiment_id: int, *, is_forced: bool = False) -> None:
+        from core_sdk.tracking.deletion import delete_experiment
+
+        delete_experiment(self.home, experiment_id, is_forced=is_forced)
+
+    def delete_checkpoint(self, storage_id: str, *, is_forced: bool = False) -> None:
+        from core_sdk.tracking.deletion import delete_checkpoint
+
+        row = self._checkpoint(storage_id)
+        delete_checkpoint(self.home.trial(row.trial_id), row.storage, storage_id, is_forced=is_forced)
+
+    def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
+        from core_sdk.tracking.deletion import delete_files
+
+        row = self._checkpoint(storage_id)
+        delete_files(self.home.trial(row.trial_id), row.storage, storage_id, globs, is_forced=is_forced)
+
+    def _checkpoint(self, storage_id: str) -> CheckpointRow:
+        with self.view() as view:
+            return view.checkpoint(storage_id)
+
+    def plan_collection(self, request: Request) -> Plan:
+        from core_sdk.tracking.deletion.collection import Collector
+
+        with Collector(self.home, request) as collector:
+            return collector.plan()
+
+    def carry_out_collection(self, request: Request, plan: Plan, *, wait_s: float = -1) -> Deletions:
+        from core_sdk.tracking.deletion.collection import Collector
+
+        with Collector(self.home, request) as collector:
+            return collector.carry_out(plan, wait_s=wait_s)
+
+    # What follows only a folder on this machine can give.
+
+    def journals(self, trial_id: int) -> list[Path]:
+        """The journals that rank 0 wrote, attempt by attempt."""
+        folder = self.home.trial(trial_id)
+        return [path for attempt in folder.attempts() if (path := folder.journal_path(attempt)).exists()]
+
+    def tensorboard_directory(self, trial_id: int) -> Path:
+        return self.home.trial(trial_id).tensorboard_path
+
+
+def _rows(trial_id: int, attempt: int, chunk: Chunk) -> tuple[ReportRow, ...]:
+    rows = []
+    for record in chunk.records:
+        if isinstance(record, Report):
+            with contextlib.suppress(ValueError):  # the index, which counts damage, leaves it out too
+                rows.append(ReportRow.recorded(trial_id, attempt, record))
+    return tuple(rows)
+
+
+def _size_bytes(path: Path) -> int | None:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return None

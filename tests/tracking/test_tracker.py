@@ -1,0 +1,126 @@
+"""What every tracker answers, asked of each kind that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tracking.journals import append, lines, new_trial, record, report
+
+from core_sdk.alive import AliveLock
+from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError
+from core_sdk.records import CheckpointPinned
+from core_sdk.tracking import Home, HomeTracker, Tracker
+from core_sdk.tracking.rows import ExperimentChange, StreamPosition
+
+
+@pytest.fixture(params=[HomeTracker], ids=["home"])
+def tracker(request: pytest.FixtureRequest, home: Home) -> Tracker:
+    """A tracker over the records of `home`."""
+    make: Callable[[Home], Tracker] = request.param
+    return make(Home.create(home.root))
+
+
+def test_reports_are_read_in_stretches_that_lose_and_double_none(tracker: Tracker, home: Home) -> None:
+    """A reader that goes on from the end of each stretch sees each report once, over all attempts."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0), report(2, loss=0.5))
+    steps, position = [], StreamPosition()
+
+    def read() -> None:
+        nonlocal position
+        while (stretch := tracker.read_reports(folder.trial_id, position)).end != position:
+            steps.extend([(row.attempt, row.steps_completed) for row in stretch.reports])
+            position = stretch.end
+
+    read()
+    append(folder, 1, lines(report(3, loss=0.25)) + b"half a li")
+    read()
+    record(folder, report(4, loss=0.125), attempt=2, resumed_steps=3)
+    read()
+
+    assert steps == [(1, 1), (1, 2), (1, 3), (2, 4)]
+
+
+def test_a_damaged_value_is_left_out_of_a_stretch(tracker: Tracker, home: Home) -> None:
+    """One report that cannot be read does not keep others from being read."""
+    folder = new_trial(home)
+    record(folder, report(1, loss="nonsense"), report(2, loss=0.5))
+
+    rows = tracker.read_reports(folder.trial_id, StreamPosition()).reports
+
+    assert [(row.steps_completed, row.metrics) for row in rows] == [(2, {"loss": 0.5})]
+
+
+def test_a_long_answer_comes_in_pages(tracker: Tracker, home: Home) -> None:
+    """Pages follow each other by steps, and together are all reports."""
+    folder = new_trial(home)
+    record(folder, *(report(step, loss=1.0) for step in range(60_000)))
+
+    with tracker.view() as view:
+        first = view.report_page(folder.trial_id)
+        assert first.next_after is not None
+        rest = view.report_page(folder.trial_id, after=first.next_after)
+
+    assert rest.next_after is None
+    assert [row.steps_completed for row in first.reports + rest.reports] == list(range(60_000))
+
+
+def test_a_log_is_read_from_an_offset(tracker: Tracker, home: Home) -> None:
+    """At its end nothing more comes, and of an attempt without output neither does anything."""
+    folder = new_trial(home)
+    record(folder)
+    folder.log_path(1).write_bytes(b"first\nsecond\n")
+
+    assert tracker.read_log(folder.trial_id, 1, 0, 5) == b"first"
+    assert tracker.read_log(folder.trial_id, 1, 6, 100) == b"second\n"
+    assert tracker.read_log(folder.trial_id, 1, 13, 100) == b""
+    assert tracker.read_log(folder.trial_id, 2, 0, 100) == b""
+
+
+def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home) -> None:
+    """An attempt is asked to stop only while it runs."""
+    folder = new_trial(home)
+    record(folder)
+    folder.log_path(1).write_bytes(b"words")
+    with pytest.raises(TrialNotRunningError):
+        tracker.request_stop(folder.trial_id, "test")
+
+    record(folder, attempt=2)
+    alive = AliveLock(folder.alive_path(2))
+    assert tracker.request_stop(folder.trial_id, "test") == 2
+    first, second = tracker.attempts(folder.trial_id)
+    request = tracker.stop_request(folder.trial_id, 2)
+    alive.release()
+
+    assert (first.is_running, first.is_asked_to_stop, first.log_size_bytes) == (False, False, 5)
+    assert (second.is_running, second.is_asked_to_stop, second.log_size_bytes) == (True, True, None)
+    assert request is not None
+    assert request.source == "test"
+
+
+def test_an_experiment_is_changed_in_parts(tracker: Tracker, home: Home) -> None:
+    """What a change does not mention stays."""
+    experiment_id = home.find_or_create_experiment("old").experiment_id
+    tracker.change_experiment(experiment_id, ExperimentChange(labels=("a", "b"), notes="kept"))
+
+    change = ExperimentChange(name="new", added_labels=("c", "a"), removed_labels=("b",))
+    tracker.change_experiment(experiment_id, change)
+
+    found = tracker.experiment_record(experiment_id)
+    assert (found.name, found.labels, found.notes) == ("new", ["a", "c"], "kept")
+    home.find_or_create_experiment("taken")
+    with pytest.raises(NameTakenError):
+        tracker.change_experiment(experiment_id, ExperimentChange(name="taken"))
+
+
+def test_an_unknown_trial_is_named_by_every_call(tracker: Tracker) -> None:
+    """None of them makes one."""
+    with pytest.raises(TrialNotFoundError):
+        tracker.attempts(7)
+    with pytest.raises(TrialNotFoundError):
+        tracker.read_reports(7, StreamPosition())
+    with pytest.raises(TrialNotFoundError):
+        tracker.append_change(7, CheckpointPinned(time=0.0, storage_id="a"))
+    with pytest.raises(TrialNotFoundError):
+        tracker.delete_trial(7)
