@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from launch._over_hosts._hosts import Spread
+from launch._ssh._hostfile import Spread
 from launch._store import Store
 
 

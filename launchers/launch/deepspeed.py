@@ -14,14 +14,14 @@ from typing import NoReturn
 
 from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
 from core_sdk.processes import ISOLATION
-from launch import _core_binding
-from launch._command import UsageError
+from launch._command_line import UsageError
+from launch._deepspeed import _core_binding
 from launch._deepspeed._cores import cores_to_share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options
 from launch._deepspeed._plan import Plan, plan_here, plan_hosts
 from launch._framework import Framework, Start
-from launch._launching import run
-from launch._over_hosts._hosts import Spread, read_hostfile
+from launch._launcher import run
+from launch._ssh._hostfile import Spread, read_hostfile
 
 # Where DeepSpeed looks without being told to.
 _USUAL_HOSTFILE = Path("/job/hostfile")

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from core_sdk.environment import horovod_variables, meeting_port
-from launch._command import Command, CommandError
+from launch._command_line import Command, CommandError
 from launch._framework import Framework, Start
-from launch._horovod._meeting import Meeting, Server, meet_first, meet_other
 from launch._horovod._options import HorovodOptions, options_of, spread_of, torchrun_options_of
-from launch._launching import run
-from launch._over_hosts._hosts import Spread
-from launch._words import say
+from launch._horovod._rendezvous import Meeting, Server, meet_first, meet_other
+from launch._launcher import run
+from launch._messages import say
+from launch._ssh._hostfile import Spread
 
 if TYPE_CHECKING:
     from launch._torchrun._nodes import Nodes
@@ -60,14 +60,14 @@ class Horovod(Framework):
             return ("--nproc-per-node=1",)
         with _needing_horovod():
             # Sooner than in the midst of the start.
-            from launch._horovod import _server  # noqa: F401
+            from launch._horovod import _rendezvous_server  # noqa: F401
         self._options = _parsed(overrides)
         return torchrun_options_of(self._options, _num_nodes(), is_sent_by_head=meeting_port() is not None)
 
     def meet(self, start: Start) -> None:
         if self._is_without_horovod:
             return
-        from launch._horovod._server import RendezvousServer  # what needs Horovod is imported on demand
+        from launch._horovod._rendezvous_server import RendezvousServer  # what needs Horovod is imported on demand
 
         self.close()
         options, interfaces = self._options, self._interfaces()
@@ -81,7 +81,7 @@ class Horovod(Framework):
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         if self._is_without_horovod:
             return {}
-        from launch._horovod._server import rank_variables  # as above
+        from launch._horovod._rendezvous_server import rank_variables  # as above
 
         meeting = self._met()
         return {

@@ -11,10 +11,10 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from launch._command import CommandError, UsageError
+from launch._command_line import CommandError, UsageError
 from launch._framework import Framework, Start
-from launch._interfaces import ipv4_of, own_address_towards
-from launch._launching import run
+from launch._launcher import run
+from launch._network import ipv4_of, own_address_towards
 
 _KEY = "core-sdk/tensorflow"
 

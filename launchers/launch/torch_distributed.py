@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from launch._framework import Framework
-from launch._launching import run
-from launch._over_hosts._hosts import Spread, read_hostfile
+from launch._launcher import run
+from launch._ssh._hostfile import Spread, read_hostfile
 from launch._torchrun._hostfile_option import split_hostfile, spread_over, with_slots
 
 

@@ -19,8 +19,8 @@ from typing import NoReturn
 from core_sdk.environment import first_variable
 from core_sdk.processes import CaughtSignals, exit_code
 from core_sdk.processes.output import RankOutput
-from launch._command import CommandError, ScriptNotExecutableError, ScriptNotFoundError, UsageError
-from launch._words import say
+from launch._command_line import CommandError, ScriptNotExecutableError, ScriptNotFoundError, UsageError
+from launch._messages import say
 
 # Processes that the command leaves behind may keep its output open.
 _LAST_OUTPUT_S = 2.0

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch._command import (
+from launch._command_line import (
     Command,
     HelpWanted,
     ScriptNotExecutableError,

@@ -15,14 +15,14 @@ from hosts.hosts import requires_hosts
 from core_sdk.environment import meeting_port, passed_variables
 from core_sdk.placement import scheduled_job, slurm_placement
 from core_sdk.records import ClusterInfo
-from launch._command import UsageError
-from launch._ending import Ending
-from launch._over_hosts._hosts import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
-from launch._over_hosts._local_host import is_here
-from launch._over_hosts._node_endings import NodeEnding, Why, ending_of_all
-from launch._over_hosts._node_job import NodeJob, node_infos, with_meeting_port
-from launch._over_hosts._node_lines import NodeLines
-from launch._over_hosts._ssh import ssh_argv, why_lost, why_not_started
+from launch._command_line import UsageError
+from launch._result import Ending
+from launch._ssh._host_job import NodeJob, node_infos, with_meeting_port
+from launch._ssh._host_output import NodeLines
+from launch._ssh._host_results import NodeEnding, Why, ending_of_all
+from launch._ssh._hostfile import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
+from launch._ssh._local_host import is_here
+from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 from launch._torchrun._hostfile_option import split_hostfile, spread_over
 
 H1, H2 = Host("h1", 2), Host("h2", 4)
@@ -256,7 +256,7 @@ def test_this_machine_is_known_by_name_and_address() -> None:
 @requires_hosts
 def test_an_address_that_can_merely_be_bound_is_not_this_machine() -> None:
     """Balancers of load let any address be bound to (`ip_nonlocal_bind`); all hosts would be taken for this one."""
-    script = "from launch._over_hosts import _hosts, _local_host as it; print(it.is_here(_hosts.Host('10.9.9.7', 1)))"
+    script = "from launch._ssh import _hostfile, _local_host as it; print(it.is_here(_hostfile.Host('10.9.9.7', 1)))"
     allow = 'echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; exec "$0" "$@"'
 
     ran = subprocess.run(

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
-from launch._command import UsageError
+from launch._command_line import UsageError
 from launch._framework import Start
-from launch._horovod._meeting import Meeting, MeetingError, choose_interface, meet_first, meet_other
 from launch._horovod._options import (
     NOT_GIVEN,
     HorovodOptions,
@@ -25,8 +24,9 @@ from launch._horovod._options import (
     spread_of,
     torchrun_options_of,
 )
-from launch._interfaces import interface_of
-from launch._over_hosts._hosts import Host, Ssh
+from launch._horovod._rendezvous import Meeting, MeetingError, choose_interface, meet_first, meet_other
+from launch._network import interface_of
+from launch._ssh._hostfile import Host, Ssh
 
 _UNSET = [
     "hosts",

@@ -14,8 +14,8 @@ import pytest
 from launches import RunLaunch
 from torch.distributed.run import get_args_parser
 
-from launch._command import Command, parse
-from launch._core_binding import parse_cores, share
+from launch._command_line import Command, parse
+from launch._deepspeed._core_binding import parse_cores, share
 from launch._torchrun._config import configure
 from launch.deepspeed import DeepSpeed
 from launch.horovod import Horovod

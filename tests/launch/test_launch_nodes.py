@@ -14,7 +14,7 @@ from core_sdk.environment import RUN_INFO_VARIABLE, get_cluster_info, run_info
 from core_sdk.errors import RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
-from launch._command import Command, UsageError, parse
+from launch._command_line import Command, UsageError, parse
 from launch._run_info import tell_ranks
 from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, torchrun_argv
 from launch._torchrun._options import given_options

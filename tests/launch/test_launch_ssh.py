@@ -196,7 +196,7 @@ def test_hosts_know_what_they_may_and_end_with_the_head(cluster: Cluster) -> Non
     for place in told:
         assert {name: place[name] for name in names} == dict.fromkeys(names) | passed
         assert (place["modes"], place["here"]) == (["0o600", "0o700"], str(cluster.folder))
-    assert any("_remote_node.py" in line for line in arguments)
+    assert any("_host_program.py" in line for line in arguments)
     assert not [line for line in arguments if any(value in line for value in values.values())]
     wait_for(lambda: not live_processes(cluster.folder), TIMEOUT_S)
     wait_for(lambda: not any(Path(place["path"]).parent.exists() for place in told))
@@ -368,7 +368,7 @@ def test_an_elastic_training_outlives_a_host(own_cluster: Cluster) -> None:
 def _is_node_of(process: psutil.Process, folder: Path) -> bool:
     with process.oneshot():
         try:
-            is_node = any(word.endswith("_remote_node.py") for word in process.cmdline())
+            is_node = any(word.endswith("_host_program.py") for word in process.cmdline())
             return is_node and "ssh" not in process.name() and Path(process.cwd()).is_relative_to(folder)
         except psutil.Error:
             return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from launch._command import UsageError
-from launch._core_binding import parse_cores, physical_cores
+from launch._command_line import UsageError
+from launch._deepspeed._core_binding import parse_cores, physical_cores
 from launch._deepspeed._options import DeepSpeedOptions
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from launch._command import UsageError
+from launch._command_line import UsageError
 
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from launch._command import UsageError
+from launch._command_line import UsageError
 from launch._deepspeed._options import DeepSpeedOptions
-from launch._over_hosts._hosts import Host, Spread, Ssh
+from launch._ssh._hostfile import Host, Spread, Ssh
 
 _HERE = "localhost"
 

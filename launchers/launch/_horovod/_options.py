@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from launch._command import UsageError
-from launch._over_hosts._hosts import Host, Spread, Ssh, parse_hosts, read_hostfile
+from launch._command_line import UsageError
+from launch._ssh._hostfile import Host, Spread, Ssh, parse_hosts, read_hostfile
 
 NOT_GIVEN = -(1 << 62)
 """For the number of processes, which Horovod's parser does not do without."""

@@ -11,7 +11,7 @@ import yaml
 from horovod.runner.common.util import config_parser
 from horovod.runner.launch import parse_args
 
-from launch._command import UsageError
+from launch._command_line import UsageError
 from launch._horovod._options import NOT_GIVEN
 
 

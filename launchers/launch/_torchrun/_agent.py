@@ -24,16 +24,16 @@ from torch.distributed.run import get_args_parser
 from core_sdk.environment import LaunchSettings
 from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
 from core_sdk.processes.output import RankErrors, RankOutput
-from launch._command import CommandError
+from launch._command_line import CommandError
 from launch._directory import LaunchDirectory
-from launch._ending import ending_of, loss_of
 from launch._framework import Framework, Start
+from launch._messages import marked
+from launch._result import ending_of, loss_of
 from launch._torchrun._config import configure, wants_files, worker_spec
-from launch._torchrun._connections import bound_silence
 from launch._torchrun._fresh_store import fresh_store
-from launch._torchrun._noticeboard import Noticeboard, Word
+from launch._torchrun._keepalive import bound_silence
+from launch._torchrun._peer_nodes import Noticeboard, Word
 from launch._torchrun._rank_logs import RankLogs
-from launch._words import marked
 
 _LINE_PREFIX = "[rank=${rank}] "
 # torch's own time for ranks that must make room for other nodes: those that can save then, do.

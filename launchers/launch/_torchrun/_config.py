@@ -16,7 +16,7 @@ from torch.distributed.launcher.api import LaunchConfig
 from torch.distributed.run import config_from_args, parse_min_max_nnodes
 
 from core_sdk.environment import job_id
-from launch._command import UsageError
+from launch._command_line import UsageError
 
 _DEFAULT_PORT = 29500
 _NO_ID = "none"

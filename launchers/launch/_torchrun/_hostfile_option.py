@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from core_sdk.environment import torchrun_variables
-from launch._command import UsageError
-from launch._over_hosts._hosts import Host, Spread
+from launch._command_line import UsageError
+from launch._ssh._hostfile import Host, Spread
 from launch._torchrun._options import node_range
 
 _OPTION = "--hostfile"

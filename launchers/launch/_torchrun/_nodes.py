@@ -11,7 +11,7 @@ from core_sdk.environment import Environment, job_placement, meeting_port, run_i
 from core_sdk.errors import PlacementError, RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import PLACED, ClusterInfo
-from launch._command import Command, UsageError, program_argv
+from launch._command_line import Command, UsageError, program_argv
 from launch._torchrun._options import given_options, node_range
 
 _MASTER_PORT = 29400

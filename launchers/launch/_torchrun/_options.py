@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from core_sdk.environment import torchrun_variables
-from launch._command import UsageError
+from launch._command_line import UsageError
 
 _SCRIPT = "SCRIPT"
 

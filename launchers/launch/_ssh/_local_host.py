@@ -8,8 +8,8 @@ import pwd
 import socket
 from typing import Any
 
-from launch._interfaces import is_own
-from launch._over_hosts._hosts import Host
+from launch._network import is_own
+from launch._ssh._hostfile import Host
 
 _LOOPBACK = ("localhost", "ip6-localhost", "ip6-loopback", "::1")
 

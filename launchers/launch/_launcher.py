@@ -21,16 +21,16 @@ from core_sdk.environment import LaunchSettings, ending_path
 from core_sdk.errors import CoreSDKError
 from core_sdk.processes import CaughtSignals, Supervisor, block_usr1
 from core_sdk.processes.output import RankErrors, RankOutput
-from launch._command import Command, CommandError, HelpWanted, check_script, help_text, parse
+from launch._command_line import Command, CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
-from launch._ending import Ending, ending_before_start, ending_of
 from launch._framework import Framework
-from launch._over_hosts import _fan_out
-from launch._over_hosts._fan_out import spread_of
-from launch._over_hosts._hosts import Spread
+from launch._messages import say
+from launch._result import Ending, ending_before_start, ending_of
 from launch._run_info import tell_ranks
+from launch._ssh import _head
+from launch._ssh._head import spread_of
+from launch._ssh._hostfile import Spread
 from launch._torchrun._nodes import find_nodes, torchrun_argv
-from launch._words import say
 
 _USAGE = 2
 _FAILURE = 1
@@ -97,7 +97,7 @@ def _launch_on_hosts(
     signals: CaughtSignals,
 ) -> Ending:
     try:
-        return _fan_out.run(framework, command, spread, settings, directory, signals)
+        return _head.run(framework, command, spread, settings, directory, signals)
     except CommandError as error:
         return Ending(error.exit_code, (str(error),))
 

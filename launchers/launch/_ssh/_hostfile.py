@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch._command import UsageError
+from launch._command_line import UsageError
 
 # No leading dash, which ssh would take for an option.
 _NAME = re.compile(r"(?P<user>(?:[\w.+][\w.+-]*@)?)(?P<address>\[[\w:.%-]+\]|[\w:][\w:.%-]*)", re.ASCII)

@@ -9,9 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from launch._command import CommandError
+from launch._command_line import CommandError
 from launch._framework import Start
-from launch._interfaces import LOOPBACK, interface_names, interface_of, ipv4_of, is_own, own_address_towards
+from launch._network import LOOPBACK, interface_names, interface_of, ipv4_of, is_own, own_address_towards
 from launch._store import Store
 
 _ALL = ""

@@ -25,18 +25,18 @@ from core_sdk.environment import (
 from core_sdk.errors import PlacementError
 from core_sdk.processes import GUARDIAN_FILE, ISOLATION, STOPS, CaughtSignals, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
-from launch._command import Command, CommandError
+from launch._command_line import Command, CommandError
 from launch._directory import LaunchDirectory
-from launch._ending import Ending
 from launch._framework import Framework
-from launch._over_hosts import _remote_node
-from launch._over_hosts._hosts import Host, Spread
-from launch._over_hosts._local_host import is_here
-from launch._over_hosts._node import Node
-from launch._over_hosts._node_endings import NodeEnding, Why, ending_of_all
-from launch._over_hosts._node_job import NodeJob, node_infos, with_meeting_port
-from launch._over_hosts._ssh import ssh_argv
-from launch._words import marked
+from launch._messages import marked
+from launch._result import Ending
+from launch._ssh import _host_program
+from launch._ssh._host_job import NodeJob, node_infos, with_meeting_port
+from launch._ssh._host_results import NodeEnding, Why, ending_of_all
+from launch._ssh._hostfile import Host, Spread
+from launch._ssh._local_host import is_here
+from launch._ssh._remote_launcher import Node
+from launch._ssh._ssh_command import ssh_argv
 
 _STDOUT = 1
 _STDERR = 2
@@ -127,7 +127,7 @@ def _start(
 ) -> Node:
     place = directory.path / f"node-{rank}"
     place.mkdir(mode=0o700)
-    program = [sys.executable, *ISOLATION, _remote_node.__file__, GUARDIAN_FILE]
+    program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
     is_child = is_here(host)
     argv = program if is_child else ssh_argv(host, spread.ssh, program, place / "ssh.log")
     variables = login_variables() if is_child else None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core_sdk.processes import STOPPED, WELL
-from launch._ending import Ending
+from launch._result import Ending
 
 
 class Why(enum.IntEnum):

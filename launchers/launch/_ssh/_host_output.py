@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from core_sdk.processes.output import PrefixedLines
-from launch._words import MARK
+from launch._messages import MARK
 
 _MAX_RECORD_BYTES = 1 << 20
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from core_sdk.processes import exit_code
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
-from launch._ending import Ending
-from launch._over_hosts._hosts import Host, Ssh
-from launch._over_hosts._node_endings import NodeEnding, Why
-from launch._over_hosts._node_lines import NodeLines
-from launch._over_hosts._ssh import why_lost, why_not_started
+from launch._result import Ending
+from launch._ssh._host_output import NodeLines
+from launch._ssh._host_results import NodeEnding, Why
+from launch._ssh._hostfile import Host, Ssh
+from launch._ssh._ssh_command import why_lost, why_not_started
 
 _PIPE_BYTES = 1 << 20
 # ssh may wait for what a rank has left behind to close its output.

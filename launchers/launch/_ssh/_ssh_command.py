@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from launch._over_hosts._hosts import Host, Ssh
+from launch._ssh._hostfile import Host, Ssh
 
 SSH_FAILED = 255
 

@@ -13,9 +13,9 @@ import msgspec
 from core_sdk.environment import MEETING_PORT_VARIABLE
 from core_sdk.placement import MEETING_PORTS
 from core_sdk.records import PLACED, ClusterInfo, encode_file
-from launch._command import UsageError
-from launch._over_hosts._hosts import Host
-from launch._over_hosts._local_host import is_loopback
+from launch._command_line import UsageError
+from launch._ssh._hostfile import Host
+from launch._ssh._local_host import is_loopback
 
 _DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
