@@ -9,12 +9,25 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import parts
 import pytest
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
 from processes import Script
 
 from core_sdk.tracking import Home
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test that needs a part as one of an integration."""
+    for item in items:
+        if parts.parts_of(item):
+            item.add_marker("integration")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips a test, by name, whose part is missing."""
+    parts.skip_without(item)
 
 
 @pytest.fixture(autouse=True)

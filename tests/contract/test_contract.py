@@ -34,6 +34,7 @@ from buckets.servers import BucketServer
 from cli.recorded import damage, new_attempt, new_trial
 from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
+from parts import needs
 from processes import Script, wait_for
 
 from core_sdk import core
@@ -159,7 +160,7 @@ def test_03_what_cannot_be_kept_is_refused_by_name(home: Home) -> None:
     assert reports(home) == []
 
 
-@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing: sentence 4 was not tried")
+@needs("strace")
 def test_04_a_report_is_one_write(tmp_path: Path) -> None:
     """Between two reports the training thread makes no system call but the write."""
     source = """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from parts import needs, strace
 
 import core_sdk
 from core_sdk import core
@@ -401,15 +401,11 @@ except HomeNotWritableError:
 
 
 def start_on_failing_disk(home: Path, *strace_options: str) -> int:
-    if not shutil.which("strace"):
-        pytest.skip("NOT TESTED: failing disks; strace is not installed")
-    command = ["strace", "-f", "-qq", "-o", os.devnull, *strace_options, sys.executable, "-c", START]
-    finished = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"CORE_SDK_HOME": str(home)})
-    if "ptrace" in finished.stderr.lower():
-        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {finished.stderr.strip()}")
-    return finished.returncode
+    command = [*strace(*strace_options), sys.executable, "-c", START]
+    return subprocess.run(command, capture_output=True, env=os.environ | {"CORE_SDK_HOME": str(home)}).returncode
 
 
+@needs("strace")
 def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) -> None:
     """Whichever fsync it is that fails: no trial is listed, and no experiment that its name does not lead to."""
     for when in itertools.count(1):
@@ -427,6 +423,7 @@ def test_a_start_that_the_disk_refuses_leaves_nothing_half_made(tmp_path: Path) 
     assert when > 10
 
 
+@needs("strace")
 def test_a_start_whose_first_record_is_refused_is_no_start(tmp_path: Path) -> None:
     """Without it nobody could tell from where a later attempt went on."""
     home = Home(tmp_path / "home")

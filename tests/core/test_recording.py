@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from buckets.servers import BucketServer
 from core.rank_threads import Rank, Trial
+from parts import needs, strace
 
 from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
@@ -47,21 +47,15 @@ STORED = 3
 def run_with_fault(
     script: str, journal: Path, *arguments: str, inject: str, timeout_s: float = 60
 ) -> subprocess.CompletedProcess[str]:
-    if not shutil.which("strace"):
-        pytest.skip("NOT TESTED: failing disks; strace is not installed")
-    command = ["strace", "-f", "-qq", "-o", os.devnull, "-P", str(journal), "-e", f"inject={inject}"]
-    finished = subprocess.run(
-        [*command, sys.executable, "-c", script, *arguments], capture_output=True, text=True, timeout=timeout_s
-    )
-    if "ptrace" in finished.stderr.lower():
-        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {finished.stderr.strip()}")
-    return finished
+    command = [*strace("-P", str(journal), "-e", f"inject={inject}"), sys.executable, "-c", script, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
 
 
 def listed(home: Home) -> list[str]:
     return [checkpoint.record.storage_id for checkpoint in read_history(home.trial(1)).checkpoints]
 
 
+@needs("strace")
 @pytest.mark.parametrize("kind", ["alone", "sharded"])
 @pytest.mark.parametrize("when", [STORED - 1, STORED], ids=["its beginning", "its end"])
 def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, when: int) -> None:
@@ -214,6 +208,7 @@ def refuse_writes(path: Path) -> None:
                 os.dup2(os.open(path, os.O_RDONLY | os.O_CLOEXEC), int(link.name))
 
 
+@needs("strace")
 @pytest.mark.parametrize("outcome", ["error=EINTR:", ""], ids=["unwritten", "written"])
 def test_an_interrupt_at_the_record_leaves_nothing_that_is_stored_and_not_listed(home: Home, outcome: str) -> None:
     """Ctrl-C when the checkpoint has its name already."""

@@ -30,11 +30,11 @@ from distributed.stage import (
     sampled,
     told,
 )
-from hosts.hosts import requires_hosts, requires_latency, requires_loss
+from parts import needs
 
 from core_sdk.distributed.transport._connection import _TCP_RTO_MAX_MS
 
-pytestmark = requires_hosts
+pytestmark = needs("hosts")
 
 CALLS = ["gather", "allgather", "broadcast", "local", "background"]
 NAMED_WITHIN_S = 10.0
@@ -297,7 +297,7 @@ finally:
 """
 
 
-@requires_loss
+@needs("packet loss")
 def test_the_reason_may_come_long_after_the_end_of_a_connection(stage: Stage) -> None:
     """The chief leaves because another rank has died, and what it says of that is lost once or twice on the way."""
     with stage.set_up(DEAF, Cell("allgather", THREE_BY_ONE, 2)) as (hosts, ranks):
@@ -401,7 +401,7 @@ def test_a_cable_that_is_mended_in_time_harms_nothing(
 
 
 @pytest.mark.slow  # the longer it was, the longer a connection may wait until it tries again
-@requires_loss
+@needs("packet loss")
 def test_the_ranks_go_on_soon_after_a_time_when_all_was_lost(stage: Stage) -> None:
     """Within seconds, however long it was."""
     if not can_limit_pauses():
@@ -426,7 +426,7 @@ def can_limit_pauses() -> bool:
     return False
 
 
-@requires_latency
+@needs("latency")
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 0)], HOST_CELLS + LARGE_CELLS)
 def test_results_are_right_over_slow_cables(stage: Stage, cells: Sequence[Cell]) -> None:
     """Twenty milliseconds each way."""
@@ -439,7 +439,7 @@ def test_results_are_right_over_slow_cables(stage: Stage, cells: Sequence[Cell])
     for_each(cells, check, at_once=4)
 
 
-@requires_loss
+@needs("packet loss")
 @pytest.mark.parametrize("percent", [10, pytest.param(20, marks=pytest.mark.slow)])
 @sampled("cells", [Cell("allgather", TWO_BY_TWO, 0, A_FEW_PACKETS)], LOSSY_CELLS)
 def test_results_are_right_on_lossy_hosts(stage: Stage, cells: Sequence[Cell], percent: int) -> None:

@@ -19,9 +19,10 @@ from distributed.stage import (
     sampled,
     told,
 )
-from hosts.hosts import host_group, requires_hosts, requires_loss
+from hosts.hosts import host_group
+from parts import needs
 
-pytestmark = requires_hosts
+pytestmark = needs("hosts")
 
 JOIN_TIMEOUT_S = 2.0
 NAMED_WITHIN_S = 10.0
@@ -146,7 +147,7 @@ def test_a_host_whose_cable_is_mended_in_time_joins(stage: Stage, cells: Sequenc
 
 
 @pytest.mark.slow  # longer than a stranger may be silent
-@requires_loss
+@needs("packet loss")
 def test_a_rank_whose_introduction_is_late_joins(stage: Stage) -> None:
     """It has proved the key, so that it is waited for: it would not come again."""
     with host_group(2) as hosts:
@@ -215,7 +216,7 @@ with join() as distributed:
 
 
 @pytest.mark.slow  # longer than the first attempts to send what was lost
-@requires_loss
+@needs("packet loss")
 @pytest.mark.parametrize("run", RUNS)
 def test_the_last_words_of_a_rank_come_through_after_a_time_when_all_was_lost(stage: Stage, run: int) -> None:
     """Its process has ended meanwhile: its kernel goes on trying."""
@@ -265,7 +266,7 @@ tell("all is well")
 
 
 @pytest.mark.slow  # as long as it may take until a rank is wrongly thought dead
-@requires_loss
+@needs("packet loss")
 def test_a_rank_that_leaves_well_is_not_thought_dead_because_its_farewell_was_lost(stage: Stage) -> None:
     """Nor because of what it was still told: who closes a connection before reading all destroys what was said."""
     with stage.set_up(QUIET_END, Cell("close", THREE_BY_ONE, 2)) as (hosts, ranks):

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from frameworks.environments import environment
+from parts import needs, require
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "6_frameworks.py"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
@@ -76,8 +77,7 @@ def training(framework: str) -> Training:
     if framework == "torch":
         return Training(framework, Path(sys.executable), {"OMP_NUM_THREADS": "1"})
     found = environment("horovod" if framework == "horovod" else "deepspeed")
-    if not found.is_installed:
-        pytest.skip(found.why_not_tested())
+    require(found.name)
     return Training(framework, found.python, found.variables())
 
 
@@ -92,10 +92,10 @@ def accuracy(output: str) -> float:
     ("framework", "arguments"),
     [
         pytest.param("torch", (), marks=pytest.mark.slow),
-        pytest.param("horovod", (), marks=pytest.mark.slow),
-        pytest.param("deepspeed", ("--zero-stage", "1"), marks=pytest.mark.slow),
-        ("deepspeed", ("--zero-stage", "2")),
-        pytest.param("deepspeed", ("--zero-stage", "3"), marks=pytest.mark.slow),
+        pytest.param("horovod", (), marks=[pytest.mark.slow, needs("horovod")]),
+        pytest.param("deepspeed", ("--zero-stage", "1"), marks=[pytest.mark.slow, needs("deepspeed")]),
+        pytest.param("deepspeed", ("--zero-stage", "2"), marks=needs("deepspeed")),
+        pytest.param("deepspeed", ("--zero-stage", "3"), marks=[pytest.mark.slow, needs("deepspeed")]),
     ],
 )
 def test_a_paused_training_goes_on_to_its_accuracy(framework: str, arguments: tuple[str, ...]) -> None:
@@ -120,7 +120,7 @@ def test_a_paused_training_goes_on_to_its_accuracy(framework: str, arguments: tu
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("framework", ["horovod", "deepspeed"])
+@pytest.mark.parametrize("framework", [pytest.param(name, marks=needs(name)) for name in ("horovod", "deepspeed")])
 def test_frameworks_reach_the_same_accuracy(framework: str) -> None:
     """Within `TOLERANCE` of torchrun's."""
     expected = training("torch")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,13 +14,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
+from parts import require
 from processes import wait_for
 
 from hosts.namespaces import new_process_ids_for_children, process_ids, process_ids_of, processes_in
-
-_TOOLS = ("bash", "unshare", "nsenter", "ip", "mount", "hostname")
-_HOW_TO_GET_THEM = "it takes root, Linux with namespaces, util-linux, and what `make packages` brings"
 
 # Process 1 of a host reads until this process closes its end, or is killed: no host outlives the tests.
 _BE_HOST = """
@@ -35,27 +31,6 @@ echo ready
 exec > /dev/null
 read -r || true
 """
-
-
-def _trouble() -> str | None:
-    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
-        return f"there is no {', '.join(missing)} here"
-    tried = subprocess.run(
-        ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"],
-        capture_output=True,
-        text=True,
-    )
-    return tried.stderr.strip() if tried.returncode else None
-
-
-def _skip_unless(possible: bool, reason: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not possible, reason=f"NOT TESTED: several hosts; {reason}; {_HOW_TO_GET_THEM}")
-
-
-_trouble_here = _trouble()
-requires_hosts = _skip_unless(_trouble_here is None, str(_trouble_here))
-requires_loss = _skip_unless(shutil.which("iptables") is not None, "there is no iptables to lose packets")
-requires_latency = _skip_unless(Path("/dev/net/tun").exists(), "there is no /dev/net/tun to delay frames")
 
 
 class Host:
@@ -171,6 +146,7 @@ class HostGroup:
 @contextlib.contextmanager
 def host_group(count: int, *, latency_s: float = 0.0) -> Iterator[HostGroup]:
     """Hosts h1, h2, … at 10.77.0.1, …; a frame takes the latency from one to another. At the end they all die."""
+    require("hosts")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hosts")))
         names = _written_names(folder / "hosts", count)

@@ -6,9 +6,10 @@ import signal
 import subprocess
 import sys
 
+from parts import needs
 from processes import wait_for
 
-from hosts.hosts import Host, HostGroup, host_group, requires_hosts, requires_latency, requires_loss
+from hosts.hosts import Host, HostGroup, host_group
 from hosts.namespaces import processes_in
 
 ECHO = """
@@ -47,7 +48,7 @@ def is_reached(host: Host, other: Host) -> bool:
     return host.start([*probe, other.name], stderr=subprocess.DEVNULL).wait() == 0
 
 
-@requires_hosts
+@needs("hosts")
 def test_hosts_have_names_and_processes_of_their_own_and_everybodys_files() -> None:
     """They find each other by name."""
     look = "hostname; getent hosts h3 | cut -d' ' -f1; echo $$; ls /proc | grep -c '^[0-9]*$'; pwd"
@@ -60,7 +61,7 @@ def test_hosts_have_names_and_processes_of_their_own_and_everybodys_files() -> N
     assert said[-1] == "/usr/lib"
 
 
-@requires_hosts
+@needs("hosts")
 def test_signals_and_exits_pass_between_a_process_on_a_host_and_its_parent_here() -> None:
     """It is our child."""
     with host_group(1) as hosts:
@@ -71,7 +72,7 @@ def test_signals_and_exits_pass_between_a_process_on_a_host_and_its_parent_here(
         assert hosts[0].start(["bash", "-c", "exit 7"]).wait() == 7
 
 
-@requires_hosts
+@needs("hosts")
 def test_a_killed_host_has_no_process_left() -> None:
     """Nor has one whose test has ended, even what has run away from its parent."""
     escape = ["bash", "-c", "setsid sleep 600 > /dev/null 2>&1 & setsid sleep 600 > /dev/null 2>&1 &"]
@@ -86,7 +87,7 @@ def test_a_killed_host_has_no_process_left() -> None:
     assert [processes_in(host.process_ids) for host in hosts] == [[], []]
 
 
-@requires_hosts
+@needs("hosts")
 def test_a_cut_cable_stops_what_was_on_its_way_and_a_mended_one_lets_it_pass() -> None:
     """No end of a connection is seen meanwhile."""
     with host_group(2) as hosts:
@@ -109,8 +110,8 @@ def test_a_cut_cable_stops_what_was_on_its_way_and_a_mended_one_lets_it_pass() -
     assert took_s > 0.5
 
 
-@requires_hosts
-@requires_latency
+@needs("hosts")
+@needs("latency")
 def test_a_slow_cable_delays_each_way() -> None:
     """There and back it is twice the latency; and it can be cut, too."""
     with host_group(2, latency_s=0.05) as hosts:
@@ -147,8 +148,8 @@ for _ in range(500):
 """
 
 
-@requires_hosts
-@requires_loss
+@needs("hosts")
+@needs("packet loss")
 def test_a_lossy_host_loses_about_this_part_of_what_comes() -> None:
     """And nothing any more when it is told so."""
     with host_group(2) as hosts:
@@ -169,7 +170,7 @@ def num_received(hosts: HostGroup) -> int:
     return int(receiver.stdout.readline())
 
 
-@requires_hosts
+@needs("hosts")
 def test_a_host_can_have_a_file_of_its_own() -> None:
     """Bound to the place of one that all see."""
     with host_group(2) as hosts:
@@ -179,7 +180,7 @@ def test_a_host_can_have_a_file_of_its_own() -> None:
     assert seen == ["127.0.0.1 localhost\n", "root:x:0:0:root:/root:/bin/bash\n"]
 
 
-@requires_hosts
+@needs("hosts")
 def test_hosts_end_with_the_process_that_made_them() -> None:
     """Even if it is killed."""
     source = "from hosts.hosts import *\nimport time\nwith host_group(1) as hosts:\n"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from parts import needs, strace
 
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
 from core_sdk.journal import AliveLock, JournalWriter, is_alive, read_journal, read_records
@@ -189,7 +190,7 @@ def test_a_full_disk_drops_counts_and_announces(small_disk: Path) -> None:
     journal.close()
 
 
-@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing: failing writes were not tried")
+@needs("strace")
 def test_a_failing_write_is_counted(tmp_path: Path) -> None:
     """An I/O error is no different from a full disk, and later records are kept."""
     source = f"""
@@ -207,8 +208,8 @@ try:
 except ReportsDroppedError as error:
     sys.exit(error.num_dropped)
 """
-    inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(tmp_path / "1.journal")]
-    inject += ["-e", "trace=write", "-e", "inject=write:error=EIO:when=3..5"]
+    journal = str(tmp_path / "1.journal")
+    inject = strace("-P", journal, "-e", "trace=write", "-e", "inject=write:error=EIO:when=3..5")
 
     status = subprocess.run([*inject, sys.executable, "-c", source]).returncode
 
@@ -256,7 +257,7 @@ def test_threads_on_a_full_disk_lose_what_is_said_and_recorded(small_disk: Path)
     assert sum(num_appended) - len(kept) == raised.value.num_dropped == recorded > 0
 
 
-@pytest.mark.skipif(not Path("/usr/bin/strace").exists(), reason="strace is missing: torn writes were not tried")
+@needs("strace")
 def test_a_signal_handler_that_reports_after_half_a_line_loses_nothing(tmp_path: Path) -> None:
     """It comes between the write and the cut, when there is room again: its own line must stay whole."""
     path = tmp_path / "1.journal"
@@ -283,8 +284,7 @@ try:
 except ReportsDroppedError as error:
     sys.exit(error.num_dropped)
 """
-    inject = ["strace", "-f", "-qq", "-o", "/dev/null", "-P", str(path)]
-    inject += ["-e", "trace=write", "-e", "inject=write:signal=SIGUSR1:when=2"]
+    inject = strace("-P", str(path), "-e", "trace=write", "-e", "inject=write:signal=SIGUSR1:when=2")
 
     status = subprocess.run([*inject, sys.executable, "-c", source]).returncode
 

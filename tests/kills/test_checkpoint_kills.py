@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +12,7 @@ from pathlib import Path
 import pytest
 from kills import checkpoint_writer
 from kills.checkpoint_writer import check_what_is_left
+from parts import needs, strace
 
 from core_sdk.storage import DirectoryStorage
 
@@ -53,18 +52,15 @@ def test_no_kill_leaves_half_a_checkpoint(tmp_path: Path) -> None:
     assert num_with_leftovers > NUM_KILLS // 4, "the kills missed the moments that matter"
 
 
+@needs("strace")
 @pytest.mark.parametrize("call", ["mkdir", "fsync", "rename", "unlink", "unlinkat", "rmdir", "openat"])
 def test_no_system_call_is_the_wrong_one_to_die_in(tmp_path: Path, call: str) -> None:
     """A kill in each call of this kind on the storage, from the first to the last of two saves and a deletion."""
-    if not shutil.which("strace"):
-        pytest.skip("NOT TESTED: kills at each system call; strace is not installed")
     start_writer(tmp_path, 1).communicate()
     num_kills = 0
 
     while (writer := start_writer(tmp_path, 2, prefix=killing_strace(tmp_path, call, num_kills + 1))).wait() != 0:
-        _, errors = writer.communicate()
-        if "ptrace" in errors.lower():
-            pytest.skip(f"NOT TESTED: kills at each system call; strace is not permitted here: {errors.strip()}")
+        writer.communicate()
         num_kills += 1
         check_what_is_left(tmp_path, was_committed=True)
     writer.communicate()
@@ -76,18 +72,7 @@ def test_no_system_call_is_the_wrong_one_to_die_in(tmp_path: Path, call: str) ->
 def killing_strace(root: Path, call: str, when: int) -> list[str]:
     # Opening is done by the interpreter, too: only the calls on directories of the storage count there.
     where = ["-P", str(root), "-P", str(root / ".staging")] if call == "openat" else []
-    return [
-        "strace",
-        "-f",
-        "-qq",
-        "-o",
-        os.devnull,
-        *where,
-        "-e",
-        f"trace={call}",
-        "-e",
-        f"inject={call}:signal=KILL:when={when}",
-    ]
+    return strace(*where, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={when}")
 
 
 def test_leftovers_of_the_living_are_left_alone(tmp_path: Path) -> None:

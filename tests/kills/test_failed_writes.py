@@ -20,12 +20,15 @@ from typing import NamedTuple
 
 import pytest
 from cli.recorded import new_attempt, new_trial, store
+from parts import needs, strace
 
 from core_sdk.core import init
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
+
+pytestmark = needs("strace")
 
 CALLS = (
     "write", "writev", "pwrite64", "sendfile", "copy_file_range", "ftruncate", "fsync", "fdatasync", "openat", "mkdir",
@@ -132,7 +135,7 @@ class Stage:
 
     def run(self, *strace_options: str) -> Ending:
         trace = self.folder / "trace"
-        command = ["strace", "-f", "--seccomp-bpf", "-qq", "-y", "-o", str(trace), *strace_options]
+        command = strace("--seccomp-bpf", "-y", *strace_options, trace=trace)
         environment = os.environ | {"CORE_SDK_HOME": str(self.home.root), "PYTHONDONTWRITEBYTECODE": "1"}
         finished = subprocess.run(
             [*command, sys.executable, "-c", self._script, str(self.home.root)],
@@ -179,15 +182,6 @@ class Stage:
     def _listed(self) -> Iterator[str]:
         for trial_id in self.home.trial_ids():
             yield from (found.record.storage_id for found in read_history(self.home.trial(trial_id)).checkpoints)
-
-
-@pytest.fixture(autouse=True)
-def strace() -> None:
-    if not shutil.which("strace"):
-        pytest.skip("NOT TESTED: failing disks; strace is not installed")
-    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "true"], capture_output=True, text=True)
-    if tried.returncode != 0:
-        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {tried.stderr.strip()}")
 
 
 def fail_each(folder: Path, scenario: str, error: str, calls: list[Call]) -> None:

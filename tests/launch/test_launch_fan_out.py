@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hosts.hosts import requires_hosts
+from parts import needs
 
 from core_sdk.environment import meeting_port, passed_variables
 from core_sdk.placement import scheduled_job, slurm_placement
@@ -253,7 +253,7 @@ def test_this_machine_is_known_by_name_and_address() -> None:
     assert not is_here(Host("no-such-host.invalid", 1))
 
 
-@requires_hosts
+@needs("hosts")
 def test_an_address_that_can_merely_be_bound_is_not_this_machine() -> None:
     """Balancers of load let any address be bound to (`ip_nonlocal_bind`); all hosts would be taken for this one."""
     script = "from launch._ssh import _hostfile, _local_host as it; print(it.is_here(_hostfile.Host('10.9.9.7', 1)))"

@@ -17,12 +17,13 @@ from pathlib import Path
 
 import psutil
 import pytest
-from hosts.hosts import HostGroup, host_group, requires_hosts
+from hosts.hosts import HostGroup, host_group
 from launches import Ended, live_processes
+from parts import needs
 from processes import wait_for
-from sshd.servers import Network, requires_sshd
+from sshd.servers import Network
 
-pytestmark = [requires_hosts, requires_sshd]
+pytestmark = needs("hosts", "ssh")
 
 # Starting a launcher takes seconds, twice, on a machine that runs other tests.
 TIMEOUT_S = 100

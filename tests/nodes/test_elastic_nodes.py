@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hosts.hosts import Host, host_group, requires_hosts
+from hosts.hosts import Host, host_group
+from parts import needs
 
 from nodes.conftest import TheTrial
 from nodes.launchers import NodeLaunch, assert_counted_once, elastic, launcher_argv
 
-pytestmark = [requires_hosts, pytest.mark.timeout(600)]
+pytestmark = [needs("hosts"), pytest.mark.timeout(600)]
 
 Loss = Callable[[Host, NodeLaunch], None]
 _LOSSES: dict[str, Loss] = {

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts.hosts import host_group, requires_hosts, requires_latency
+from hosts.hosts import host_group
+from parts import needs
 
 from core_sdk.client import TrialState
 from nodes.conftest import TheTrial
 from nodes.launchers import NodeLaunch, assert_counted_once, fixed, launcher_argv, start_fixed
 
-pytestmark = [requires_hosts, pytest.mark.timeout(600)]
+pytestmark = [needs("hosts"), pytest.mark.timeout(600)]
 # The ranks' channel and the launchers notice after half a minute that a host is silent; the rest is a busy machine's.
 _SILENCE_S = 90.0
 
@@ -64,7 +65,7 @@ def test_a_stopped_training_is_resumed_on_the_same_nodes(folder: Path, the_trial
     assert_counted_once(the_trial.read(), num_attempts=2)
 
 
-@requires_latency
+@needs("latency")
 @pytest.mark.slow
 def test_a_slow_network_changes_nothing_but_the_time(folder: Path, the_trial: TheTrial) -> None:
     """Three hosts, 20 ms from each other."""

@@ -17,16 +17,17 @@ from frameworks.test_frameworks_example import (
     accuracy,
     training,
 )
-from hosts.hosts import Host, HostGroup, host_group, requires_hosts, requires_latency
+from hosts.hosts import Host, HostGroup, host_group
 from launches import live_processes
+from parts import needs
 from processes import wait_for
-from sshd.servers import Network, requires_sshd
+from sshd.servers import Network
 
 from core_sdk.client import Trial
 from nodes.conftest import TheTrial
 from nodes.launchers import NodeLaunch
 
-pytestmark = [requires_hosts, requires_sshd, pytest.mark.timeout(900)]
+pytestmark = [needs("hosts", "ssh"), pytest.mark.timeout(900)]
 
 _PLACES = Path(__file__).with_name("places.py")
 # Each rank imports torch and a framework, on a machine that may have other things to do.
@@ -276,7 +277,7 @@ def test_a_lost_host_ends_launchers_that_are_placed(cluster: Cluster, framework:
     cluster.assert_empty()
 
 
-@requires_latency
+@needs("latency")
 @pytest.mark.slow
 @pytest.mark.parametrize("framework", ["deepspeed", "horovod"])
 def test_a_slow_network_changes_nothing_but_the_time(

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hosts.hosts import HostGroup, host_group, requires_hosts
+from hosts.hosts import HostGroup, host_group
+from parts import needs
 
 from core_sdk.client import TrialState
 from nodes.conftest import TheTrial
 from nodes.launchers import TRAINING, NodeLaunch, assert_counted_once
 
-pytestmark = [requires_hosts, pytest.mark.timeout(600)]
+pytestmark = [needs("hosts"), pytest.mark.timeout(600)]
 
 _DOMAIN = "workers.default.svc.cluster.local"
 _COMMAND = [sys.executable, "-m", "launch.torch_distributed", str(TRAINING), "0.05"]

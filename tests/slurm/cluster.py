@@ -8,24 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import pytest
 from hosts.hosts import Host, HostGroup, host_group
+from parts import require
 from processes import wait_for
-
-_PROGRAMS = ("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged")
-_missing = [program for program in _PROGRAMS if shutil.which(program) is None]
-
-requires_slurm = pytest.mark.skipif(
-    bool(_missing),
-    reason=f"NOT TESTED: Slurm; there is no {', '.join(_missing)} here. `make packages` brings it",
-)
 
 _START_S = 30
 """For the nodes to be ready."""
@@ -160,6 +151,7 @@ def slurm_cluster(num_nodes: int, *, silence_s: int = 120) -> Iterator[Cluster]:
 
     A node that has not answered for `silence_s` is given up: a busy machine's may take seconds.
     """
+    require("slurm")
     # Short: Unix sockets lie in it, whose paths have about a hundred bytes.
     with tempfile.TemporaryDirectory(prefix="slurm-") as name, host_group(num_nodes) as hosts:
         directory = Path(name)

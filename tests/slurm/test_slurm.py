@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from hosts.hosts import requires_hosts
+from parts import needs
 
 from core_sdk.tracking import Home
-from slurm.cluster import Cluster, requires_slurm, slurm_cluster
+from slurm.cluster import Cluster, slurm_cluster
 from slurm.trainings import finish, has_stored, read_trial
 
-pytestmark = [requires_hosts, requires_slurm]
+pytestmark = needs("hosts", "slurm")
 
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 _LAUNCH = f"{sys.executable} -m launch.torch_distributed train.py ranks"

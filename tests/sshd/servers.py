@@ -8,23 +8,18 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
 from hosts.hosts import Host
+from parts import require
 from processes import wait_for
 
 _SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-_missing = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
-_missing += [] if Path(_SSHD).exists() else ["sshd"]
-requires_sshd = pytest.mark.skipif(
-    bool(_missing),
-    reason=f"NOT TESTED: launches over ssh; there is no {', '.join(_missing)}. `make packages` brings it",
-)
 
 
 class Network:
     """Who knows whom by ssh: `variables` make the plain word `ssh` use this folder, and no other configuration."""
 
     def __init__(self, folder: Path) -> None:
+        require("ssh")
         folder.mkdir()
         self.folder = folder
         self.known_hosts = folder / "known_hosts"

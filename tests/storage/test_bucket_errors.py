@@ -18,6 +18,7 @@ from buckets.proxy import Fault
 from buckets.servers import BucketServer
 from buckets.stand import Stand, start_stand
 from buckets.work import Scene
+from parts import needs
 
 from core_sdk.errors import (
     BucketNotFoundError,
@@ -347,6 +348,7 @@ def test_no_secret_of_s3_is_told(
     assert SESSION_TOKEN not in told
 
 
+@needs("azurite")
 def test_no_secret_of_azure_is_told(
     start_server: Callable[[str], BucketServer],
     open_bucket: Callable[[str], Bucket],

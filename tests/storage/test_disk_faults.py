@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from parts import needs, strace
 
 from core_sdk.errors import NotEnoughSpaceError
 from core_sdk.storage import DirectoryStorage
@@ -101,15 +101,11 @@ def test_a_download_that_does_not_fit_is_refused_before_it_begins(small_disk: Pa
 
 
 def save_with_failing_fsync(root: Path, *strace_options: str) -> subprocess.CompletedProcess[str]:
-    if not shutil.which("strace"):
-        pytest.skip("NOT TESTED: failing disks; strace is not installed")
-    command = ["strace", "-f", "-qq", "-o", os.devnull, "-e", "trace=fsync", *strace_options]
-    finished = subprocess.run([*command, sys.executable, "-c", SAVE, str(root)], capture_output=True, text=True)
-    if "PTRACE" in finished.stderr or "ptrace" in finished.stderr:
-        pytest.skip(f"NOT TESTED: failing disks; strace is not permitted here: {finished.stderr.strip()}")
-    return finished
+    command = strace("-e", "trace=fsync", *strace_options)
+    return subprocess.run([*command, sys.executable, "-c", SAVE, str(root)], capture_output=True, text=True)
 
 
+@needs("strace")
 @pytest.mark.parametrize("when", [1, 2])
 def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:
     """Each thread's n-th fsync returns EIO; six files and directories are flushed by four threads."""
@@ -125,6 +121,7 @@ def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:
     storage.verify("good")
 
 
+@needs("strace")
 def test_a_checkpoint_whose_renaming_may_be_lost_is_withdrawn(tmp_path: Path) -> None:
     """Only the last fsync fails, that of the storage's directory, when the checkpoint has its name already."""
     storage = DirectoryStorage(tmp_path)
@@ -136,6 +133,7 @@ def test_a_checkpoint_whose_renaming_may_be_lost_is_withdrawn(tmp_path: Path) ->
     assert content(tmp_path) == [".staging", "good", "good/.manifest.json", "good/metadata.json", "good/model.bin"]
 
 
+@needs("strace")
 def test_the_faulty_save_succeeds_without_the_fault(tmp_path: Path) -> None:
     """So that the tests above fail for the reason that they name."""
     finished = save_with_failing_fsync(tmp_path)

