@@ -66,6 +66,10 @@
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
     │   └── MetricNotFoundError
+    ├── CommandError                  a command that cannot be started
+    │   ├── CommandNotFoundError
+    │   ├── CommandNotExecutableError
+    │   └── CommandNotRecordableError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
     └── MissingDependencyError        an optional library
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
@@ -248,6 +252,28 @@ class RunInfoError(AttemptError):
             f"CORE_SDK_RUN_INFO names {path}, which cannot be used: {reason}. "
             "Unset it to run the script on its own, or start the script with `core-sdk run`."
         )
+
+
+class CommandError(CoreSDKError):
+    """The command of an attempt cannot be started."""
+
+
+class CommandNotFoundError(CommandError):
+    def __init__(self, program: str) -> None:
+        super().__init__(f"there is no program {program!r}. Give it as its path, or correct PATH.")
+
+
+class CommandNotExecutableError(CommandError):
+    def __init__(self, program: str, reason: str) -> None:
+        super().__init__(
+            f"{program!r} cannot be executed: {reason}. For a Python script put the interpreter before it: "
+            "core-sdk run -- python SCRIPT"
+        )
+
+
+class CommandNotRecordableError(CommandError):
+    def __init__(self, argument: str) -> None:
+        super().__init__(f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume")
 
 
 class PlacementError(CoreSDKError, ValueError):

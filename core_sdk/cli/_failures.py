@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from core_sdk.cli._command import CommandError
 from core_sdk.cli._exit_codes import ExitCode
 from core_sdk.cli._messages import say
-from core_sdk.errors import CheckpointNotFoundError, CoreSDKError, InvalidNameError, NotFoundError, UnsafePathError
+from core_sdk.errors import (
+    CheckpointNotFoundError,
+    CommandNotExecutableError,
+    CommandNotFoundError,
+    CommandNotRecordableError,
+    CoreSDKError,
+    InvalidNameError,
+    NotFoundError,
+    UnsafePathError,
+)
 
-FAILURES = (CoreSDKError, CommandError, InvalidNameError, UnsafePathError, OSError)
+FAILURES = (CoreSDKError, InvalidNameError, UnsafePathError, OSError)
 """What commands raise for what the world or the caller did wrong. Anything else is our mistake."""
 
 
@@ -15,8 +23,12 @@ def exit_status_of(error: BaseException) -> int:
     """Says what went wrong, and gives the exit status for it."""
     say(_words(error))
     match error:
-        case CommandError():
-            return error.exit_code
+        case CommandNotFoundError():
+            return ExitCode.COMMAND_NOT_FOUND
+        case CommandNotExecutableError():
+            return ExitCode.NOT_EXECUTABLE
+        case CommandNotRecordableError():
+            return ExitCode.USAGE
         case NotFoundError() | CheckpointNotFoundError():
             return ExitCode.NOT_FOUND
         case CoreSDKError() | OSError():

@@ -16,10 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 from core_sdk.cli import _output_keeper
-from core_sdk.cli._command import CommandNotExecutableError
 from core_sdk.cli._messages import say
 from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, child_variables, is_usr1_stop
-from core_sdk.errors import RecordDamagedError
+from core_sdk.errors import CommandNotExecutableError, RecordDamagedError
 from core_sdk.records import CommandRecord, ExitRecord
 from core_sdk.tracking import TrialFolder
 

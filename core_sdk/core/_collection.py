@@ -7,11 +7,11 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from core_sdk.core._attempt import Attempt
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.deletion.collection import Request, collect
 
 logger = logging.getLogger("core_sdk.core")

@@ -12,7 +12,6 @@ import weakref
 from types import TracebackType
 from typing import Literal, Protocol
 
-from core_sdk.core._attempt import Attempt
 from core_sdk.core._checkpoint import CheckpointContext
 from core_sdk.core._collection import collect_at_end
 from core_sdk.core._experimental import ExperimentalCoreContext
@@ -26,6 +25,7 @@ from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
+from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.states import TRY_AGAIN
 
 logger = logging.getLogger("core_sdk.core")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from core_sdk.core._attempt import Attempt, Definition, claim_together
+from core_sdk.core._attempt import claim_together
 from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
 from core_sdk.core._context import Context
@@ -18,7 +18,7 @@ from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._preempt._notices import Cloud, chosen_clouds
 from core_sdk.core._profiler import ProfilerContext
-from core_sdk.core._searcher import SearcherContext
+from core_sdk.core._searcher import SearcherContext, parse_max_length
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.environment import (
@@ -35,6 +35,8 @@ from core_sdk.records import ClusterInfo
 from core_sdk.storage import Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.claiming import Attempt
+from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.history import read_history
 
 T = TypeVar("T")
@@ -85,6 +87,7 @@ def init(
     """
 
     def check() -> _Given:
+        parse_max_length(max_length)
         return _Given(
             definition=Definition.checked(
                 name=name,

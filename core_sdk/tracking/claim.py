@@ -1,4 +1,4 @@
-"""The right to start a trial's next attempt: held by one process at a time, and freed by its death."""
+"""The right to start a trial's next attempt: one process at a time holds it, and loses it when it dies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from core_sdk.errors import TrialRunningError
 from core_sdk.tracking.home import TrialFolder
 
 
-@contextlib.contextmanager
-def claimed_next_attempt(folder: TrialFolder, action: str) -> Iterator[int]:
-    """The next attempt's number; until the end nobody else starts or deletes the trial, and it counts as running.
+def claim_next_attempt(folder: TrialFolder, action: str) -> tuple[int, AliveLock]:
+    """The next attempt's number and a lock: until its release the trial counts as running.
 
-    Raises `TrialRunningError`, saying that one cannot `action` the trial, while an attempt runs or is being started.
+    Meanwhile nobody else starts or deletes the trial. Raises `TrialRunningError`, saying that one cannot `action` the
+    trial, while an attempt runs or is being started.
     """
     if (running := folder.running_attempt()) is not None:
         is_stopping = folder.stop_path(running).exists()
@@ -24,10 +24,18 @@ def claimed_next_attempt(folder: TrialFolder, action: str) -> Iterator[int]:
         lock = AliveLock(folder.supervised_path(attempt))
     except BlockingIOError as error:
         raise TrialRunningError(folder.trial_id, attempt, action) from error
+    if attempt in folder.attempts():
+        # Another process claimed it, and ended, between our look and our lock.
+        lock.release()
+        raise TrialRunningError(folder.trial_id, attempt, action)
+    return attempt, lock
+
+
+@contextlib.contextmanager
+def claimed_next_attempt(folder: TrialFolder, action: str) -> Iterator[int]:
+    """Holds the claim for the length of the block, and gives the next attempt's number. Raises likewise."""
+    attempt, lock = claim_next_attempt(folder, action)
     try:
-        if attempt in folder.attempts():
-            # Another process claimed it, and ended, between our look and our lock.
-            raise TrialRunningError(folder.trial_id, attempt, action)
         yield attempt
     finally:
         lock.release()

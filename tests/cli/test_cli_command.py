@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from core_sdk.cli._command import (
-    CommandNotExecutableError,
-    CommandNotFoundError,
-    CommandNotRecordableError,
-    resolve,
-    script_name,
-)
+from core_sdk.errors import CommandNotExecutableError, CommandNotFoundError, CommandNotRecordableError
+from core_sdk.tracking.attempts.command import resolve, script_name
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from core_sdk.errors import PredecessorRunningError
 from core_sdk.placement import Job, scheduled_job
 from core_sdk.records import JobRecord
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.tracking.attempts.jobs import leave_word_of_job, trial_of_job
+from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 
 Start = Callable[..., str]
 
@@ -131,7 +131,7 @@ def test_of_equal_commands_that_begin_at_once_none_is_forgotten(home: Home) -> N
 
     def begin(folder: TrialFolder) -> None:
         all_there.wait(30)
-        leave_word_of_job(folder, FIRST_JOB)
+        note_trial_of_job(folder, FIRST_JOB)
 
     processes = [context.Process(target=begin, args=[home.create_trial()]) for _ in range(4)]
     for process in processes:
@@ -150,10 +150,10 @@ def test_of_equal_commands_one_goes_on(start: Start, home: Home, caplog: pytest.
     lock = AliveLock(home.trial(1).alive_path(1))
     requeued = Job(FIRST_JOB.name, 1)
 
-    with ThreadPoolExecutor(1) as slower, caplog.at_level("DEBUG", "core_sdk.tracking"):
+    with ThreadPoolExecutor(1) as slower, caplog.at_level("DEBUG", "core_sdk.core"):
         begun = slower.submit(trial_of_job, home, requeued, "train.py")
         _wait_for("waiting for the end of attempt 1", caplog)
-        leave_word_of_job(home.trial(1), requeued)
+        note_trial_of_job(home.trial(1), requeued)
         lock.release()
 
     assert begun.result() is None
@@ -323,7 +323,7 @@ def test_a_word_that_cannot_be_left_costs_no_training(home: Home, caplog: pytest
     Home.create(home.root)
     home.jobs.symlink_to("nowhere")
 
-    leave_word_of_job(home.create_trial(), FIRST_JOB)
+    note_trial_of_job(home.create_trial(), FIRST_JOB)
 
     assert "that begins a new trial" in caplog.text
 
@@ -347,7 +347,7 @@ def test_a_word_that_cannot_be_read_costs_no_training(
             word.write_text("{")
 
     begun = trial_of_job(home, Job(FIRST_JOB.name, 1), "train.py")
-    leave_word_of_job(home.create_trial(), Job(FIRST_JOB.name, 1))
+    note_trial_of_job(home.create_trial(), Job(FIRST_JOB.name, 1))
 
     assert begun is None
     (record,) = caplog.records

@@ -11,10 +11,12 @@ import pytest
 from core.rank_processes import Ranks, codes, the_trial
 
 from core_sdk import core
-from core_sdk.core._attempt import Definition, claim_together
+from core_sdk.core._attempt import claim_together
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import RankDiedError, SeveralRanksError
+from core_sdk.placement import named_job
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.definition import Definition
 
 T = TypeVar("T")
 RunScript = Callable[..., tuple[int, str, str]]
@@ -185,3 +187,16 @@ def test_a_claim_that_not_all_learn_of_is_given_back(home: Home) -> None:
 
     assert home.trial_ids() == []
     assert core.init(name="a").info.trial.trial_id == 2
+
+
+def test_a_trial_of_an_earlier_start_is_not_given_back(home: Home) -> None:
+    """Only its new attempt ends: what the trial has recorded stays."""
+    with core.init(name="a", job_id="mine") as context:
+        context.train.report_training_metrics(1, {"loss": 0.5})
+    distributed = DistributedContext()
+    distributed.channel = GoneMeanwhile()
+
+    with pytest.raises(RankDiedError):
+        claim_together(home.root, None, Definition(job=named_job("mine")), distributed)
+
+    assert home.trial(1).attempts() == [1, 2]

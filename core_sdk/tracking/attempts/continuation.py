@@ -23,21 +23,25 @@ class SkippedCheckpoint:
 @dataclass(frozen=True)
 class Continuation:
     checkpoint: CheckpointStored | None
-    """None if no checkpoint can be read."""
+    """None if there is none that can be read."""
     steps_completed: int
-    """Of the trial at this checkpoint: 0 for one that another trial made."""
+    """The trial's steps at this checkpoint: 0 for a checkpoint of another trial."""
     skipped: tuple[SkippedCheckpoint, ...]
-    """Newer than `checkpoint`, and not to be read."""
+    """Checkpoints that are newer than `checkpoint`, and cannot be read."""
+
+    @property
+    def storage_id(self) -> str | None:
+        return None if self.checkpoint is None else self.checkpoint.storage_id
 
 
 def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
-    """The newest checkpoint of the trial that is whole, as its storage's check finds.
+    """The newest checkpoint of the trial that passes its storage's check.
 
-    Deleted checkpoints and those behind which a later attempt went back do not count; one of which some files were
-    deleted is skipped. Where the trial has none of its own, the one that it was continued from is the newest.
+    Deleted and superseded checkpoints do not count; one of which some files were deleted is skipped. A trial without
+    checkpoints of its own goes on from the one with which it began.
 
-    Raises a `StorageError` where a storage cannot be asked, or `MissingDependencyError`: what is in it may be newer
-    than all the rest, so that to go on from anything else would undo it.
+    Raises a `StorageError` where a storage cannot be asked, or `MissingDependencyError`: its checkpoints may be newer
+    than all others, and going on from an older one would undo them.
     """
     skipped: list[SkippedCheckpoint] = []
     for recorded in reversed(read_history(folder).checkpoints):
@@ -62,7 +66,7 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
 
 
 def _find(home: Home, storage_id: str) -> CheckpointStored | None:
-    """Searches the whole home: the record of a continued trial says only the checkpoint's id."""
+    """Searches all trials of the home: the record of a continued trial has only the checkpoint's id."""
     for trial_id in reversed(home.trial_ids()):
         folder = TrialFolder(home.root, trial_id)
         if not any(_mentions(folder.journal_path(attempt), storage_id) for attempt in folder.attempts()):

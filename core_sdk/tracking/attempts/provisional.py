@@ -1,7 +1,7 @@
-"""The experiment of a trial that was begun without a name, until its script has had its chance to name one.
+"""The experiment of a trial that was begun without a name: it is provisional until the script's `init()` may name one.
 
-It is the one of the script's name. Where there is none, a new one stands in, which others find by its id only: so it
-can take the name that the script gives, or be taken back without a trace.
+It is the experiment of the script's name. Where there is none, a new one is made that is found by its id only. It later
+takes the name that the script gives, or is removed without a trace.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ def provisional_experiment(home: Home, name: str) -> ExperimentFolder:
 
 
 def settle(home: Home, trial: TrialRecord, name: str | None) -> ExperimentFolder | None:
-    """Sets the trial's experiment to that of this name; None: the script has named none.
+    """Sets the trial's experiment to the one of this name; None means that the script has named none.
 
-    Gives the experiment that stood in, if it did so in vain: to be taken back once the trial's record is written.
+    Returns a provisional experiment that is not needed any more: discard it once the trial's record is written.
     """
     try:
         own = home.experiment(trial.experiment_id)
@@ -27,28 +27,29 @@ def settle(home: Home, trial: TrialRecord, name: str | None) -> ExperimentFolder
         if name is not None:
             trial.experiment_id = home.find_or_create_experiment(name).experiment_id
         return None
-    if own.is_registered:
-        if name not in (None, own_name):
-            trial.experiment_id = _labelled(home.find_or_create_experiment(name), trial)
+    is_provisional = not own.is_registered
+    name = name or own_name
+    if (name == own_name and not is_provisional) or (is_provisional and _takes_name(home, own, name)):
         return None
-    if _takes_name(home, own, name or own_name):
-        return None
-    trial.experiment_id = _labelled(home.find_or_create_experiment(name or own_name), trial)
-    return own
+    experiment = home.find_or_create_experiment(name)
+    if trial.labels:
+        experiment.add_labels(trial.labels)
+    trial.experiment_id = experiment.experiment_id
+    return own if is_provisional else None
 
 
 def settle_unnamed(folder: TrialFolder) -> None:
-    """For a script that has ended: if it has not called `init()`, nobody names its experiment any more."""
+    """To be called when the script has ended: one that never called `init()` will name no experiment."""
     trial = folder.read_record()
     if trial.is_defined or trial.is_named:
         return
-    if (left := settle(Home(folder.home_root), trial, None)) is not None:
+    if (replaced := settle(Home(folder.home_root), trial, None)) is not None:
         folder.write_record(trial)
-        left.discard()
+        replaced.discard()
 
 
 def discard_provisional(home: Home, experiment_id: int) -> None:
-    """For a trial that came to nothing."""
+    """To be called when a trial could not be started."""
     experiment = ExperimentFolder(home.root, experiment_id)
     if experiment.record_path.exists() and not experiment.is_registered:
         experiment.discard()
@@ -65,9 +66,3 @@ def _takes_name(home: Home, own: ExperimentFolder, name: str) -> bool:
     except FileExistsError:  # another trial was faster
         return False
     return True
-
-
-def _labelled(experiment: ExperimentFolder, trial: TrialRecord) -> int:
-    if trial.labels:
-        experiment.add_labels(trial.labels)
-    return experiment.experiment_id

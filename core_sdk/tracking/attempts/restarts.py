@@ -1,9 +1,8 @@
-"""A launcher that starts the ranks anew, after a failure or when nodes come or go: they go on with the same trial.
+"""A launcher, torchrun or a scheduler that starts the ranks again: they go on with their trial, in a new attempt.
 
-So they do where a scheduler starts their job anew.
-
-Each start is an attempt of its own. Which trial the launch has begun, its ranks say in its private directory. torchrun
-has none: there only the count of its restarts tells, and the run info must say the trial.
+Ranks of our launchers note in the launch's private directory which trial they have begun. torchrun has no such
+directory: it only tells how often it has restarted the ranks, and the run info must name the trial. What a scheduler's
+job has begun is noted in the home (`jobs`).
 """
 
 from __future__ import annotations
@@ -19,53 +18,58 @@ from core_sdk.errors import NothingToResumeError
 from core_sdk.files import write_atomically
 from core_sdk.journal import is_alive
 from core_sdk.placement import Job
-from core_sdk.records import ClusterInfo, TrialInfo, from_json
+from core_sdk.records import ClusterInfo
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.attempts.jobs import trial_of_job
+from core_sdk.tracking.attempts.run_info import names_trial, with_trial
 from core_sdk.tracking.home import Home, TrialFolder
 
-logger = logging.getLogger("core_sdk.tracking")
+logger = logging.getLogger("core_sdk.core")
 
 _NAME = "trial.json"
 
 
-class _Begun(msgspec.Struct):
-    """What this launch has begun."""
+class _Note(msgspec.Struct):
+    """The trial that the ranks of a launch have begun."""
 
     home: str
     trial_id: int | None
-    """None if its script begins several, and which of them to go on with cannot be told."""
+    """None if their script begins several: the next start cannot tell which of them to go on with."""
     pid: int
     parent_pid: int
-    """A rank has the same one as its successor; processes that a rank starts have another."""
+    """A rank has the same parent as its successor; processes that a rank starts have another."""
     exit_path: str = ""
-    """Where the launcher is to record how the attempt ended, if its script cannot; empty where the home is not seen."""
+    """Where the launcher records how the attempt ended, if the script cannot; empty without a shared home."""
 
 
-def leave_word(folder: TrialFolder, attempt: int, *, is_home_shared: bool) -> None:
-    """Tells the launcher, and the ranks that it may start in place of these, which trial it is."""
+def note_trial_of_launch(folder: TrialFolder, attempt: int, *, is_home_shared: bool) -> None:
+    """Tells the launcher, and the ranks that it may start in place of these, which trial this is."""
     directory = launch_directory()
     if directory is None:
         return
     earlier = _read(directory)
     if earlier is not None and earlier.parent_pid != os.getppid():
-        return  # we were started by a rank
-    is_second = earlier is not None and earlier.pid == os.getpid()
-    trial_id = None if is_second else folder.trial_id
-    exit_path = str(folder.exit_path(attempt)) if is_home_shared else ""
-    begun = _Begun(str(folder.home_root), trial_id, os.getpid(), os.getppid(), exit_path)
+        return  # a rank has started this process
+    is_second_trial = earlier is not None and earlier.pid == os.getpid()
+    note = _Note(
+        home=str(folder.home_root),
+        trial_id=None if is_second_trial else folder.trial_id,
+        pid=os.getpid(),
+        parent_pid=os.getppid(),
+        exit_path=str(folder.exit_path(attempt)) if is_home_shared else "",
+    )
     try:
-        write_atomically(directory / _NAME, msgspec.json.encode(begun))
+        write_atomically(directory / _NAME, msgspec.json.encode(note))
     except OSError as error:
         logger.warning("if the launcher starts the ranks anew, they begin a new trial: %s", error)
 
 
 def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None) -> ClusterInfo | None:
-    """`info`, unless an earlier start has begun the trial: then what its next attempt is told.
+    """The run info of the next attempt of the trial that an earlier start has begun; `info` where there is none.
 
-    That is an earlier start of this launch, or of the job that the script has `named`.
+    An earlier start is one of the same launch, or of the same job: the one that the script has `named`, if any.
 
-    Raises `NothingToResumeError` if the trial has checkpoints, and none can be read.
+    Raises `NothingToResumeError` if the trial has checkpoints and none can be read.
     """
     trial_id = _begun_trial(home, info, named)
     if trial_id is None:
@@ -74,52 +78,40 @@ def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None
     continuation = newest_good_checkpoint(folder)
     for skipped in continuation.skipped:
         logger.warning("skipped checkpoint %s: %s", skipped.storage_id, skipped.reason)
-    checkpoint = continuation.checkpoint
-    if checkpoint is None and continuation.skipped:
+    if continuation.checkpoint is None and continuation.skipped:
         raise NothingToResumeError(trial_id, "none of its checkpoints can be read")
-    record = folder.read_record()
-    return msgspec.structs.replace(
-        info or ClusterInfo(),
-        task_type="TRIAL",
-        _latest_checkpoint=checkpoint.storage_id if checkpoint else None,
-        _trial_info=TrialInfo(
-            trial_id=trial_id,
-            experiment_id=record.experiment_id,
-            trial_seed=record.seed,
-            hparams=from_json(record.told_hparams),
-            _config=info._trial_info._config if info and info._trial_info else {},
-            _steps_completed=continuation.steps_completed,
-            _trial_run_id=max(folder.attempts()) + 1,
-        ),
-    )
+    attempt = max(folder.attempts()) + 1
+    where = info or ClusterInfo()
+    return with_trial(where, folder.read_record(), attempt, continuation.storage_id, continuation.steps_completed)
 
 
 def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int | None:
-    has_trial = info is not None and info.task_type == "TRIAL"
-    if named is not None and not has_trial:
+    if named is not None and not names_trial(info):
         return trial_of_job(home, named, script=None)
     directory = launch_directory()
-    begun = _read(directory) if directory else None
-    if begun is not None and begun.parent_pid == os.getppid():
-        is_ours = begun.pid != os.getpid() and begun.home == str(home.root)
-        return begun.trial_id if is_ours else None
-    if not has_trial and (trial_id := trial_of_job(home, job(), main_script())) is not None:
-        return trial_id
-    if num_restarts() == 0:
-        return None
-    if info is None or not has_trial:
+    note = _read(directory) if directory else None
+    if note is not None and note.parent_pid == os.getppid():
+        is_predecessor = note.pid != os.getpid() and note.home == str(home.root)
+        return note.trial_id if is_predecessor else None
+    if names_trial(info):
+        return _trial_of_torchrun(home, info) if num_restarts() else None
+    if (trial_id := trial_of_job(home, job(), main_script())) is None and num_restarts():
         logger.warning(
             "torchrun has started the ranks anew, and nothing tells which trial they were: a new one begins. To go on "
             "with the same one, start them with `core-sdk run -- torchrun …`, or `python -m launch.torch_distributed`"
         )
-        return None
+    return trial_id
+
+
+def _trial_of_torchrun(home: Home, info: ClusterInfo) -> int | None:
+    """The trial of `info`, if ranks that have died since had begun the attempt that it names."""
     folder = home.trial(info.trial.trial_id)
     has_begun = folder.journal_path(info.trial._trial_run_id).exists()
     return folder.trial_id if has_begun and not is_alive(folder.alive_path(max(folder.attempts()))) else None
 
 
-def _read(directory: Path) -> _Begun | None:
+def _read(directory: Path) -> _Note | None:
     try:
-        return msgspec.json.decode((directory / _NAME).read_bytes(), type=_Begun)
+        return msgspec.json.decode((directory / _NAME).read_bytes(), type=_Note)
     except FileNotFoundError:
         return None

@@ -1,4 +1,4 @@
-"""The command that `core-sdk run` starts and `trial resume` starts again, as plain values."""
+"""The command of a trial: its program's path, and the name by which a person knows what it trains."""
 
 from __future__ import annotations
 
@@ -8,43 +8,13 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from core_sdk.cli._exit_codes import ExitCode
+from core_sdk.errors import CommandNotExecutableError, CommandNotFoundError, CommandNotRecordableError
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
 _OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 _OWN_LAUNCHERS = "launch."
 _OWN_LAUNCHER_PROGRAMS = "core-sdk-"
 _TORCH_LAUNCHERS = "torch.distributed."
-
-
-class CommandError(Exception):
-    """The command cannot be started."""
-
-    exit_code: ExitCode
-
-
-class CommandNotFoundError(CommandError):
-    exit_code = ExitCode.COMMAND_NOT_FOUND
-
-    def __init__(self, program: str) -> None:
-        super().__init__(f"there is no program {program!r}. Give it as its path, or correct PATH.")
-
-
-class CommandNotExecutableError(CommandError):
-    exit_code = ExitCode.NOT_EXECUTABLE
-
-    def __init__(self, program: str, reason: str) -> None:
-        super().__init__(
-            f"{program!r} cannot be executed: {reason}. For a Python script put the interpreter before it: "
-            "core-sdk run -- python SCRIPT"
-        )
-
-
-class CommandNotRecordableError(CommandError):
-    exit_code = ExitCode.USAGE
-
-    def __init__(self, argument: str) -> None:
-        super().__init__(f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume")
 
 
 def resolve(argv: Sequence[str]) -> list[str]:
@@ -64,9 +34,9 @@ def resolve(argv: Sequence[str]) -> list[str]:
 
 
 def script_name(argv: Sequence[str]) -> str:
-    """The name by which a person knows what the command trains: the script, or the module after `-m`.
+    """The name of the script that the command trains, or of the module after `-m`.
 
-    Of a launcher's command it is the script that it starts, as `main_script()` will say inside it.
+    For a launcher's command it is the script that the launcher starts, as `main_script()` will name it there.
     """
     program = Path(argv[0]).name
     if _PYTHON.fullmatch(program):
@@ -105,7 +75,7 @@ def _launched_script(module: str, arguments: Sequence[str]) -> str | None:
 
 
 def _script_behind_overrides(arguments: Sequence[str]) -> str | None:
-    """Of our own launchers: `[OVERRIDES... --] SCRIPT...`, where SCRIPT may begin with `python` or be `-m MODULE`."""
+    """The script in a launcher's `[OVERRIDES... --] SCRIPT...`; SCRIPT may begin with `python` or be `-m MODULE`."""
     script = arguments[arguments.index("--") + 1 :] if "--" in arguments else arguments
     if not script:
         return None

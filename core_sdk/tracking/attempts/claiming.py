@@ -1,0 +1,196 @@
+"""The attempt that a script executes, claimed by its `init()`: one process holds it, for good."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from core_sdk._version import __version__
+from core_sdk.alive import AliveLock
+from core_sdk.environment import command_of_this_process, main_script, recorded_variables
+from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
+from core_sdk.journal import Journal, JournalWriter
+from core_sdk.records import FORMAT, AttemptStarted, ClusterInfo, CommandRecord, Ended, TrialRecord
+from core_sdk.tracking.attempts.definition import Definition, define, describe_experiment, warn_of_change
+from core_sdk.tracking.attempts.jobs import note_trial_of_job
+from core_sdk.tracking.attempts.provisional import settle
+from core_sdk.tracking.attempts.restarts import info_of_next_attempt
+from core_sdk.tracking.attempts.run_info import as_told, is_restart, names_trial, with_trial
+from core_sdk.tracking.home import Home, TrialFolder
+
+logger = logging.getLogger("core_sdk.core")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attempt as one of its ranks holds it; the chief has claimed it for all of them."""
+
+    folder: TrialFolder
+    number: int
+    info: ClusterInfo
+    record: TrialRecord
+    start: AttemptStarted
+    journal: Journal
+    alive: AliveLock | None
+    """Held by the chief while the attempt runs."""
+    is_home_shared: bool = True
+    """Whether this rank sees what the chief records."""
+    is_new_trial: bool = False
+    """Whether this process has made the trial."""
+
+    def give_back(self, error: BaseException) -> None:
+        """Ends an attempt of which not all ranks have learnt; a trial that was made for it is removed."""
+        ended = Ended(time=time.time(), outcome="error", error=f"the ranks did not begin together: {error}")
+        self.journal.append(ended)
+        self.journal.close()
+        if self.alive is not None:
+            self.alive.release()
+        if self.is_new_trial:
+            self.folder.clear()
+
+
+def claim_attempt(home: Home, info: ClusterInfo | None, definition: Definition, num_ranks: int = 1) -> Attempt:
+    """The attempt that this process executes for `num_ranks` ranks; `info` is what it was told when it was started.
+
+    Where an earlier start of its launch or its job has begun a trial, it is the trial's next attempt; else the one that
+    `info` names; else the first of a new trial.
+
+    Raises `AttemptClaimedError` if another call was first, `TrialNotFoundError` if `info` speaks of another home,
+    `NothingToResumeError` if a restart finds checkpoints and none can be read, `HomeNotWritableError` if something
+    cannot be written: a new trial is then removed.
+    """
+    told = info_of_next_attempt(home, info, definition.job)
+    try:
+        if names_trial(told):
+            attempt = _claim_given_attempt(home, told, definition)
+        else:
+            attempt = _claim_first_attempt(home, told or ClusterInfo(), definition, num_ranks)
+    except OSError as error:
+        raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
+    if not names_trial(info):
+        note_trial_of_job(attempt.folder, definition.job)
+    elif is_restart(info, attempt.number):
+        told = attempt.info
+        recorded = with_trial(told, attempt.record, attempt.number, told.latest_checkpoint, told.trial._steps_completed)
+        attempt.folder.write_run_info(attempt.number, recorded)
+    return attempt
+
+
+def _claim_first_attempt(home: Home, where: ClusterInfo, definition: Definition, num_ranks: int) -> Attempt:
+    folder = home.create_trial()
+    try:
+        return _start_first_attempt(home, folder, where, definition, num_ranks)
+    except BaseException:
+        # Nothing half-made may be listed.
+        folder.clear()
+        raise
+
+
+def _start_first_attempt(
+    home: Home, folder: TrialFolder, where: ClusterInfo, definition: Definition, num_ranks: int
+) -> Attempt:
+    experiment = home.find_or_create_experiment(definition.name or main_script())
+    record = new_record(folder, experiment.experiment_id)
+    define(record, definition)
+    describe_experiment(home, record.experiment_id, definition)
+    if num_ranks == 1:
+        _write_command(folder)
+    else:
+        logger.info(
+            "trial %d cannot be resumed by `core-sdk trial resume`, since the command of the launcher is not known: "
+            "start it with `core-sdk run -- …`",
+            folder.trial_id,
+        )
+    with _claimed(folder, 1) as (journal, alive):
+        start = start_record(folder, 1)
+        journal.append_or_raise(start)
+        # Last, since it makes the trial visible.
+        folder.write_record(record)
+    info = as_told(with_trial(where, record, 1, None, 0))
+    return Attempt(folder, 1, info, record, start, journal, alive, is_new_trial=True)
+
+
+def _claim_given_attempt(home: Home, info: ClusterInfo, definition: Definition) -> Attempt:
+    folder = home.trial(info.trial.trial_id)
+    number, checkpoint, steps = info.trial._trial_run_id, info.latest_checkpoint, info.trial._steps_completed
+    with _claimed(folder, number) as (journal, alive):
+        start = start_record(folder, number, latest_checkpoint=checkpoint, resumed_steps=steps)
+        journal.append_or_raise(start)
+        record = folder.read_record()
+        if record.is_defined:
+            warn_of_change(record, definition)
+        else:
+            define(record, definition)
+            replaced = None if record.is_named else settle(home, record, definition.name)
+            describe_experiment(home, record.experiment_id, definition)
+            folder.write_record(record)
+            if replaced is not None:
+                replaced.discard()
+    info = as_told(with_trial(info, record, number, checkpoint, steps))
+    return Attempt(folder, number, info, record, start, journal, alive)
+
+
+def new_record(folder: TrialFolder, experiment_id: int) -> TrialRecord:
+    """The record of a new trial, with a seed of its own."""
+    seed = random.SystemRandom().randrange(2**31)
+    return TrialRecord(trial_id=folder.trial_id, experiment_id=experiment_id, created=time.time(), seed=seed)
+
+
+def start_record(
+    folder: TrialFolder, attempt: int, rank: int = 0, *, latest_checkpoint: str | None = None, resumed_steps: int = 0
+) -> AttemptStarted:
+    """The first record of a journal that this process keeps."""
+    return AttemptStarted(
+        time=time.time(),
+        format=FORMAT,
+        trial_id=folder.trial_id,
+        attempt=attempt,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        sdk_version=__version__,
+        latest_checkpoint=latest_checkpoint,
+        resumed_steps=resumed_steps,
+        rank=rank,
+    )
+
+
+def _write_command(folder: TrialFolder) -> None:
+    if (command := command_of_this_process()) is None:
+        return
+    try:
+        cwd = Path.cwd()
+        argv = [argument.encode().decode() for argument in command]
+    except (FileNotFoundError, UnicodeEncodeError) as error:
+        logger.warning(
+            "trial %d cannot be resumed by `core-sdk trial resume`: its working directory is gone, or an argument is "
+            "not UTF-8 (%s)",
+            folder.trial_id,
+            error,
+        )
+        return
+    folder.write_command(CommandRecord(argv=argv, cwd=str(cwd), environment=recorded_variables()))
+
+
+@contextlib.contextmanager
+def _claimed(folder: TrialFolder, attempt: int) -> Iterator[tuple[JournalWriter, AliveLock]]:
+    """The attempt's journal and lock; they stay open unless the block raises."""
+    try:
+        journal = JournalWriter(folder.journal_path(attempt))
+    except FileExistsError as error:
+        raise AttemptClaimedError(folder.trial_id, attempt) from error
+    with contextlib.ExitStack() as undo:
+        undo.callback(journal.close)
+        try:
+            alive = AliveLock(folder.alive_path(attempt))
+        except BlockingIOError as error:
+            raise AttemptClaimedError(folder.trial_id, attempt) from error
+        undo.callback(alive.release)
+        yield journal, alive
+        undo.pop_all()

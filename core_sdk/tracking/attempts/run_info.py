@@ -1,0 +1,57 @@
+"""What the script of an attempt is told: pure functions of the trial's record and of where the attempt runs."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+import msgspec
+
+from core_sdk.records import ClusterInfo, TrialInfo, TrialRecord, from_json
+
+
+def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
+    """Whether something else has made the trial for this script."""
+    return info is not None and info.task_type == "TRIAL"
+
+
+def is_restart(info: ClusterInfo | None, attempt: int) -> bool:
+    """Whether this attempt follows the one for which a launcher was given `info`."""
+    return names_trial(info) and info.trial._trial_run_id != attempt
+
+
+def started_info(trial: TrialRecord, attempt: int, latest_checkpoint: str | None, steps_completed: int) -> ClusterInfo:
+    """The run info of an attempt that is started with a command on this machine."""
+    here = ClusterInfo(
+        task_id=f"trial-{trial.trial_id}",
+        allocation_id=f"trial-{trial.trial_id}.{attempt}",
+        _slot_ids=list(range(trial.num_slots or 0)),
+        container_slot_counts=[trial.num_slots or 1],
+    )
+    return with_trial(here, trial, attempt, latest_checkpoint, steps_completed)
+
+
+def with_trial(
+    where: ClusterInfo, trial: TrialRecord, attempt: int, latest_checkpoint: str | None, steps_completed: int
+) -> ClusterInfo:
+    """`where` it runs, together with what it runs for, as a run info file keeps it."""
+    return msgspec.structs.replace(
+        where,
+        task_type="TRIAL",
+        _latest_checkpoint=latest_checkpoint,
+        _trial_info=TrialInfo(
+            trial_id=trial.trial_id,
+            experiment_id=trial.experiment_id,
+            trial_seed=trial.seed,
+            hparams=trial.told_hparams,
+            _config=where._trial_info._config if where._trial_info else {},
+            _steps_completed=steps_completed,
+            _trial_run_id=attempt,
+        ),
+        _user_data=trial.data,
+    )
+
+
+def as_told(info: ClusterInfo) -> ClusterInfo:
+    """`info` from a file, with the values that JSON lacks (NaN, the infinities) as a script sees them."""
+    trial = msgspec.structs.replace(info.trial, hparams=from_json(info.trial.hparams))
+    return msgspec.structs.replace(info, _trial_info=trial, _user_data=from_json(info._user_data))

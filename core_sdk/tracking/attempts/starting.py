@@ -1,0 +1,191 @@
+"""Attempts that are started with a command: a trial's first, its next, or the first of a trial that continues another.
+
+Whoever starts attempts does it here: the decisions are made and recorded, and the `Start` is what an agent needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core_sdk.alive import AliveLock
+from core_sdk.environment import recorded_variables
+from core_sdk.errors import CommandError, NothingToResumeError, TrialCompletedError
+from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
+from core_sdk.tracking.attempts.claiming import new_record
+from core_sdk.tracking.attempts.command import resolve, script_name
+from core_sdk.tracking.attempts.continuation import Continuation, newest_good_checkpoint
+from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
+from core_sdk.tracking.attempts.run_info import started_info
+from core_sdk.tracking.claim import claim_next_attempt
+from core_sdk.tracking.deletion import delete_trial
+from core_sdk.tracking.home import Home, TrialFolder
+
+
+@dataclass(frozen=True)
+class Start:
+    """An attempt that is to be started. The trial counts as running until `lock` is released."""
+
+    folder: TrialFolder
+    number: int
+    info: ClusterInfo
+    command: CommandRecord
+    lock: AliveLock
+    continuation: Continuation | None = None
+    """From where an earlier trial, or this one, goes on; None for a trial that begins."""
+    is_new_trial: bool = False
+
+    def withdraw(self) -> None:
+        """Takes the attempt back since its command could not be started; a new trial is removed."""
+        self.lock.release()
+        if self.is_new_trial:
+            experiment_id = self.folder.read_record().experiment_id
+            delete_trial(self.folder)
+            discard_provisional(Home(self.folder.home_root), experiment_id)
+
+
+def begin(
+    home_path: Path,
+    argv: Sequence[str],
+    *,
+    name: str | None = None,
+    labels: Sequence[str] = (),
+    hparams: Mapping[str, Any] | None = None,
+    num_slots: int | None = None,
+) -> Start:
+    """A new trial of this command, here; without a `name` its experiment has that of the script.
+
+    Raises `CommandError` or `InvalidNameError`, and leaves no trial then.
+    """
+    command = _command_here(argv)
+    experiment_name = check_name("the experiment's name", script_name(command.argv) if name is None else name)
+    new_labels = [check_name("the label", label) for label in labels]
+    home = Home.create(home_path)
+    folder = home.create_trial()
+    find = provisional_experiment if name is None else Home.find_or_create_experiment
+    experiment = find(home, experiment_name)
+    if new_labels:
+        experiment.add_labels(new_labels)
+    trial = msgspec.structs.replace(
+        new_record(folder, experiment.experiment_id),
+        hparams=dict(hparams or {}),
+        num_slots=num_slots,
+        labels=new_labels,
+        is_named=name is not None,
+    )
+    return _first_attempt(folder, trial, command)
+
+
+def resume(folder: TrialFolder, argv: Sequence[str] = (), *, is_again: bool = False) -> Start:
+    """The trial's next attempt, from its newest good checkpoint, with its recorded command.
+
+    `argv` replaces the command from now on; `is_again` allows a trial that is completed.
+
+    Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or `CommandError`.
+    """
+    with contextlib.ExitStack() as undo:
+        attempt, lock = claim_next_attempt(folder, "resume")
+        undo.callback(lock.release)
+        trial = folder.read_record()
+        command = _command_here(argv) if argv else _recorded_command(folder)
+        continuation = newest_good_checkpoint(folder)
+        if not is_again:
+            _check_not_completed(folder, continuation)
+        if continuation.checkpoint is None and continuation.skipped:
+            raise NothingToResumeError(
+                folder.trial_id,
+                f"none of its checkpoints can be read ({_told(continuation)}), and to begin anew would hide all that "
+                "it has reported. Mend the storage, or delete them with `core-sdk checkpoint delete`: it then begins "
+                "anew",
+            )
+        if argv:
+            folder.write_command(command)
+        info = started_info(trial, attempt, continuation.storage_id, continuation.steps_completed)
+        # This file is what claims the attempt's number, for good.
+        folder.write_run_info(attempt, info, overwrite=False)
+        undo.pop_all()
+    return Start(folder, attempt, info, command, lock, continuation)
+
+
+def continue_from(source: TrialFolder) -> Start:
+    """A new trial that begins with the newest good checkpoint of `source`, with the same command and hyperparameters.
+
+    Raises `NothingToResumeError`.
+    """
+    command = _recorded_command(source)
+    continuation = newest_good_checkpoint(source)
+    if continuation.checkpoint is None:
+        told = f"none of its checkpoints can be read ({_told(continuation)})"
+        problem = told if continuation.skipped else "it has no checkpoint"
+        raise NothingToResumeError(source.trial_id, f"{problem}, so that a new trial has nothing to begin with")
+    folder = Home(source.home_root).create_trial()
+    trial = msgspec.structs.replace(
+        source.read_record(),
+        trial_id=folder.trial_id,
+        created=time.time(),
+        continued_from=continuation.storage_id,
+        labels=[],
+        is_defined=False,
+        is_named=True,
+    )
+    return _first_attempt(folder, trial, command, continuation)
+
+
+def _first_attempt(
+    folder: TrialFolder, trial: TrialRecord, command: CommandRecord, continuation: Continuation | None = None
+) -> Start:
+    with contextlib.ExitStack() as undo:
+        attempt, lock = claim_next_attempt(folder, "start")
+        undo.callback(lock.release)
+        folder.write_command(command)
+        info = started_info(trial, attempt, trial.continued_from, steps_completed=0)
+        folder.write_run_info(attempt, info, overwrite=False)
+        # Last, since it makes the trial visible.
+        folder.write_record(trial)
+        undo.pop_all()
+    return Start(folder, attempt, info, command, lock, continuation, is_new_trial=True)
+
+
+def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> None:
+    from core_sdk.tracking.index import Index  # SQLAlchemy, which the start of a new trial need not pay for
+
+    with Index.open(Home(folder.home_root)) as index:
+        index.refresh()
+        if index.trial(folder.trial_id).state == "COMPLETED":
+            steps = -1 if continuation.checkpoint is None else continuation.steps_completed
+            num_hidden = sum((report.steps_completed or 0) > steps for report in index.reports(folder.trial_id))
+            raise TrialCompletedError(folder.trial_id, num_hidden)
+
+
+def _told(continuation: Continuation) -> str:
+    return "; ".join(f"{skipped.storage_id}: {skipped.reason}" for skipped in continuation.skipped)
+
+
+def _command_here(argv: Sequence[str]) -> CommandRecord:
+    """The command as a later resume starts it again. Raises `CommandError`."""
+    return CommandRecord(argv=resolve(argv), cwd=str(Path.cwd()), environment=recorded_variables())
+
+
+def _recorded_command(folder: TrialFolder) -> CommandRecord:
+    """Raises `NothingToResumeError` if the command cannot be started any more."""
+    command = folder.read_command()
+    if command is None:
+        raise _nothing_to_start(folder, "the command that started it was not recorded")
+    if not Path(command.cwd).is_dir():
+        raise _nothing_to_start(folder, f"its working directory {command.cwd} is gone")
+    try:
+        resolve(command.argv)
+    except CommandError as error:
+        raise _nothing_to_start(folder, str(error).rstrip(".")) from error
+    return command
+
+
+def _nothing_to_start(folder: TrialFolder, reason: str) -> NothingToResumeError:
+    trial_id = folder.trial_id
+    return NothingToResumeError(trial_id, f"{reason}. Give it a command: `core-sdk trial resume {trial_id} -- COMMAND`")
