@@ -44,7 +44,7 @@ def main() -> None:
 
 def measure_points(home: Home, num_points: int) -> None:
     write_trials(home, num_points)
-    with Index.open(home) as index:
+    with Index(home) as index:
         elapsed_s, result = timed(index.refresh)
         show("indexing", f"{result.num_points / elapsed_s:,.0f} points/s", "at least 200,000")
         size_bytes = home.database.stat().st_size
@@ -62,7 +62,7 @@ def measure_points(home: Home, num_points: int) -> None:
 def measure_idle_refresh(home: Home, num_trials: int) -> None:
     for _ in range(num_trials):
         write_trial(home, num_reports=1)
-    with Index.open(home) as index:
+    with Index(home) as index:
         show(f"{num_trials:,} small trials, new", f"{timed(index.refresh)[0] * 1000:,.0f} ms")
         show(f"{num_trials:,} small trials, again", f"{timed(index.refresh)[0] * 1000:,.0f} ms", "while young")
         time.sleep(2)  # a folder younger than that is looked into at every refresh

@@ -34,9 +34,9 @@ class Tracker:
     @contextlib.contextmanager
     def index(self) -> Iterator[Index]:
         """The index, brought up to date, for questions that the client does not answer."""
-        from core_sdk.tracking.index import Index  # SQLAlchemy, which an import of the client need not pay for
+        from core_sdk.tracking.index import Index  # a database, which many commands need not open
 
-        with Index.open(self.home) as index:
+        with Index(self.home) as index:
             index.refresh()
             yield index
 

@@ -189,7 +189,7 @@ class TrainContext:
 
         if not self._is_home_shared:
             raise HomeNotSharedError(self._folder.home_root, self._distributed.rank, call)
-        with Index.open(Home(self._folder.home_root)) as index:
+        with Index(Home(self._folder.home_root)) as index:
             index.refresh()
             yield index
 

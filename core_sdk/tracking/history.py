@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from core_sdk.journal import find_records
 from core_sdk.records import (
     AttemptStarted,
     CheckpointBegun,
-    CheckpointCondemned,
-    CheckpointDeleted,
-    CheckpointPinned,
-    CheckpointPruned,
     CheckpointStored,
-    CheckpointUnpinned,
     CheckpointUsed,
     Dropped,
     Metric,
@@ -25,25 +19,11 @@ from core_sdk.records import (
     Report,
     metrics_from_json,
 )
+from core_sdk.tracking.checkpoints import CheckpointFold, RecordedCheckpoint
 from core_sdk.tracking.home import TrialFolder
 
 _VALIDATION = "validation"
 _WANTED = ('"attempt"', '"checkpoint', '"dropped"')
-
-
-@dataclass(frozen=True)
-class RecordedCheckpoint:
-    attempt: int
-    record: CheckpointStored
-    is_superseded: bool
-    """A later attempt went back behind it."""
-    resources: dict[str, int]
-    """What is left of it."""
-    is_partial: bool = False
-    """Some of its files were deleted."""
-    pin: CheckpointPinned | None = None
-    validation: dict[str, Metric] = field(default_factory=dict)
-    """What the same attempt validated at its step, where `read_history` was asked for it."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +64,10 @@ class _Reading:
     def __init__(self, with_validation: bool) -> None:
         self._with_validation = with_validation
         self._wanted = (*_WANTED, f'"{_VALIDATION}"') if with_validation else _WANTED
-        self._stored: list[tuple[int, CheckpointStored]] = []
+        self._fold = CheckpointFold()
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
-        self._condemned: set[str] = set()
-        self._deleted: set[str] = set()
-        self._left: dict[str, dict[str, int]] = {}
-        self._pins: dict[str, CheckpointPinned] = {}
         self._validations: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
-        self._resumed_steps: dict[int, int] = {}
+        self._resumed_steps: dict[int, int | None] = {}
         self._used: set[str] = set()
         self._problem: str | None = None
 
@@ -116,8 +92,6 @@ class _Reading:
                 self._resumed_steps[attempt] = record.resumed_steps
                 if record.latest_checkpoint is not None:
                     self._used.add(record.latest_checkpoint)
-            case CheckpointStored():
-                self._stored.append((attempt, record))
             case CheckpointBegun():
                 self._begun[record.storage_id] = attempt, record
             case CheckpointUsed():
@@ -125,27 +99,14 @@ class _Reading:
             case Dropped():
                 self._problem = f"{record.count} records of attempt {attempt} could not be written"
             case _:
-                self._take_change(record)
-
-    def _take_change(self, record: Record) -> None:
-        match record:
-            case CheckpointCondemned():
-                self._condemned.add(record.storage_id)
-            case CheckpointDeleted():
-                self._deleted.add(record.storage_id)
-            case CheckpointPruned():
-                self._left[record.storage_id] = record.resources
-            case CheckpointPinned():
-                self._pins[record.storage_id] = record
-            case CheckpointUnpinned():
-                self._pins.pop(record.storage_id, None)
+                self._fold.take(record, attempt)
 
     def history(self) -> TrialHistory:
         return TrialHistory(
             checkpoints=tuple(
-                self._checkpoint(attempt, record)
-                for attempt, record in self._stored
-                if record.storage_id not in self._deleted | self._condemned
+                replace(found, validation=self._validations.get((found.attempt, found.record.steps_completed), {}))
+                for found in self._fold.checkpoints(self._resumed_steps)
+                if not found.is_deleted
             ),
             unlisted=tuple(self._unlisted()),
             used=frozenset(self._used),
@@ -153,25 +114,10 @@ class _Reading:
             validation_metrics=frozenset().union(*self._validations.values()),
         )
 
-    def _checkpoint(self, attempt: int, record: CheckpointStored) -> RecordedCheckpoint:
-        return RecordedCheckpoint(
-            attempt=attempt,
-            record=record,
-            is_superseded=_is_superseded(attempt, record.steps_completed, self._resumed_steps),
-            resources=self._left.get(record.storage_id, record.resources),
-            is_partial=record.storage_id in self._left,
-            pin=self._pins.get(record.storage_id),
-            validation=self._validations.get((attempt, record.steps_completed), {}),
-        )
-
     def _unlisted(self) -> Iterator[UnlistedCheckpoint]:
-        stored = {record.storage_id: (attempt, record) for attempt, record in self._stored}
-        known: dict[str, tuple[int, Any]] = self._begun | stored
+        stored = {record.storage_id: (attempt, record) for attempt, record in self._fold.stored}
+        known: dict[str, tuple[int, CheckpointBegun | CheckpointStored]] = {**self._begun, **stored}
         for storage_id, (attempt, record) in known.items():
-            is_condemned = storage_id in self._condemned
-            if storage_id not in self._deleted and (is_condemned or storage_id not in stored):
+            is_condemned = storage_id in self._fold.condemned
+            if storage_id not in self._fold.deleted and (is_condemned or storage_id not in stored):
                 yield UnlistedCheckpoint(attempt, storage_id, record.storage, is_condemned)
-
-
-def _is_superseded(attempt: int, steps_completed: int, resumed_steps: dict[int, int]) -> bool:
-    return any(later > attempt and steps < steps_completed for later, steps in resumed_steps.items())

@@ -34,7 +34,7 @@ class HomeTracker(Tracker):
     def view(self) -> Iterator[View]:
         from core_sdk.tracking.index import Index  # a database, which most trainings do not need
 
-        with Index.open(self.home) as index:
+        with Index(self.home) as index:
             index.refresh()
             yield index
 

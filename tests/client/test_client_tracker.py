@@ -170,7 +170,7 @@ def test_the_predecessors_name_is_the_same_module() -> None:
 def test_importing_the_client_loads_no_database() -> None:
     """It is loaded by the first question."""
     script = "import sys, core_sdk.experimental.client; print([m for m in sys.argv[1:] if m in sys.modules])"
-    heavy = ["sqlalchemy", "torch", "google.cloud", "requests", "psutil", "yaml", "pandas", "numpy"]
+    heavy = ["sqlite3", "torch", "google.cloud", "requests", "psutil", "yaml", "pandas", "numpy"]
 
     process = subprocess.run([sys.executable, "-c", script, *heavy], capture_output=True, text=True, check=True)
 

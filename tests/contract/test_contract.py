@@ -144,7 +144,7 @@ def test_02_it_is_read_back_once_and_exactly(home: Home) -> None:
     with core.init() as context:
         context.train.report_training_metrics(1, values)
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         index.refresh()
         (row,) = index.reports(1)
@@ -214,7 +214,7 @@ def test_06_a_damaged_record_is_skipped_and_counted(home: Home, damage: Callable
     lines[6] = damage(lines[6])
     journal.write_bytes(b"".join(lines))
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         steps = [row.steps_completed for row in index.reports(1)]
         assert index.trial(1).num_bad_lines == 1
@@ -230,7 +230,7 @@ def test_06_a_damaged_trial_record_is_skipped_and_named(home: Home, caplog: pyte
     record = home.trial(1).path / "trial.json"
     record.write_bytes(record.read_bytes().replace(b"0.25", b"0.75"))
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         assert index.refresh().left_out == [record.parent]
         assert [row.hparams for row in index.trials()] == [{"lr": 0.5}]
     assert str(record) in caplog.text
@@ -252,7 +252,7 @@ def test_07_a_resume_supersedes_what_lies_beyond_its_checkpoint(home: Home, run_
     resumed = core_sdk("trial", "resume", "1", "--again")
     assert resumed.returncode == 0, resumed.stderr
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         visible = [(row.attempt, row.steps_completed) for row in index.reports(1)]
         everything = [(row.attempt, row.steps_completed) for row in index.reports(1, superseded=True)]
@@ -287,7 +287,7 @@ def test_09_a_death_in_a_save_leaves_nothing_visible_and_is_swept(home: Home, ru
                         os.kill(os.getpid(), 9)
         """
     )
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         (first,) = index.checkpoints(trial_id=1)
 
@@ -336,7 +336,7 @@ def test_11_a_resume_falls_back_to_the_newest_good_checkpoint(home: Home, run_sc
                     (path / "weights").write_text("w")
     """
     run_script(script)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         newest, older = (row.storage_id for row in index.checkpoints(trial_id=1))
     flip_a_bit(home.checkpoints / newest / "weights")
@@ -535,7 +535,7 @@ def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPa
         context.train.report_training_metrics(2, {"loss": 2.0})
         monkeypatch.undo()
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         rows = list(index.reports(1))
     assert [row.steps_completed for row in rows] == [1, 2]
@@ -557,7 +557,7 @@ def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
     """From the journals."""
     with core.init() as context:
         context.train.report_training_metrics(1, {"loss": 0.5})
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
     if damage == "gone":
@@ -568,7 +568,7 @@ def test_21_a_damaged_index_is_rebuilt(home: Home, damage: str) -> None:
         half = struct.pack(">d", 0.5)
         home.database.write_bytes(home.database.read_bytes().replace(half, struct.pack(">d", 0.25)))
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
 
@@ -980,7 +980,7 @@ def test_37_a_deletion_that_was_begun_is_finished(two_checkpoints: Home) -> None
     """Its collector died after it had said so, and before it had done it."""
     folder = two_checkpoints.trial(1)
     folder.append_change(CheckpointCondemned(time=0.0, storage_id="newer"))
-    with Index.open(two_checkpoints) as index:
+    with Index(two_checkpoints) as index:
         index.refresh()
         states = {row.storage_id: row.state for row in index.checkpoints()}
     continuation = newest_good_checkpoint(folder).checkpoint

@@ -78,7 +78,7 @@ def kept(home: Home) -> set[str]:
 
 
 def listed(home: Home) -> set[str]:
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         return {row.storage_id for row in index.checkpoints() if row.state == "COMPLETED"}
 

@@ -87,5 +87,5 @@ def everything(index: Index) -> str:
 def rebuilt(home: Home) -> str:
     """What an index says that is made from nothing."""
     Index.rebuild(home)
-    with Index.open(home) as index:
+    with Index(home) as index:
         return everything(index)

@@ -41,7 +41,7 @@ def stored(home: Home) -> list[str]:
 
 
 def states(home: Home) -> dict[str, str]:
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         return {row.storage_id: row.state for row in index.checkpoints()}
 

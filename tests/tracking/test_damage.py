@@ -83,7 +83,7 @@ def test_a_flipped_bit_in_a_record_file_is_never_an_answer(recorded: Home, num_f
     files = record_files(recorded)
     before = {path: read(recorded, path) for path in files}
     num_refused = 0
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         index.refresh()
         trials, experiments = index.trials(), index.experiments()
         for _ in range(num_flips):
@@ -161,14 +161,14 @@ def test_a_flipped_bit_in_the_index_is_never_an_answer(recorded: Home, num_flips
         content = path.read_bytes()
         path.write_bytes(flip(content, chance.randrange(len(content) * 8)))
 
-        with Index.open(recorded) as index:
+        with Index(recorded) as index:
             assert everything(index) == expected
 
 
 def test_the_index_is_verified_while_it_is_open(recorded: Home) -> None:
     """A bit that flips between two questions of one reader is noticed by the second."""
     expected = rebuilt(recorded)
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         assert everything(index) == expected
         content = recorded.database.read_bytes()
         recorded.database.write_bytes(flip(content, content.index(b'{"lr":0.1') * 8 + 70))
@@ -240,7 +240,7 @@ def test_a_folder_that_no_trial_has_made_is_no_trial(recorded: Home, name: str) 
         (directory / name / "experiment.json").write_bytes(b"x")
     expected = [1, 2, 3]
 
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         assert index.refresh().left_out == []
         assert [row.trial_id for row in index.trials()] == expected
     assert recorded.create_trial().trial_id == 4
@@ -254,7 +254,7 @@ def test_what_is_no_file_disturbs_no_other_trial(recorded: Home, name: str) -> N
     path.unlink(missing_ok=True)
     path.mkdir()
 
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         index.refresh()
         assert {1, 3} <= {row.trial_id for row in index.trials()}
 
@@ -293,7 +293,7 @@ def test_a_record_that_nobody_can_have_made_is_a_bad_line(recorded: Home, body: 
     with recorded.trial(1).journal_path(1).open("ab") as journal:
         journal.write(b"%08x %b\n" % (google_crc32c.value(body), body))
 
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         assert index.refresh().num_bad_lines == 1
         assert index.trial(1).num_bad_lines == 1
         assert everything(index) == expected.replace("num_bad_lines=0", "num_bad_lines=1", 1)
@@ -335,7 +335,7 @@ def test_a_huge_integer_among_hyperparameters_is_listed(recorded: Home) -> None:
     path = recorded.trial(1).path / "trial.json"
     path.write_bytes(b'{"trial_id":1,"experiment_id":1,"created":1,"seed":1,"hparams":{"a":%d}}' % 10**300)
 
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         index.refresh()
         assert index.trial(1).hparams == {"a": 10**300}
         assert len(index.trials()) == 3
@@ -346,7 +346,7 @@ def test_a_damaged_exit_status_is_told_as_the_reason(recorded: Home) -> None:
     path = recorded.trial(1).path / "2.exit"
     path.write_bytes(flip(path.read_bytes(), 70))
 
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         index.refresh()
         assert (index.trial(1).state, index.trial(1).reason) == ("ERROR", "its exit status cannot be read")
         assert index.trial(2).state == "PAUSED"

@@ -44,7 +44,7 @@ def test_names_values_and_times_come_back_exactly(group: str, metrics: dict[str,
         home = Home(Path(directory, "home"))
         spelled = {name: number_to_json(value) for name, value in metrics.items()}
         record(new_trial(home), Report(time, group, 7, dict(spelled), [dict(spelled), {}]))
-        with Index.open(home) as index:
+        with Index(home) as index:
             index.refresh()
 
             (row,) = index.reports(1, group)
@@ -79,7 +79,7 @@ def test_reports_come_by_steps_then_by_time(home: Home) -> None:
         Report(START + 1000.5, "validation", 2, {"accuracy": 0.9}),
         Report(START + 1009, "training", 5, {"accuracy": 0.8}),
     )
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert told(list(index.reports(1))) == [
@@ -99,7 +99,7 @@ def test_a_report_without_metrics_and_one_with_batches_come_back(home: Home) -> 
         Report(START, "training", 2, {"loss": 0.5}, [{"loss": 0.6}, {"loss": "NaN"}]),
         Report(START, "training", 3, {"loss": 0.4}, []),
     )
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         rows = list(index.reports(1))
@@ -117,7 +117,7 @@ def test_many_reports_are_read_in_pages_without_loss(home: Home) -> None:
     many = [report(steps, loss=0.5, accuracy=0.5) for steps in range(60_000)]
     few = [report(steps, "validation", accuracy=0.9) for steps in range(0, 60_000, 7_000)]
     record(new_trial(home), *many, *few)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         steps = [(row.steps_completed, row.group, len(row.metrics)) for row in index.reports(1)]
@@ -132,7 +132,7 @@ def test_what_lies_beyond_the_checkpoint_of_a_resume_is_superseded(home: Home) -
     folder = new_trial(home)
     record(folder, *(report(steps, loss=steps / 10) for steps in (10, 20, 30)), stored("a", 20), stored("b", 30))
     record(folder, attempt=2, resumed_steps=20)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert [row.steps_completed for row in index.reports(1)] == [10, 20]
@@ -151,7 +151,7 @@ def test_what_a_later_attempt_repeats_is_superseded_series_by_series(home: Home)
     folder = new_trial(home)
     record(folder, *(report(steps, loss=1.0, accuracy=0.5) for steps in (10, 20)))
     record(folder, report(15, attempt=2, loss=0.0), report(25, attempt=2, loss=0.0), attempt=2, resumed_steps=20)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert told(list(index.reports(1))) == [
@@ -170,7 +170,7 @@ def test_a_resume_of_a_resume_supersedes_both(home: Home) -> None:
     record(folder, *(report(steps, loss=1.0) for steps in (10, 20, 30)))
     record(folder, *(report(steps, attempt=2, loss=2.0) for steps in (30, 40)), attempt=2, resumed_steps=20)
     record(folder, report(20, attempt=3, loss=3.0), attempt=3, resumed_steps=10)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert told(list(index.reports(1))) == [(1, 10, {"loss": 1.0}), (3, 20, {"loss": 3.0})]
@@ -184,7 +184,7 @@ def test_buckets_hold_the_true_minimum_and_maximum(home: Home) -> None:
     record(folder, *(report(steps, loss=value) for steps, value in values.items() if steps < 1500))
     later = (report(steps, attempt=2, loss=value) for steps, value in values.items() if steps >= 1400)
     record(folder, *later, attempt=2, resumed_steps=1399)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         buckets = index.buckets(1, "training", "loss", 40)
@@ -203,7 +203,7 @@ def test_buckets_hold_the_true_minimum_and_maximum(home: Home) -> None:
 def test_a_short_series_has_a_bucket_for_each_point(home: Home) -> None:
     """Stretches without points are left out; where all is NaN there is no minimum."""
     record(new_trial(home), report(0, loss=3), report(1_000_000, loss="NaN"))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         first, last = index.buckets(1, "training", "loss", 2000)
@@ -216,7 +216,7 @@ def test_a_short_series_has_a_bucket_for_each_point(home: Home) -> None:
 def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
     """SQLite has no such int; as a text it would lie above all floats."""
     record(new_trial(home), report(1, "validation", big=2**63), report(2, "validation", big=1e300))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         (bucket,) = index.buckets(1, "validation", "big", 1)
@@ -234,7 +234,7 @@ def test_the_summary_of_a_trial(home: Home) -> None:
         report(2, loss="NaN", epoch=2),
         report(3, "validation", accuracy="NaN"),
     )
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         summary = index.summary(1)
@@ -254,7 +254,7 @@ def test_the_best_validation_of_an_experiment(home: Home) -> None:
     record(first, attempt=2, resumed_steps=1)
     record(second, report(1, "validation", loss="NaN", accuracy=0.9), report(2, "validation", loss=0.7))
     record(other, report(1, "validation", loss=0.05))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert index.best_validation(1, "loss") == 0.3
@@ -269,7 +269,7 @@ def test_the_figures_of_the_profiler_belong_to_times(home: Home) -> None:
     profiles = [Profile(time=START + seconds, group="cpu", metrics={"cpu_util": 0.5}) for seconds in (2, 1)]
     record(folder, *profiles, report(30, loss=0.5))
     record(folder, attempt=2)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         rows = list(index.reports(1, "cpu"))
@@ -294,7 +294,7 @@ def test_a_trial_says_what_was_last_said_of_it(home: Home) -> None:
         MetadataSet(time=START, metadata=to_json({"best": math.inf}, "metadata")),
     )
     record(folder, StatusSet(time=START, status="b"), attempt=2)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         row = index.trial(1)
@@ -312,7 +312,7 @@ def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
     record(first, *(stored(name, 1, storage.url) for name in ("kept", "gone")), stored("a", 1), stored("b", 1))
     append(first, 0, lines(CheckpointDeleted(time=START, storage_id="a")))
     record(second, CheckpointDeleted(time=START, storage_id="b"))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         states = {row.storage_id: row.state for row in index.checkpoints()}
@@ -324,7 +324,7 @@ def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
 def test_what_does_not_exist_is_an_error_that_names_it(home: Home) -> None:
     """And says where it was looked for."""
     new_trial(home)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         with pytest.raises(TrialNotFoundError, match=f"no trial 99 in {home.root}"):
@@ -344,7 +344,7 @@ def test_checkpoints_are_listed_by_trial_and_then_by_their_saves(home: Home) -> 
         record(folder, stored(f"a{number}", 1, time=START - number), stored(f"b{number}", 2, time=START - 10 * number))
         record(folder, stored(f"c{number}", 1, time=START - 100), attempt=2)
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert [row.storage_id for row in index.checkpoints()] == ["c2", "b2", "a2", "c1", "b1", "a1"]

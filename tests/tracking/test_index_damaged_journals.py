@@ -63,7 +63,7 @@ def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips
     """Of any kind of journal and record; newlines are tried oftener than chance would."""
     chance = random.Random(5)
     journals = sorted(recorded.trial(1).path.glob("*.journal"))
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         index.refresh()
         before, other, all_told = told_of(index, 1), told_of(index, 2), everything(index)
     for number in range(num_flips):
@@ -77,7 +77,7 @@ def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips
         path.write_bytes(damaged)
 
         Index.rebuild(recorded)
-        with Index.open(recorded) as index:
+        with Index(recorded) as index:
             told = told_of(index, 1)
             trial, other_trial = index.trials()
             assert (trial.num_bad_lines, other_trial.num_bad_lines) == (1, 0), (path.name, number)
@@ -87,5 +87,5 @@ def test_a_flipped_bit_in_a_journal_is_never_an_answer(recorded: Home, num_flips
             assert {row.storage_id for row in index.checkpoints()} <= {"a", "b", "c"}
         path.write_bytes(content)
     Index.rebuild(recorded)
-    with Index.open(recorded) as index:
+    with Index(recorded) as index:
         assert everything(index) == all_told

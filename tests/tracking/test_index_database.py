@@ -67,7 +67,7 @@ def test_a_damaged_index_is_built_again_and_says_so(
 ) -> None:
     """Whatever part of the file the damage hits, nothing is missing afterwards."""
     home.database.write_bytes(damage(home.database.read_bytes()))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert everything(index) == indexed
@@ -81,7 +81,7 @@ def test_a_database_of_something_else_is_replaced(home: Home, indexed: str, capl
         connection.execute("CREATE TABLE something (a, b)")
     connection.close()
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert everything(index) == indexed
@@ -90,7 +90,7 @@ def test_a_database_of_something_else_is_replaced(home: Home, indexed: str, capl
 
 def test_damage_while_the_index_is_open_is_mended(home: Home, indexed: str, caplog: pytest.LogCaptureFixture) -> None:
     """The question that meets the damage is answered from the rebuilt index."""
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         home.database.write_bytes(random.Random(1).randbytes(home.database.stat().st_size))
 
@@ -104,7 +104,7 @@ def test_a_deleted_index_is_built_again(home: Home, indexed: str, also_a_left_jo
     if also_a_left_journal:
         leave_a_rollback_journal(home)
     home.database.unlink()
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert everything(index) == indexed
@@ -125,14 +125,14 @@ def leave_a_rollback_journal(home: Home) -> None:
 
 def test_an_open_index_follows_when_another_process_rebuilds_it(home: Home, indexed: str) -> None:
     """It must not go on writing to the file that was deleted."""
-    with Index.open(home) as index:
+    with Index(home) as index:
         Index.rebuild(home)
         append(home.trial(1), 1, lines(report(1000, loss=0.5)))
 
         index.refresh()
 
         assert index.trial(1).steps_completed == 1000
-        with Index.open(home) as other:
+        with Index(home) as other:
             assert [row.steps_completed for row in other.reports(1)][-1] == 1000
 
 
@@ -147,7 +147,7 @@ def test_an_index_of_another_version_is_built_again(
     with contextlib.closing(SealedFile(home.database)) as file:
         file.seal()
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert everything(index) == indexed
@@ -156,7 +156,7 @@ def test_an_index_of_another_version_is_built_again(
 
 def test_a_missing_home_is_an_empty_index_and_is_not_made(home: Home) -> None:
     """Reading creates nothing."""
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert index.trials() == []
@@ -171,7 +171,7 @@ def test_where_no_file_can_be_made_the_index_is_kept_in_memory(
     """Something that is no file stands in its place."""
     home.database.unlink()
     home.database.mkdir()
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert everything(index) == indexed
@@ -193,7 +193,7 @@ def test_on_a_full_disk_the_index_is_kept_in_memory(
 
         logging.basicConfig()
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-        with Index.open(Home.open(Path(sys.argv[1]))) as index:
+        with Index(Home.open(Path(sys.argv[1]))) as index:
             index.refresh()
             print(sum(1 for _ in index.reports(2)))
         """,
@@ -206,7 +206,7 @@ def test_on_a_full_disk_the_index_is_kept_in_memory(
 
 def test_a_reader_who_pauses_does_not_keep_indexers_waiting(home: Home, indexed: str) -> None:
     """Between two reports no lock is held, as when they are piped to a pager."""
-    with Index.open(home) as reader, Index.open(home) as indexer:
+    with Index(home) as reader, Index(home) as indexer:
         reports = reader.reports(1)
         next(reports)
         append(home.trial(1), 1, lines(report(1000, loss=0.5)))

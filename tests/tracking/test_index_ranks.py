@@ -28,7 +28,7 @@ def test_figures_of_two_nodes_are_not_mixed_up(home: Home) -> None:
     folder = new_trial(home)
     record(folder, cpu(1, 10.0), cpu(3, 30.0))
     record(folder, cpu(1, 11.0, more=1.0), cpu(2, 21.0), rank=4)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         rows = list(index.reports(1, "cpu"))
@@ -47,7 +47,7 @@ def test_each_rank_has_its_progress_and_the_trial_the_chiefs(home: Home) -> None
     record(folder, progress(0.5))
     record(folder, progress(0.3), progress(0.4), rank=10)
     record(folder, cpu(1, 0.5), rank=2)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         row = index.trial(1)
@@ -62,7 +62,7 @@ def test_the_ranks_are_those_of_the_newest_attempt(home: Home) -> None:
     record(folder, progress(0.5))
     record(folder, progress(0.4), rank=1)
     record(folder, progress(0.3), rank=2)
-    with Index.open(home) as index:
+    with Index(home) as index:
         record(folder, attempt=2, resumed_steps=10)
         index.refresh()
         alone = index.trial(1)
@@ -78,7 +78,7 @@ def test_only_the_chief_tells_how_the_training_goes(home: Home) -> None:
     folder = new_trial(home)
     record(folder, report(5, loss=0.5), stored("a", 5))
     record(folder, report(6, attempt=2, loss=0.4), attempt=2, resumed_steps=5)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         before = everything(index).replace("ranks=()", "")
         strange: list[Record] = [
@@ -101,7 +101,7 @@ def test_what_befell_another_ranks_journal_is_counted_for_the_trial(home: Home) 
     record(folder, Dropped(time=START, count=1, reason="full"))
     record(folder, progress(0.1), Dropped(time=START, count=2, reason="full"), rank=1)
     append(folder, 1, lines(progress(0.2)).replace(b"0.2", b"0.9") + lines(progress(0.3))[:-5], rank=1)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         row = index.trial(1)
@@ -116,7 +116,7 @@ def test_an_aged_folder_is_looked_into_when_another_ranks_journal_grows(home: Ho
     record(folder)
     record(folder, progress(0.1), rank=1)
     age(folder)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         idle = index.refresh()
         append(folder, 1, lines(progress(0.2), cpu(1, 0.5)), rank=1)
@@ -134,7 +134,7 @@ def test_what_another_ranks_journal_lost_is_forgotten(home: Home, remove: Callab
     folder = new_trial(home)
     record(folder, cpu(1, 0.1), report(1, loss=0.5), progress(0.5))
     record(folder, cpu(1, 0.2), progress(0.4), rank=1)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         remove(folder.rank_journal_path(1, 1))
         age(folder)
@@ -151,7 +151,7 @@ def test_a_deleted_trial_takes_all_its_journals_with_it(home: Home) -> None:
     folder = new_trial(home)
     record(folder, progress(0.5))
     record(folder, cpu(1, 0.2), rank=1)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         folder.clear()
 
@@ -175,7 +175,7 @@ def test_only_the_chiefs_journal_makes_an_attempt(home: Home, name: str) -> None
 
     assert folder.attempts() == [1, 3]
     assert folder.rank_journals() in ([], [(1, 2)], [(9, 1)])
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         assert index.trial(1).num_attempts == 2
 
@@ -184,7 +184,7 @@ def test_a_journal_whose_chiefs_is_missing_waits_for_it(home: Home) -> None:
     """As when a trial is being copied, and one file arrives before the other."""
     folder = new_trial(home)
     record(folder, progress(0.4), rank=1)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         before = index.trial(1)
         record(folder, progress(0.5))

@@ -52,7 +52,7 @@ _REFRESH = """
     from core_sdk.tracking.index import Index
     import sys
 
-    with Index.open(Home.open(Path(sys.argv[1]))) as index:
+    with Index(Home.open(Path(sys.argv[1]))) as index:
         print(index.refresh().num_points)
 """
 
@@ -71,7 +71,7 @@ def test_an_index_that_grew_in_any_steps_says_what_a_rebuilt_one_says(chance: ra
             for rank in range(chance.randint(1, 3) if attempt else 1)
             for piece in cut(journal(folder, attempt, rank, chance), chance)
         ]
-        with Index.open(home) as index:
+        with Index(home) as index:
             for (folder, attempt, rank), piece in interleaved(pieces, chance):
                 append(folder, attempt, piece, rank)
                 if chance.random() < 0.5:
@@ -152,7 +152,7 @@ def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_po
             wait_for(lambda: has_ended(script) or size_of(home.database) >= target)  # noqa: B023
             script.process.kill()
             num_killed += script.process.wait() == -signal.SIGKILL
-        with Index.open(home) as index:
+        with Index(home) as index:
             index.refresh()
 
             assert figures(index) == expected
@@ -161,7 +161,7 @@ def test_an_indexer_that_was_killed_at_any_moment_neither_loses_nor_doubles_a_po
 
 def rebuilt_figures(home: Home) -> list[object]:
     Index.rebuild(home)
-    with Index.open(home) as index:
+    with Index(home) as index:
         return figures(index)
 
 
@@ -188,7 +188,7 @@ def test_indexers_that_run_at_once_index_each_point_once(home: Home, start_scrip
 
     assert [code for code, _, _ in ends] == [0, 0, 0]
     assert sorted(int(output) for _, output, _ in ends) == [0, 0, 30_000]
-    with Index.open(home) as index:
+    with Index(home) as index:
         assert [row.count for row in index.series(folder.trial_id)] == [30_000]
 
 
@@ -198,7 +198,7 @@ def test_what_has_not_changed_is_not_read_again(home: Home) -> None:
     for folder in (quiet, busy):
         record(folder, report(1, loss=0.5))
         age(folder)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         append(busy, 1, lines(report(2, loss=0.4)))
 
@@ -212,7 +212,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(home: Home) -> None:
     """The folder's time is the same before and after it, as where file systems count in seconds."""
     folder = new_trial(home, lr=0.1)
     status = folder.path.stat()
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         trial = folder.read_record()
         trial.hparams["lr"] = 0.2
@@ -237,7 +237,7 @@ def test_a_refresh_ends_while_a_script_reports_faster_than_it_is_read(home: Home
 
     script = threading.Thread(target=report_on)
     script.start()
-    with Index.open(home) as index:
+    with Index(home) as index:
         result = index.refresh()
         still_reports = script.is_alive()
         is_over.set()
@@ -253,7 +253,7 @@ def test_a_torn_last_line_is_read_when_it_is_whole(home: Home) -> None:
     record(folder)
     line = lines(report(1, loss=0.5))
     append(folder, 1, line[:-10])
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         before = list(index.reports(1))
         append(folder, 1, line[-10:])
@@ -271,7 +271,7 @@ def test_a_bad_line_is_counted_and_said_once(home: Home, caplog: pytest.LogCaptu
     line = lines(report(2, loss=0.4))
     record(folder, report(1, loss=0.5))
     append(folder, 1, line.replace(b"0.4", b"0.5") + lines(report(3, loss=0.3)))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         index.refresh()
 
@@ -283,7 +283,7 @@ def test_a_bad_line_is_counted_and_said_once(home: Home, caplog: pytest.LogCaptu
 def test_a_step_beyond_64_bits_is_a_bad_line(home: Home) -> None:
     """It cannot stop the indexing of all others."""
     record(new_trial(home), report(2**63, loss=0.5), report(1, loss=0.4))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert [row.steps_completed for row in index.reports(1)] == [1]
@@ -294,7 +294,7 @@ def test_a_journal_that_became_shorter_is_indexed_anew(home: Home) -> None:
     """It has been replaced: nothing of the old one remains."""
     folder = new_trial(home)
     record(folder, *(report(steps, loss=0.5) for steps in range(10)), stored("a", 9))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         folder.journal_path(1).write_bytes(lines(started(folder), report(3, accuracy=0.9)))
         age(folder)
@@ -310,7 +310,7 @@ def test_what_a_deleted_attempt_superseded_shows_again(home: Home) -> None:
     folder = new_trial(home)
     record(folder, *(report(steps, loss=0.5) for steps in range(5)))
     record(folder, report(2, attempt=2, loss=0.1), attempt=2, resumed_steps=1)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         folder.journal_path(2).unlink()
 
@@ -326,7 +326,7 @@ def test_what_the_folder_lost_the_index_forgets(home: Home, leaves_folder: bool)
     gone, kept = new_trial(home, experiment="gone"), new_trial(home, experiment="kept")
     for folder in (gone, kept):
         record(folder, report(1, loss=0.5), stored(f"of-{folder.trial_id}", 1))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         shutil.rmtree(gone.path)
         if leaves_folder:
@@ -349,7 +349,7 @@ def test_a_damaged_trial_is_left_out_and_named(home: Home, caplog: pytest.LogCap
     path = damaged.path / "trial.json"
     content = path.read_bytes()
     path.write_bytes(content[:-5])
-    with Index.open(home) as index:
+    with Index(home) as index:
         result = index.refresh()
         without = [row.trial_id for row in index.trials()]
         path.write_bytes(content)
@@ -366,7 +366,7 @@ def test_changed_records_are_read_again(home: Home) -> None:
     folder = new_trial(home)
     record(folder)
     age(folder)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         with home.experiment(1).edit() as experiment:
             experiment.labels.append("good")
@@ -386,7 +386,7 @@ def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
     """`cp -r` of a folder: its name is its id, whatever the record inside says."""
     record(new_trial(home), report(1, loss=0.5), stored("a", 1))
     shutil.copytree(home.runs / "1", home.runs / "7")
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert [row.trial_id for row in index.trials()] == [1, 7]

@@ -59,7 +59,7 @@ def test_a_home_may_have_any_name(tmp_path: Path, name: str, open_umask: None) -
     record(folder, report(1, loss=0.5))
     folder.journal_path(1).chmod(0o600)  # which the test has written itself
 
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         assert [row.metrics for row in index.reports(1)] == [{"loss": 0.5}]
 

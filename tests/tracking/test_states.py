@@ -101,7 +101,7 @@ def test_the_newest_attempt_counts(home: Home, outcome: Outcome, state: TrialSta
     folder = new_trial(home)
     record(folder, Ended(time=START, outcome="error", error="first"))
     record(folder, StopAcknowledged(time=START, source="user"), Ended(time=START + 5, outcome=outcome), attempt=2)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert (index.trial(1).state, index.trial(1).ended) == (state, START + 5)
@@ -111,7 +111,7 @@ def test_the_newest_attempt_counts(home: Home, outcome: Outcome, state: TrialSta
 def test_a_trial_without_attempts_has_not_begun(home: Home) -> None:
     """Its maker died before it started the script."""
     new_trial(home)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         assert (index.trial(1).state, index.trial(1).reason) == ("ERROR", "no attempt has begun")
@@ -122,7 +122,7 @@ def test_an_attempt_that_is_being_started_is_active(home: Home) -> None:
     folder = new_trial(home)
     folder.run_info_path(1).write_text("{}")
     supervised = AliveLock(folder.supervised_path(1))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         before = index.trial(1)
@@ -150,7 +150,7 @@ def test_a_killed_script_is_active_until_it_is_killed(home: Home, start_script: 
         str(folder.alive_path(1)),
     )
     script.read_until("alive")
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         before = index.trial(1)
         script.process.kill()
@@ -169,7 +169,7 @@ def test_last_words_written_after_the_refresh_are_heard(home: Home) -> None:
     alive = AliveLock(folder.alive_path(1))
     append(folder, 1, lines(started(folder)))
     age(folder)
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
         before = index.trial(1)
         append(folder, 1, lines(Ended(time=START, outcome="completed")))
@@ -184,7 +184,7 @@ def test_the_exit_status_of_a_supervised_script_is_the_reason(home: Home) -> Non
     folder = new_trial(home)
     record(folder)
     folder.write_exit(1, ExitRecord(time=START + 7, code=-9))
-    with Index.open(home) as index:
+    with Index(home) as index:
         index.refresh()
 
         row = index.trial(1)

@@ -153,9 +153,9 @@ def _first_attempt(
 
 
 def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> None:
-    from core_sdk.tracking.index import Index  # SQLAlchemy, which the start of a new trial need not pay for
+    from core_sdk.tracking.index import Index  # a database, which many commands need not open
 
-    with Index.open(Home(folder.home_root)) as index:
+    with Index(Home(folder.home_root)) as index:
         index.refresh()
         if index.trial(folder.trial_id).state == "COMPLETED":
             steps = -1 if continuation.checkpoint is None else continuation.steps_completed

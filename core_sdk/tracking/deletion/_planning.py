@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from core_sdk.records import RetentionPolicy, SearcherMetric
+from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.deletion._inspection import Inspector
 from core_sdk.tracking.deletion.retention import (
     Candidate,
@@ -18,7 +19,7 @@ from core_sdk.tracking.deletion.retention import (
     protect,
     references_to,
 )
-from core_sdk.tracking.history import RecordedCheckpoint, TrialHistory, UnlistedCheckpoint
+from core_sdk.tracking.history import TrialHistory, UnlistedCheckpoint
 
 
 @dataclass(frozen=True)

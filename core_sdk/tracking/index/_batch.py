@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sqlalchemy as sa
-
 # Few enough for SQLite's cache: a transaction that outgrows it keeps readers waiting until it ends. Many enough that
 # the fsyncs of a commit do not count, also where thousands of trials are small.
 _POINTS_PER_COMMIT = 100_000
+
+OnProgress = Callable[[int], None]
+"""Called with the number of points that are indexed so far, now and then."""
 
 
 @dataclass
@@ -28,15 +30,20 @@ class RefreshResult:
 class Batch:
     """A transaction over many small journals, or over a part of a large one."""
 
-    def __init__(self, connection: sa.Connection, commit: Callable[[], None]) -> None:
+    def __init__(self, connection: sqlite3.Connection, commit: Callable[[], None], on_progress: OnProgress) -> None:
         self.connection = connection
         self._commit = commit
+        self._on_progress = on_progress
         self.result = RefreshResult()
         self._num_committed = 0
 
     @property
     def is_full(self) -> bool:
         return self.result.num_points - self._num_committed >= _POINTS_PER_COMMIT
+
+    def add_points(self, num_points: int) -> None:
+        self.result.num_points += num_points
+        self._on_progress(self.result.num_points)
 
     def commit(self) -> None:
         self._commit()

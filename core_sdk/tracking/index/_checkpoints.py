@@ -2,135 +2,102 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
-import sqlalchemy as sa
 
-from core_sdk.records import (
-    CheckpointMetadataSet,
-    CheckpointPinned,
-    CheckpointPruned,
-    CheckpointUnpinned,
-    from_json,
-)
+from core_sdk.records import CheckpointStored, from_json
 from core_sdk.storage import MANIFEST_NAME
-from core_sdk.tracking.index._schema import attempt, checkpoint, checkpoint_change, checkpoint_deleted, trial
-from core_sdk.tracking.rows import CheckpointRow
+from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
+from core_sdk.tracking.index._where import Where
+from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 
-_Change = CheckpointPruned | CheckpointPinned | CheckpointUnpinned | CheckpointMetadataSet
-
-_is_deleted = sa.exists().where(checkpoint_deleted.c.storage_id == checkpoint.c.storage_id)
-_is_pruned = sa.exists().where(
-    checkpoint_change.c.storage_id == checkpoint.c.storage_id, checkpoint_change.c.is_pruning
-)
-_later = attempt.alias()
-_is_superseded = sa.exists().where(
-    _later.c.trial_id == attempt.c.trial_id,
-    _later.c.attempt > attempt.c.attempt,
-    _later.c.resumed_steps < checkpoint.c.steps_completed,
-)
-_source = checkpoint.join(attempt, attempt.c.id == checkpoint.c.attempt_id)
+_decode = msgspec.json.Decoder(CheckpointRecord).decode
+_RECORDS = "checkpoint_record JOIN attempt ON attempt.id = attempt_id JOIN trial USING (trial_id)"
 
 
-# By the order of the journals: the clocks of two trials need not agree.
-NEWEST_FIRST = (attempt.c.trial_id.desc(), attempt.c.attempt.desc(), checkpoint.c.position.desc())
-
-
-def read_checkpoints(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[CheckpointRow]:
+def read_checkpoints(connection: sqlite3.Connection, where: Where) -> list[CheckpointRow]:
     """Those of the newest trial first, and the newest of each trial first."""
-    query = (
-        sa.select(
-            checkpoint, attempt.c.trial_id, attempt.c.attempt, trial.c.experiment_id, _is_deleted.label("deleted")
-        )
-        .select_from(_source.join(trial, trial.c.trial_id == attempt.c.trial_id))
-        .where(where)
-        .order_by(*NEWEST_FIRST)
-    )
-    changes = _changes(connection, where)
-    return [_changed(_checkpoint_row(row), changes[row.storage_id]) for row in connection.execute(query)]
+    return [
+        _checkpoint_row(trial_id, experiment_id, found)
+        for (trial_id, experiment_id), checkpoints in _folded(connection, where)
+        for found in reversed(checkpoints)
+    ]
 
 
-def latest_checkpoints(connection: sa.Connection, where: sa.ColumnElement[bool]) -> dict[int, str]:
+def latest_checkpoints(connection: sqlite3.Connection, where: Where) -> dict[int, str]:
     """For each trial, the newest checkpoint that still exists, whole, and that no attempt went back behind."""
-    query = (
-        sa.select(attempt.c.trial_id, checkpoint.c.storage, checkpoint.c.storage_id)
-        .select_from(_source.join(trial, trial.c.trial_id == attempt.c.trial_id))
-        .where(where, ~_is_deleted, ~_is_pruned, ~_is_superseded)
-        .order_by(*NEWEST_FIRST)
-    )
-    latest: dict[int, str] = {}
-    for row in connection.execute(query).all():
-        if row.trial_id not in latest and _may_exist(row.storage, row.storage_id):
-            latest[row.trial_id] = row.storage_id
+    latest = {}
+    for (trial_id, _), checkpoints in _folded(connection, where):
+        for found in reversed(checkpoints):
+            is_out = found.is_deleted or found.is_partial or found.is_superseded
+            if not is_out and _may_exist(found.record):
+                latest[trial_id] = found.record.storage_id
+                break
     return latest
 
 
-def _changes(connection: sa.Connection, where: sa.ColumnElement[bool]) -> defaultdict[str, list[_Change]]:
-    """By storage id, in the order of each journal."""
-    meant = (
-        sa.select(checkpoint.c.storage_id)
-        .select_from(_source.join(trial, trial.c.trial_id == attempt.c.trial_id))
-        .where(where)
-    )
-    query = (
-        sa.select(checkpoint_change.c.storage_id, checkpoint_change.c.record)
-        .where(checkpoint_change.c.storage_id.in_(meant))
-        .order_by(checkpoint_change.c.attempt_id, checkpoint_change.c.position)
-    )
-    changes: defaultdict[str, list[_Change]] = defaultdict(list)
-    for storage_id, record in connection.execute(query):
-        changes[storage_id].append(msgspec.json.decode(record, type=_Change))
-    return changes
+def _folded(connection: sqlite3.Connection, where: Where) -> Iterator[tuple[tuple[int, int], list[RecordedCheckpoint]]]:
+    """The checkpoints of each trial and experiment, the newest trial first; by the order of journals, not by clocks."""
+    # One trial may delete another's checkpoint, so that records are found by the checkpoint of which they speak.
+    query = f"""
+        SELECT trial_id, experiment_id, attempt, record FROM {_RECORDS} WHERE storage_id IN (
+            SELECT storage_id FROM {_RECORDS} WHERE {where.sql}
+        ) ORDER BY attempt = 0, trial_id, attempt, position"""
+    folds: dict[tuple[int, int], CheckpointFold] = {}
+    fold_of: dict[str, CheckpointFold] = {}
+    others = []
+    for trial_id, experiment_id, attempt, text in connection.execute(query, where.values):
+        record = _decode(text)
+        if isinstance(record, CheckpointStored):
+            fold = folds.setdefault((trial_id, experiment_id), CheckpointFold())
+            fold_of[record.storage_id] = fold
+            fold.take(record, attempt)
+        else:
+            others.append((record, attempt))
+    for record, attempt in others:
+        if record.storage_id in fold_of:
+            fold_of[record.storage_id].take(record, attempt)
+    resumed_steps = _resumed_steps(connection)
+    for (trial_id, experiment_id), fold in sorted(folds.items(), key=lambda item: item[0], reverse=True):
+        yield (trial_id, experiment_id), fold.checkpoints(resumed_steps[trial_id])
 
 
-def _changed(row: CheckpointRow, changes: Iterable[_Change]) -> CheckpointRow:
-    for change in changes:
-        match change:
-            case CheckpointPinned():
-                row = replace(row, is_pinned=True, pin_note=change.note)
-            case CheckpointUnpinned():
-                row = replace(row, is_pinned=False, pin_note="")
-            case CheckpointMetadataSet():
-                kept = {key: value for key, value in row.metadata.items() if key not in change.removed}
-                row = replace(row, metadata=kept | from_json(change.metadata))
-            case CheckpointPruned():
-                row = _pruned(row, change)
-    return row
+def _resumed_steps(connection: sqlite3.Connection) -> defaultdict[int, dict[int, int | None]]:
+    """By trial and attempt."""
+    resumed: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
+    query = "SELECT trial_id, attempt, resumed_steps FROM attempt WHERE attempt > 0 AND rank = 0"
+    for trial_id, attempt, steps in connection.execute(query):
+        resumed[trial_id][attempt] = steps
+    return resumed
 
 
-def _pruned(row: CheckpointRow, change: CheckpointPruned) -> CheckpointRow:
-    # Files only ever go: what two journals say needs no order.
-    resources = {name: size for name, size in row.resources.items() if name in change.resources}
-    state = row.state if row.state == "DELETED" else "PARTIALLY_DELETED"
-    return replace(row, state=state, resources=resources, size_bytes=sum(resources.values()))
-
-
-def _checkpoint_row(row: Any) -> CheckpointRow:
-    resources = msgspec.json.decode(row.resources, type=dict[str, int])
-    is_missing = not row.deleted and not _may_exist(row.storage, row.storage_id)
+def _checkpoint_row(trial_id: int, experiment_id: int, found: RecordedCheckpoint) -> CheckpointRow:
+    is_missing = not found.is_deleted and not _may_exist(found.record)
+    state: CheckpointState = "PARTIALLY_DELETED" if found.is_partial else "COMPLETED"
     return CheckpointRow(
-        storage_id=row.storage_id,
-        trial_id=row.trial_id,
-        experiment_id=row.experiment_id,
-        attempt=row.attempt,
-        steps_completed=row.steps_completed,
-        state="DELETED" if row.deleted or is_missing else "COMPLETED",
-        time=row.time,
-        size_bytes=sum(resources.values()),
-        storage=row.storage,
-        metadata=from_json(msgspec.json.decode(row.metadata)),
-        resources=resources,
+        storage_id=found.record.storage_id,
+        trial_id=trial_id,
+        experiment_id=experiment_id,
+        attempt=found.attempt,
+        steps_completed=found.record.steps_completed,
+        state="DELETED" if found.is_deleted or is_missing else state,
+        time=found.record.time,
+        size_bytes=sum(found.resources.values()),
+        storage=found.record.storage,
+        metadata=from_json(found.metadata),
+        resources=found.resources,
+        is_pinned=found.pin is not None,
+        pin_note=found.pin.note if found.pin else "",
         is_missing=is_missing,
     )
 
 
-def _may_exist(storage: str, storage_id: str) -> bool:
+def _may_exist(checkpoint: CheckpointStored) -> bool:
     """Whether the files are there, as far as a look at a directory can tell: buckets are not asked."""
-    url = urlsplit(storage)
-    return url.scheme != "file" or Path(unquote(url.path), storage_id, MANIFEST_NAME).exists()
+    url = urlsplit(checkpoint.storage)
+    return url.scheme != "file" or Path(unquote(url.path), checkpoint.storage_id, MANIFEST_NAME).exists()

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
-
-import sqlalchemy as sa
 
 from core_sdk.errors import (
     CheckpointNotFoundError,
@@ -18,22 +17,20 @@ from core_sdk.errors import (
 )
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
-from core_sdk.tracking.index import _checkpoints, _curves, _indexer, _reports, _trials
-from core_sdk.tracking.index._batch import RefreshResult
+from core_sdk.tracking.index import _checkpoints, _curves, _refresh, _reports, _trials
+from core_sdk.tracking.index._batch import Batch, OnProgress, RefreshResult
 from core_sdk.tracking.index._database import (
     DamagedError,
-    Database,
     FileDatabase,
     MemoryDatabase,
     UnusableError,
     cannot_write,
     file_lock,
     is_damage,
-    reason,
     remove,
 )
-from core_sdk.tracking.index._schema import attempt, checkpoint, experiment, trial
 from core_sdk.tracking.index._trials import AttemptKey
+from core_sdk.tracking.index._where import Where
 from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportPage, SeriesRow, Summary, TrialRow
 from core_sdk.tracking.tracker import View
 
@@ -49,19 +46,16 @@ class Index(View):
     written, or there is no home, the index is kept in memory.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, on_progress: OnProgress = lambda num_points: None) -> None:
         self.home = home
+        self._on_progress = on_progress
         can_write = os.access(home.root, os.W_OK)
-        self._database: Database = FileDatabase(home.database) if can_write else MemoryDatabase()
-
-    @classmethod
-    def open(cls, home: Home) -> Index:
-        return cls(home)
+        self._database: FileDatabase | MemoryDatabase = FileDatabase(home.database) if can_write else MemoryDatabase()
 
     @classmethod
     def rebuild(cls, home: Home) -> RefreshResult:
         """Deletes the database and builds it anew. Raises `HomeNotWritableError`."""
-        with cls.open(home) as index:
+        with cls(home) as index:
             if home.root.is_dir():
                 try:
                     with file_lock(home.database):
@@ -86,32 +80,30 @@ class Index(View):
         try:
             with self._database.lock():
                 return self._refresh_or_replace()
-        except (UnusableError, sa.exc.DatabaseError, OSError) as error:
+        except (UnusableError, sqlite3.DatabaseError, OSError) as error:
             if not cannot_write(error):
                 raise
             self._go_on_in_memory(error)
             return self._refresh()
 
     def experiments(self) -> list[ExperimentRow]:
-        """Those with trials; one whose trials have all been deleted is still found by `experiment`."""
-        return self._experiments(experiment.c.experiment_id.in_(sa.select(trial.c.experiment_id)))
+        return self._experiments(Where("experiment_id IN (SELECT experiment_id FROM trial)"))
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
-        """Raises `ExperimentNotFoundError`, or `RecordDamagedError` for one that is left out."""
-        column = experiment.c.experiment_id if isinstance(id_or_name, int) else experiment.c.name
+        column = "experiment_id" if isinstance(id_or_name, int) else "name"
         is_possible = isinstance(id_or_name, str) or _can_be_id(id_or_name)
-        if not is_possible or not (found := self._experiments(column == id_or_name)):
+        if not is_possible or not (found := self._experiments(Where(f"{column} = ?", (id_or_name,)))):
             if isinstance(id_or_name, int):
                 self.home.experiment(id_or_name).read()
             raise ExperimentNotFoundError(id_or_name, self.home.root)
         return found[0]
 
     def trials(self, experiment_id: int | None = None) -> list[TrialRow]:
-        return self._trials(sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id)
+        is_all = experiment_id is None
+        return self._trials(Where() if is_all else Where("trial.experiment_id = ?", (experiment_id,)))
 
     def trial(self, trial_id: int) -> TrialRow:
-        """Raises `TrialNotFoundError`, or `RecordDamagedError` for one that is left out."""
-        if not _can_be_id(trial_id) or not (found := self._trials(trial.c.trial_id == trial_id)):
+        if not _can_be_id(trial_id) or not (found := self._trials(Where("trial.trial_id = ?", (trial_id,)))):
             self.home.trial(trial_id).read_record()
             raise TrialNotFoundError(trial_id, self.home.root)
         return found[0]
@@ -123,36 +115,30 @@ class Index(View):
         return self._ask(lambda connection: _reports.read_page(connection, of, after))
 
     def groups(self, trial_id: int) -> list[str]:
-        """All that anything was reported of, the profiler's too."""
         return self._ask(lambda connection: _curves.read_groups(connection, trial_id))
 
     def series(self, trial_id: int) -> list[SeriesRow]:
         return self._ask(lambda connection: _curves.read_series(connection, trial_id))
 
     def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
-        """At most `num_buckets`, equally wide in steps, in order; those without points are left out."""
         return self._ask(lambda connection: _curves.read_buckets(connection, trial_id, group, name, num_buckets))
 
     def summary(self, trial_id: int) -> Summary:
         return self._ask(lambda connection: _curves.read_summary(connection, trial_id))
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
-        """Those of the newest trial first, and of each trial the newest first; deleted ones too."""
-        where = sa.and_(
-            sa.true() if trial_id is None else attempt.c.trial_id == trial_id,
-            sa.true() if experiment_id is None else trial.c.experiment_id == experiment_id,
+        where = Where(
+            "ifnull(trial.trial_id = ?, TRUE) AND ifnull(trial.experiment_id = ?, TRUE)", (trial_id, experiment_id)
         )
         return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
-        """Raises `CheckpointNotFoundError`."""
-        where = checkpoint.c.storage_id == storage_id
+        where = Where("storage_id = ?", (storage_id,))
         if not (found := self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))):
             raise CheckpointNotFoundError(storage_id, str(self.home.root))
         return found[0]
 
     def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool = True) -> Metric | None:
-        """The best value of a validation metric over the experiment's trials; NaN never is."""
         return self._ask(
             lambda connection: _curves.read_best_validation(
                 connection, experiment_id, metric, smaller_is_better=smaller_is_better
@@ -162,11 +148,11 @@ class Index(View):
     def validation_metric_names(self, experiment_id: int) -> set[str]:
         return self._ask(lambda connection: _curves.read_validation_metric_names(connection, experiment_id))
 
-    def _experiments(self, where: sa.ColumnElement[bool]) -> list[ExperimentRow]:
-        is_running = self._is_running(sa.true())
+    def _experiments(self, where: Where) -> list[ExperimentRow]:
+        is_running = self._is_running(Where())
         return self._ask(lambda connection: _trials.read_experiments(connection, where, is_running))
 
-    def _trials(self, where: sa.ColumnElement[bool]) -> list[TrialRow]:
+    def _trials(self, where: Where) -> list[TrialRow]:
         is_running = self._is_running(where)
         return self._ask(
             lambda connection: _trials.read_trials(
@@ -174,7 +160,7 @@ class Index(View):
             )
         )
 
-    def _is_running(self, where: sa.ColumnElement[bool]) -> dict[AttemptKey, bool]:
+    def _is_running(self, where: Where) -> dict[AttemptKey, bool]:
         """Whether the attempts that have not said how they ended are being executed.
 
         One that is not may have said its last words since the last refresh: they must be read before it is judged.
@@ -189,12 +175,12 @@ class Index(View):
         return is_running
 
     def _have_changed(self, trial_ids: set[int]) -> bool:
-        return self._ask(lambda connection: _indexer.have_changed(self.home, connection, trial_ids))
+        return self._ask(lambda connection: _refresh.have_changed(self.home, connection, trial_ids))
 
     def _refresh_or_replace(self) -> RefreshResult:
         try:
             return self._refresh()
-        except (DamagedError, sa.exc.DatabaseError) as error:
+        except (DamagedError, sqlite3.DatabaseError) as error:
             if not is_damage(error):
                 raise
             self._database.replace(error)
@@ -203,12 +189,14 @@ class Index(View):
     def _refresh(self) -> RefreshResult:
         # Damage of what is not read here would get a seal of its own, if anything is written.
         with self._database.connect(verify_anew=True) as connection:
-            return _indexer.refresh(self.home, connection, lambda: self._database.commit(connection))
+            return _refresh.refresh(
+                self.home, Batch(connection, lambda: self._database.commit(connection), self._on_progress)
+            )
 
-    def _ask(self, question: Callable[[sa.Connection], _T]) -> _T:
+    def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         try:
             return self._ask_once(question)
-        except (DamagedError, UnusableError, sa.exc.DatabaseError) as error:
+        except (DamagedError, UnusableError, sqlite3.DatabaseError) as error:
             if cannot_write(error):
                 self._go_on_in_memory(error)
             elif not is_damage(error):
@@ -216,12 +204,12 @@ class Index(View):
         self.refresh()  # it mends what is damaged
         return self._ask_once(question)
 
-    def _ask_once(self, question: Callable[[sa.Connection], _T]) -> _T:
+    def _ask_once(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._database.connect() as connection:
             return question(connection)
 
     def _go_on_in_memory(self, problem: Exception) -> None:
-        logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, reason(problem))
+        logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
         self._database.close()
         self._database = MemoryDatabase()
 

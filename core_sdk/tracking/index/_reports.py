@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,12 +10,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import sqlalchemy as sa
-
-from core_sdk.tracking.index._schema import EVERYTHING, attempt, point, series
-from core_sdk.tracking.index._spans import attempts_series, is_visible, points
+from core_sdk.tracking.index._schema import IS_VISIBLE, POINTS
 from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
+from core_sdk.tracking.index._where import Where
 from core_sdk.tracking.rows import ReportPage, ReportRow
+from core_sdk.tracking.superseding import EVERYTHING
 
 _ReportKey = tuple[int, int, int, int, float, str, bool, bool]
 """Steps, attempt, rank, ticks, the journal's start, group, is it a profile, is it superseded: in the order of reports.
@@ -42,56 +42,41 @@ class ReportsOf:
     """None: all but the profiler's."""
     with_superseded: bool
 
-    def where(self) -> sa.ColumnElement[bool]:
-        in_group = ~series.c.is_profile if self.group is None else series.c.group_name == self.group
-        return sa.and_(attempt.c.trial_id == self.trial_id, in_group)
+    def where(self) -> Where:
+        if self.group is None:
+            return Where("attempt.trial_id = ? AND NOT series.is_profile", (self.trial_id,))
+        return Where("attempt.trial_id = ? AND series.group_name = ?", (self.trial_id, self.group))
 
 
-def read_page(connection: sa.Connection, of: ReportsOf, after: int | None) -> ReportPage:
+def read_page(connection: sqlite3.Connection, of: ReportsOf, after: int | None) -> ReportPage:
     """A page is read at once: a reader who paused within a query would keep every indexer waiting."""
     begin = -EVERYTHING if after is None else after
     all_series = _series_by_id(connection, of)
     last = _end_of_page(connection, of, begin, num_series=len(all_series))
-    query = (
-        sa.select(point)
-        .select_from(points)
-        .where(of.where(), point.c.steps > begin, point.c.steps <= last)
-        .order_by(point.c.series_id)
-    )
-    if not of.with_superseded:
-        query = query.where(is_visible)
-    rows = connection.execute(query).all()
+    where = of.where()
+    is_visible = "" if of.with_superseded else f"AND {IS_VISIBLE}"
+    query = f"""SELECT point.* FROM {POINTS} WHERE {where.sql} AND point.steps > ? AND point.steps <= ? {is_visible}
+        ORDER BY point.series_id"""
+    rows = connection.execute(query, (*where.values, begin, last)).fetchall()
     return ReportPage(_report_rows(of.trial_id, rows, all_series), None if last == EVERYTHING else last)
 
 
-def _series_by_id(connection: sa.Connection, of: ReportsOf) -> dict[int, _Series]:
-    columns = (
-        series.c.id,
-        attempt.c.attempt,
-        attempt.c.rank,
-        attempt.c.started,
-        series.c.group_name,
-        series.c.name,
-        series.c.is_profile,
-        series.c.visible_until,
-    )
-    query = sa.select(*columns).select_from(attempts_series).where(of.where())
-    return {series_id: _Series(*rest) for series_id, *rest in connection.execute(query)}
+def _series_by_id(connection: sqlite3.Connection, of: ReportsOf) -> dict[int, _Series]:
+    where = of.where()
+    query = f"""SELECT series.id, attempt.attempt, attempt.rank, attempt.started, series.group_name, series.name,
+        series.is_profile, series.visible_until
+        FROM attempt JOIN series ON series.attempt_id = attempt.id WHERE {where.sql}"""
+    return {series_id: _Series(*rest) for series_id, *rest in connection.execute(query, where.values)}
 
 
-def _end_of_page(connection: sa.Connection, of: ReportsOf, after: int, num_series: int) -> int:
+def _end_of_page(connection: sqlite3.Connection, of: ReportsOf, after: int, num_series: int) -> int:
     """A step by which no series has more than its share of a page."""
-    nth_steps = (
-        sa.select(point.c.steps)
-        .where(point.c.series_id == series.c.id, point.c.steps > after)
-        .correlate(series)
-        .order_by(point.c.steps)
-        .limit(1)
-        .offset(_PAGE_POINTS // max(num_series, 1))
-        .scalar_subquery()
-    )
-    query = sa.select(sa.func.min(nth_steps)).select_from(attempts_series).where(of.where())
-    last = connection.scalar(query)
+    where = of.where()
+    query = f"""SELECT min((
+            SELECT point.steps FROM point WHERE point.series_id = series.id AND point.steps > ?
+            ORDER BY point.steps LIMIT 1 OFFSET ?
+        )) FROM attempt JOIN series ON series.attempt_id = attempt.id WHERE {where.sql}"""
+    (last,) = connection.execute(query, (after, _PAGE_POINTS // max(num_series, 1), *where.values)).fetchone()
     return EVERYTHING if last is None else int(last)
 
 

@@ -2,143 +2,104 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import sqlalchemy as sa
-
-REVISION = 5
+REVISION = 6
 """To be raised whenever a table changes: an index of another revision is built again."""
 
-EVERYTHING = 2**63 - 1
-"""`visible_until` of a series that nothing supersedes."""
+SCHEMA = """
+CREATE TABLE experiment (
+    experiment_id INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    created REAL NOT NULL,
+    labels TEXT NOT NULL,
+    description TEXT NOT NULL,
+    signature TEXT NOT NULL
+);
+CREATE TABLE trial (
+    trial_id INTEGER PRIMARY KEY,
+    experiment_id INTEGER NOT NULL,
+    created REAL NOT NULL,
+    hparams TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    continued_from TEXT,
+    num_attempts INTEGER NOT NULL,
+    steps_completed INTEGER NOT NULL,
+    -- The folder's, when it was last indexed to the end; 0 if it must be looked at again.
+    mtime_ns INTEGER NOT NULL
+);
+CREATE INDEX trial_of_experiment ON trial (experiment_id);
 
+-- A row for each journal.
+CREATE TABLE attempt (
+    id INTEGER PRIMARY KEY,
+    trial_id INTEGER NOT NULL,
+    -- 0 is the trial's changes.journal.
+    attempt INTEGER NOT NULL,
+    -- Only rank 0 tells how the attempt went; other ranks tell their progress and the figures of their nodes.
+    rank INTEGER NOT NULL,
+    host TEXT,
+    -- Bytes of the journal that are indexed.
+    end_offset INTEGER NOT NULL DEFAULT 0,
+    started REAL,
+    last_time REAL,
+    resumed_steps INTEGER,
+    num_bad_lines INTEGER NOT NULL DEFAULT 0,
+    num_dropped INTEGER NOT NULL DEFAULT 0,
+    progress REAL,
+    status TEXT,
+    metadata TEXT,
+    environment TEXT,
+    -- Label -> whether the trial was given it, or lost it.
+    label_changes TEXT,
+    stop_source TEXT,
+    ended REAL,
+    outcome TEXT,
+    error TEXT,
+    exit_time REAL,
+    exit_code INTEGER,
+    exit_problem TEXT,
+    UNIQUE (trial_id, attempt, rank)
+);
+CREATE TABLE series (
+    id INTEGER PRIMARY KEY,
+    attempt_id INTEGER NOT NULL,
+    -- The profiler's: `steps` of its points are milliseconds since the Unix epoch.
+    is_profile INTEGER NOT NULL,
+    group_name TEXT NOT NULL,
+    -- Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
+    name TEXT NOT NULL,
+    visible_until INTEGER NOT NULL,
+    UNIQUE (attempt_id, is_profile, group_name, name)
+);
+-- Clustered by series and step: what a chart reads lies together, and no second index is paid for.
+CREATE TABLE point (
+    series_id INTEGER NOT NULL,
+    steps INTEGER NOT NULL,
+    -- Since the attempt started. It is part of the key so that no report can hide another.
+    ticks INTEGER NOT NULL,
+    -- A number exactly as it was: NaN is NULL, and the int 2**63 is text. Only a column of BLOB affinity keeps type and
+    -- value: REAL would turn ints into floats, NUMERIC floats into ints.
+    value BLOB,
+    PRIMARY KEY (series_id, steps, ticks)
+) WITHOUT ROWID;
 
-class MetricColumn(sa.types.UserDefinedType[Any]):
-    """A number, exactly as it was: an int stays an int, a float a float; NaN is NULL, the int 2**63 is text.
+-- What journals say of checkpoints, as JSON, in the order of their lines.
+CREATE TABLE checkpoint_record (
+    attempt_id INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    storage_id TEXT NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (attempt_id, position)
+) WITHOUT ROWID;
+CREATE INDEX record_of_checkpoint ON checkpoint_record (storage_id);
+"""
 
-    SQLite keeps type and value of what it is given only in columns of BLOB affinity: REAL would turn ints into floats,
-    NUMERIC floats into ints. Another database needs another column here, and is otherwise served by the same schema.
-    """
+POINTS = """attempt JOIN series ON series.attempt_id = attempt.id JOIN point ON point.series_id = series.id"""
+IS_VISIBLE = "point.steps <= series.visible_until"
+IS_METRIC = "NOT series.is_profile AND series.name != ''"
 
-    cache_ok = True
-
-    def get_col_spec(self, **_: object) -> str:
-        return "BLOB"
-
-
-metadata = sa.MetaData()
-
-experiment = sa.Table(
-    "experiment",
-    metadata,
-    sa.Column("experiment_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("created", sa.Float, nullable=False),
-    sa.Column("labels", sa.Text, nullable=False),
-    sa.Column("description", sa.Text, nullable=False),
-    sa.Column("signature", sa.Text, nullable=False),
-)
-
-trial = sa.Table(
-    "trial",
-    metadata,
-    sa.Column("trial_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("experiment_id", sa.Integer, nullable=False, index=True),
-    sa.Column("created", sa.Float, nullable=False),
-    sa.Column("hparams", sa.Text, nullable=False),
-    sa.Column("continued_from", sa.Text),
-    sa.Column("num_attempts", sa.Integer, nullable=False),
-    sa.Column("steps_completed", sa.BigInteger, nullable=False),
-    # The folder's, when it was last indexed to the end; 0 if it must be looked at again.
-    sa.Column("mtime_ns", sa.BigInteger, nullable=False),
-)
-
-# A row for each journal.
-attempt = sa.Table(
-    "attempt",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("trial_id", sa.Integer, nullable=False),
-    # 0 is the trial's changes.journal.
-    sa.Column("attempt", sa.Integer, nullable=False),
-    # Only that of rank 0 tells how the attempt went; those of other ranks hold their progress and their nodes' figures.
-    sa.Column("rank", sa.Integer, nullable=False),
-    sa.Column("host", sa.Text),
-    # Bytes of the journal that are indexed.
-    sa.Column("end_offset", sa.BigInteger, nullable=False),
-    sa.Column("started", sa.Float),
-    sa.Column("last_time", sa.Float),
-    sa.Column("resumed_steps", sa.BigInteger),
-    sa.Column("num_bad_lines", sa.Integer, nullable=False),
-    sa.Column("num_dropped", sa.Integer, nullable=False),
-    sa.Column("progress", sa.Float),
-    sa.Column("status", sa.Text),
-    sa.Column("metadata", sa.Text),
-    sa.Column("stop_source", sa.Text),
-    sa.Column("ended", sa.Float),
-    sa.Column("outcome", sa.Text),
-    sa.Column("error", sa.Text),
-    sa.Column("exit_time", sa.Float),
-    sa.Column("exit_code", sa.Integer),
-    sa.Column("exit_problem", sa.Text),
-    sa.UniqueConstraint("trial_id", "attempt", "rank"),
-)
-
-series = sa.Table(
-    "series",
-    metadata,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("attempt_id", sa.Integer, nullable=False),
-    # The profiler's: `steps` of its points are milliseconds since the Unix epoch.
-    sa.Column("is_profile", sa.Boolean, nullable=False),
-    sa.Column("group_name", sa.Text, nullable=False),
-    # Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
-    sa.Column("name", sa.Text, nullable=False),
-    sa.Column("visible_until", sa.BigInteger, nullable=False),
-    sa.UniqueConstraint("attempt_id", "is_profile", "group_name", "name"),
-)
-
-point = sa.Table(
-    "point",
-    metadata,
-    sa.Column("series_id", sa.Integer, primary_key=True),
-    sa.Column("steps", sa.BigInteger, primary_key=True, autoincrement=False),
-    # Since the attempt started. It is part of the key so that no report can hide another.
-    sa.Column("ticks", sa.BigInteger, primary_key=True, autoincrement=False),
-    sa.Column("value", MetricColumn),
-    # Clustered by series and step: what a chart reads lies together, and no second index is paid for.
-    sqlite_with_rowid=False,
-)
-
-checkpoint = sa.Table(
-    "checkpoint",
-    metadata,
-    sa.Column("attempt_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("storage_id", sa.Text, nullable=False, index=True),
-    sa.Column("steps_completed", sa.BigInteger, nullable=False),
-    sa.Column("time", sa.Float, nullable=False),
-    sa.Column("storage", sa.Text, nullable=False),
-    sa.Column("metadata", sa.Text, nullable=False),
-    sa.Column("resources", sa.Text, nullable=False),
-)
-
-# Apart from `checkpoint`, since one trial may delete another's, and either may be indexed first.
-checkpoint_deleted = sa.Table(
-    "checkpoint_deleted",
-    metadata,
-    sa.Column("attempt_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("storage_id", sa.Text, primary_key=True),
-)
-
-# What was done to a checkpoint short of deleting it, in the order of a journal's lines.
-checkpoint_change = sa.Table(
-    "checkpoint_change",
-    metadata,
-    sa.Column("attempt_id", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("storage_id", sa.Text, nullable=False, index=True),
-    # The record, as JSON.
-    sa.Column("record", sa.Text, nullable=False),
-    sa.Column("is_pruning", sa.Boolean, nullable=False),
+# The first and the last step of a series cost one seek each.
+FIRST_STEPS = "(SELECT point.steps FROM point WHERE point.series_id = series.id ORDER BY point.steps LIMIT 1)"
+LAST_VISIBLE_STEPS = (
+    f"(SELECT point.steps FROM point WHERE point.series_id = series.id AND {IS_VISIBLE} "
+    "ORDER BY point.steps DESC LIMIT 1)"
 )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
 from typing import Any
 
-import sqlalchemy as sa
-
-from core_sdk.tracking.index._schema import EVERYTHING, point, series
+from core_sdk.tracking.superseding import EVERYTHING
 
 FlatPoints = list[Any]
 """Rows of `point`, one after the other: tuples would take longer to make."""
 
-_SELECT = sa.select(series).where(series.c.attempt_id == sa.bindparam("attempt_id"))
-_INSERT = sa.insert(series).returning(series.c.id)
-
-_NUM_COLUMNS = len(point.c)
+_NUM_COLUMNS = 4
 
 # Many rows to a statement take SQLite less than half the time that one does.
 _POINTS_PER_STATEMENT = 64
@@ -23,13 +19,13 @@ _POINTS_PER_STATEMENT = 64
 class SeriesTable(dict[str, "SeriesGroup"]):
     """By group; a group or series that is new is made when it is first asked for."""
 
-    def __init__(self, connection: sa.Connection, attempt_id: int) -> None:
+    def __init__(self, connection: sqlite3.Connection, attempt_id: int) -> None:
         self._connection = connection
         self._attempt_id = attempt_id
         self._profile: dict[str, SeriesGroup] = {}
-        for row in connection.execute(_SELECT, {"attempt_id": attempt_id}):
-            group = self.profile(row.group_name) if row.is_profile else self[row.group_name]
-            group[row.name] = row.id, []
+        for row in connection.execute("SELECT * FROM series WHERE attempt_id = ?", (attempt_id,)):
+            group = self.profile(row["group_name"]) if row["is_profile"] else self[row["group_name"]]
+            group[row["name"]] = row["id"], []
 
     def __missing__(self, group: str) -> SeriesGroup:
         self[group] = SeriesGroup(self, group, is_profile=False)
@@ -51,14 +47,9 @@ class SeriesTable(dict[str, "SeriesGroup"]):
         return num_points
 
     def insert_series(self, group: str, name: str, *, is_profile: bool) -> int:
-        row = {
-            "attempt_id": self._attempt_id,
-            "is_profile": is_profile,
-            "group_name": group,
-            "name": name,
-            "visible_until": EVERYTHING,
-        }
-        return int(self._connection.execute(_INSERT, row).scalar_one())
+        row = self._attempt_id, is_profile, group, name, EVERYTHING
+        insert = "INSERT INTO series (attempt_id, is_profile, group_name, name, visible_until) VALUES (?, ?, ?, ?, ?)"
+        return int(self._connection.execute(insert, row).lastrowid or 0)
 
     def _take_points(self) -> FlatPoints:
         """Series by series: so they touch each page of the database only once, and fill it."""
@@ -73,7 +64,7 @@ class SeriesTable(dict[str, "SeriesGroup"]):
         size = points_per_statement * _NUM_COLUMNS
         if flat:
             rows = [tuple(flat[start : start + size]) for start in range(0, len(flat), size)]
-            self._connection.exec_driver_sql(_insert_sql(points_per_statement), rows)
+            self._connection.executemany(_insert_sql(points_per_statement), rows)
 
 
 class SeriesGroup(dict[str, tuple[int, FlatPoints]]):
@@ -92,4 +83,4 @@ class SeriesGroup(dict[str, tuple[int, FlatPoints]]):
 def _insert_sql(num_points: int) -> str:
     row = f"({', '.join('?' * _NUM_COLUMNS)})"
     # Equal points cannot stand in a journal twice, unless its lines were copied.
-    return f"INSERT INTO {point.name} VALUES {', '.join([row] * num_points)} ON CONFLICT DO NOTHING"
+    return f"INSERT INTO point VALUES {', '.join([row] * num_points)} ON CONFLICT DO NOTHING"

@@ -2,150 +2,140 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from core_sdk.records import from_json
-from core_sdk.tracking.index._schema import attempt, experiment, trial
+from core_sdk.tracking.index._where import Where
 from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
 AttemptKey = tuple[int, int]
 """Trial id and attempt."""
 
-_is_chief = attempt.c.rank == 0
 
-
-def open_attempts(connection: sa.Connection, where: sa.ColumnElement[bool]) -> list[AttemptKey]:
+def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
     """Newest attempts of trials that have not said how they ended."""
-    newest = (
-        sa.select(attempt.c.trial_id, sa.func.max(attempt.c.attempt).label("newest"))
-        .where(attempt.c.attempt > 0, _is_chief)
-        .group_by(attempt.c.trial_id)
-        .subquery()
-    )
-    is_newest = sa.and_(attempt.c.trial_id == newest.c.trial_id, attempt.c.attempt == newest.c.newest)
-    query = (
-        sa.select(attempt.c.trial_id, attempt.c.attempt)
-        .join(newest, is_newest)
-        .join(trial, trial.c.trial_id == attempt.c.trial_id)
-        .where(where, attempt.c.outcome.is_(None), _is_chief)
-    )
-    return [(row.trial_id, row.attempt) for row in connection.execute(query)]
+    # Beside a max(), SQLite takes the other columns from the row that has it.
+    query = f"""SELECT trial_id, max(attempt), outcome FROM attempt JOIN trial USING (trial_id)
+        WHERE attempt > 0 AND rank = 0 AND {where.sql} GROUP BY trial_id"""
+    return [(trial_id, newest) for trial_id, newest, outcome in connection.execute(query, where.values) if not outcome]
 
 
 def read_trials(
-    connection: sa.Connection,
-    where: sa.ColumnElement[bool],
+    connection: sqlite3.Connection,
+    where: Where,
     is_running: Mapping[AttemptKey, bool],
     latest_checkpoints: Mapping[int, str],
 ) -> list[TrialRow]:
     """`is_running` tells of the open attempts; one that it does not know has just begun."""
-    query = (
-        sa.select(trial, experiment.c.name.label("experiment_name"))
-        .outerjoin(experiment, experiment.c.experiment_id == trial.c.experiment_id)
-        .where(where)
-        .order_by(trial.c.trial_id)
-    )
-    rows = connection.execute(query).all()
-    attempts = _attempts(connection, sa.and_(where, _is_chief))
-    others = _attempts(connection, sa.and_(where, ~_is_chief))
+    query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial
+        LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
+    attempts = _attempts(connection, where)
     return [
-        _trial_row(row, attempts[row.trial_id], others[row.trial_id], is_running, latest_checkpoints.get(row.trial_id))
-        for row in rows
+        _trial_row(row, attempts[row["trial_id"]], is_running, latest_checkpoints.get(row["trial_id"]))
+        for row in connection.execute(query, where.values)
     ]
 
 
 def read_experiments(
-    connection: sa.Connection, where: sa.ColumnElement[bool], is_running: Mapping[AttemptKey, bool]
+    connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[ExperimentRow]:
     states = defaultdict(list)
-    in_experiment = trial.c.experiment_id.in_(sa.select(experiment.c.experiment_id).where(where))
-    attempts = _attempts(connection, sa.and_(in_experiment, _is_chief))
-    for row in connection.execute(sa.select(trial.c.trial_id, trial.c.experiment_id).where(in_experiment)):
-        state, _ = _state(row.trial_id, attempts[row.trial_id], is_running)
-        states[row.experiment_id].append(state)
-    query = sa.select(experiment).where(where).order_by(experiment.c.experiment_id)
-    return [_experiment_row(row, states[row.experiment_id]) for row in connection.execute(query)]
+    in_experiment = Where(f"experiment_id IN (SELECT experiment_id FROM experiment WHERE {where.sql})", where.values)
+    attempts = _attempts(connection, in_experiment)
+    trials = f"SELECT trial_id, experiment_id FROM trial WHERE {in_experiment.sql}"
+    for trial_id, experiment_id in connection.execute(trials, in_experiment.values):
+        chief, _ = _by_rank(attempts[trial_id])
+        states[experiment_id].append(_state(trial_id, chief, is_running)[0])
+    query = f"SELECT * FROM experiment WHERE {where.sql} ORDER BY experiment_id"
+    return [_experiment_row(row, states[row["experiment_id"]]) for row in connection.execute(query, where.values)]
 
 
-def _attempts(connection: sa.Connection, where: sa.ColumnElement[bool]) -> defaultdict[int, list[Any]]:
+def _attempts(connection: sqlite3.Connection, where: Where) -> defaultdict[int, list[sqlite3.Row]]:
     """The rows of `attempt` by trial, newest first, and then by rank."""
-    query = sa.select(attempt).join(trial, trial.c.trial_id == attempt.c.trial_id).where(where)
+    query = f"""SELECT attempt.* FROM attempt JOIN trial USING (trial_id) WHERE {where.sql}
+        ORDER BY attempt.attempt DESC, rank"""
     attempts = defaultdict(list)
-    for row in connection.execute(query.order_by(attempt.c.attempt.desc(), attempt.c.rank)):
-        attempts[row.trial_id].append(row)
+    for row in connection.execute(query, where.values):
+        attempts[row["trial_id"]].append(row)
     return attempts
 
 
+def _by_rank(attempts: Sequence[sqlite3.Row]) -> tuple[list[sqlite3.Row], list[sqlite3.Row]]:
+    """The chief's, and those of the other ranks."""
+    return [row for row in attempts if row["rank"] == 0], [row for row in attempts if row["rank"] != 0]
+
+
 def _trial_row(
-    row: Any,
-    attempts: Sequence[Any],
-    others: Sequence[Any],
+    row: sqlite3.Row,
+    attempts: Sequence[sqlite3.Row],
     is_running: Mapping[AttemptKey, bool],
     latest_checkpoint: str | None,
 ) -> TrialRow:
-    """`attempts` are the chief's, `others` those of the other ranks."""
-    state, reason = _state(row.trial_id, attempts, is_running)
-    metadata = _newest(attempts, "metadata")
+    chief, others = _by_rank(attempts)
+    state, reason = _state(row["trial_id"], chief, is_running)
+    metadata = _newest(chief, "metadata")
     return TrialRow(
-        trial_id=row.trial_id,
-        experiment_id=row.experiment_id,
-        experiment_name=row.experiment_name or "",
+        trial_id=row["trial_id"],
+        experiment_id=row["experiment_id"],
+        experiment_name=row["experiment_name"] or "",
         state=state,
         reason=reason,
-        hparams=from_json(msgspec.json.decode(row.hparams)),
-        created=row.created,
-        ended=None if state == "ACTIVE" or not attempts else _ended(attempts[0]),
-        num_attempts=row.num_attempts,
-        steps_completed=row.steps_completed,
-        progress=_newest(attempts, "progress"),
-        status=_newest(attempts, "status") or "",
+        hparams=from_json(msgspec.json.decode(row["hparams"])),
+        created=row["created"],
+        ended=None if state == "ACTIVE" or not chief else _ended(chief[0]),
+        num_attempts=row["num_attempts"],
+        steps_completed=row["steps_completed"],
+        progress=_newest(chief, "progress"),
+        status=_newest(chief, "status") or "",
         metadata=None if metadata is None else from_json(msgspec.json.decode(metadata)),
         latest_checkpoint=latest_checkpoint,
-        continued_from=row.continued_from,
-        num_dropped=sum(found.num_dropped for found in (*attempts, *others)),
-        num_bad_lines=sum(found.num_bad_lines for found in (*attempts, *others)),
-        ranks=_ranks(attempts, others),
+        continued_from=row["continued_from"],
+        num_dropped=sum(found["num_dropped"] for found in attempts),
+        num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
+        ranks=_ranks(chief, others),
     )
 
 
-def _ranks(attempts: Sequence[Any], others: Sequence[Any]) -> tuple[RankRow, ...]:
-    others = [row for row in others if row.attempt == attempts[0].attempt]
-    rows = [attempts[0], *others] if others else []
-    return tuple(RankRow(row.rank, row.host or "", row.progress) for row in rows)
+def _ranks(chief: Sequence[sqlite3.Row], others: Sequence[sqlite3.Row]) -> tuple[RankRow, ...]:
+    others = [row for row in others if row["attempt"] == chief[0]["attempt"]]
+    rows = [chief[0], *others] if others else []
+    return tuple(RankRow(row["rank"], row["host"] or "", row["progress"]) for row in rows)
 
 
-def _experiment_row(row: Any, states: Sequence[TrialState]) -> ExperimentRow:
+def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
     return ExperimentRow(
-        experiment_id=row.experiment_id,
-        name=row.name,
-        created=row.created,
-        labels=tuple(msgspec.json.decode(row.labels)),
-        description=row.description,
+        experiment_id=row["experiment_id"],
+        name=row["name"],
+        created=row["created"],
+        labels=tuple(msgspec.json.decode(row["labels"])),
+        description=row["description"],
         num_trials=len(states),
         state=experiment_state(set(states)),
     )
 
 
-def _state(trial_id: int, attempts: Sequence[Any], is_running: Mapping[AttemptKey, bool]) -> tuple[TrialState, str]:
-    if not attempts or attempts[0].attempt == 0:
+def _state(
+    trial_id: int, attempts: Sequence[sqlite3.Row], is_running: Mapping[AttemptKey, bool]
+) -> tuple[TrialState, str]:
+    if not attempts or attempts[0]["attempt"] == 0:
         return "ERROR", "no attempt has begun"
-    newest = attempts[0]
-    end = AttemptEnd(newest.outcome, newest.error, newest.stop_source, newest.exit_code, newest.exit_problem)
-    return trial_state(end, is_running.get((trial_id, newest.attempt), True))
+    told = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
+    end = AttemptEnd(*(attempts[0][column] for column in told))
+    return trial_state(end, is_running.get((trial_id, attempts[0]["attempt"]), True))
 
 
-def _newest(attempts: Sequence[Any], column: str) -> Any:
+def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:
     """What the newest attempt that speaks of it says."""
-    return next((value for row in attempts if (value := getattr(row, column)) is not None), None)
+    return next((row[column] for row in attempts if row[column] is not None), None)
 
 
-def _ended(newest: Any) -> float | None:
+def _ended(newest: sqlite3.Row) -> float | None:
     """Without a last word, the time of the last one."""
-    times = (newest.ended, newest.exit_time, newest.last_time)
+    times = (newest["ended"], newest["exit_time"], newest["last_time"])
     return next((time for time in times if time is not None), None)

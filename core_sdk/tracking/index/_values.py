@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from core_sdk.records import MAX_INT, Metric, Report, from_json, metrics_from_json, number_from_json, to_json
 
@@ -39,9 +38,8 @@ def from_column(value: Any) -> Metric:
     return int(value) if isinstance(value, str) else value
 
 
-def comparable(column: sa.ColumnElement[Any]) -> sa.ColumnElement[Any]:
-    """A value that the database compares as the number that it is: 2**63 is text otherwise."""
-    return column * sa.literal_column("1")
+COMPARABLE = "(point.value * 1)"
+"""A value that the database compares as the number that it is: 2**63 is text otherwise."""
 
 
 class Beside(msgspec.Struct, omit_defaults=True):

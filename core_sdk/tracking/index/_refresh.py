@@ -3,39 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
-import sqlalchemy as sa
 
 from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNotFoundError
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
 from core_sdk.tracking.index._batch import Batch, RefreshResult
-from core_sdk.tracking.index._schema import experiment
-from core_sdk.tracking.index._trial_folders import forget_trial, has_changed, index_trial, known_trials
+from core_sdk.tracking.index._trial_indexing import forget_trial, has_changed, index_trial, known_trials
 
 logger = logging.getLogger("core_sdk.tracking")
 
-_DELETE_EXPERIMENT = sa.delete(experiment).where(experiment.c.experiment_id == sa.bindparam("row_id"))
 
-
-def refresh(home: Home, connection: sa.Connection, commit: Callable[[], None]) -> RefreshResult:
+def refresh(home: Home, batch: Batch) -> RefreshResult:
     """Indexes what the folder gained and forgets what it lost. One caller at a time."""
-    batch = Batch(connection, commit)
     _index_experiments(home, batch)
-    known = known_trials(connection)
+    known = known_trials(batch.connection)
     present = home.trial_ids(include_deleted=True)
     for trial_id in known.keys() - set(present):
-        forget_trial(connection, trial_id)
+        forget_trial(batch.connection, trial_id)
     for trial_id in present:
         if trial_id not in known or has_changed(home, trial_id, known[trial_id]):
-            _index_or_forget(TrialFolder(home.root, trial_id), batch, is_known=trial_id in known)
+            _index_or_forget(home.folder(trial_id), batch, is_known=trial_id in known)
     batch.commit()
     return batch.result
 
 
-def have_changed(home: Home, connection: sa.Connection, trial_ids: Iterable[int]) -> bool:
+def have_changed(home: Home, connection: sqlite3.Connection, trial_ids: Iterable[int]) -> bool:
     """Whether a refresh would find something new in any of these trials."""
     known = known_trials(connection)
     return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
@@ -56,8 +52,7 @@ def _index_or_forget(folder: TrialFolder, batch: Batch, *, is_known: bool) -> No
 
 
 def _index_experiments(home: Home, batch: Batch) -> None:
-    query = sa.select(experiment.c.experiment_id, experiment.c.signature)
-    known = {row.experiment_id: row.signature for row in batch.connection.execute(query)}
+    known = dict(batch.connection.execute("SELECT experiment_id, signature FROM experiment").fetchall())
     present = set()
     for experiment_id in home.experiment_ids():
         folder = ExperimentFolder(home.root, experiment_id)
@@ -70,22 +65,15 @@ def _index_experiments(home: Home, batch: Batch) -> None:
             continue
         except (RecordDamagedError, OSError) as error:
             _leave_out(folder.record_path, error, batch)
-    for experiment_id in known.keys() - present:
-        batch.connection.execute(_DELETE_EXPERIMENT, {"row_id": experiment_id})
+    gone = [(experiment_id,) for experiment_id in known.keys() - present]
+    batch.connection.executemany("DELETE FROM experiment WHERE experiment_id = ?", gone)
 
 
-def _index_experiment(folder: ExperimentFolder, signature: str, connection: sa.Connection) -> None:
+def _index_experiment(folder: ExperimentFolder, signature: str, connection: sqlite3.Connection) -> None:
     record = folder.read()
-    row = {
-        "experiment_id": folder.experiment_id,
-        "name": record.name,
-        "created": record.created,
-        "labels": msgspec.json.encode(record.labels).decode(),
-        "description": record.description,
-        "signature": signature,
-    }
-    connection.execute(_DELETE_EXPERIMENT, {"row_id": folder.experiment_id})
-    connection.execute(sa.insert(experiment), row)
+    labels = msgspec.json.encode(record.labels).decode()
+    row = folder.experiment_id, record.name, record.created, labels, record.description, signature
+    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?)", row)
 
 
 def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) -> None:

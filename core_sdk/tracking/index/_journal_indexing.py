@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
-import sqlalchemy as sa
 
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     AttemptStarted,
-    CheckpointCondemned,
-    CheckpointDeleted,
     CheckpointMetadataSet,
-    CheckpointPinned,
-    CheckpointPruned,
     CheckpointStored,
-    CheckpointUnpinned,
     Dropped,
     Ended,
     MetadataSet,
@@ -31,15 +26,8 @@ from core_sdk.records import (
     StopAcknowledged,
     from_json,
 )
+from core_sdk.tracking.checkpoints import CheckpointRecord
 from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._schema import (
-    attempt,
-    checkpoint,
-    checkpoint_change,
-    checkpoint_deleted,
-    point,
-    series,
-)
 from core_sdk.tracking.index._series_table import SeriesTable
 from core_sdk.tracking.index._values import TICKS_PER_S, to_beside, to_column
 
@@ -48,28 +36,37 @@ logger = logging.getLogger("core_sdk.tracking")
 AttemptRow = dict[str, Any]
 """A row of `attempt`."""
 
-_UPDATE_ATTEMPT = sa.update(attempt).where(attempt.c.id == sa.bindparam("row_id"))
-
-_KEY = ("id", "trial_id", "attempt", "rank")
-_NOTHING_READ: AttemptRow = {
-    column.name: None for column in attempt.columns.values() if column.name not in _KEY
-} | dict.fromkeys(("end_offset", "num_bad_lines", "num_dropped"), 0)
+_COLUMNS: tuple[str, ...] = (
+    "host",
+    "started",
+    "last_time",
+    "resumed_steps",
+    "progress",
+    "status",
+    "metadata",
+    "environment",
+)
+_COLUMNS += ("label_changes", "stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
+_NOTHING_READ: AttemptRow = dict.fromkeys(_COLUMNS) | dict.fromkeys(("end_offset", "num_bad_lines", "num_dropped"), 0)
+_UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
 # The chief's journal alone tells how the training goes, whatever another rank's should hold.
+_OF_CHECKPOINTS = get_args(CheckpointRecord)
 _OF_EVERY_RANK = (AttemptStarted, Profile, Progress, Dropped)
 
 
-def insert_attempt(connection: sa.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
-    row = {"trial_id": trial_id, "attempt": number, "rank": rank, **_NOTHING_READ}
-    return row | {"id": connection.scalar(sa.insert(attempt).returning(attempt.c.id), row)}
+def insert_attempt(connection: sqlite3.Connection, trial_id: int, number: int, rank: int) -> AttemptRow:
+    row = trial_id, number, rank
+    inserted = connection.execute("INSERT INTO attempt (trial_id, attempt, rank) VALUES (?, ?, ?)", row)
+    return {"id": inserted.lastrowid, "trial_id": trial_id, "attempt": number, "rank": rank, **_NOTHING_READ}
 
 
-def forget_attempts(connection: sa.Connection, attempt_ids: list[int]) -> None:
+def forget_attempts(connection: sqlite3.Connection, attempt_ids: list[int]) -> None:
     _forget_content(connection, attempt_ids)
-    connection.execute(sa.delete(attempt).where(attempt.c.id.in_(attempt_ids)))
+    connection.executemany("DELETE FROM attempt WHERE id = ?", [(attempt_id,) for attempt_id in attempt_ids])
 
 
-class AttemptIndexer:
+class JournalIndexer:
     """Adds what one journal gained, and keeps the attempt's row in step with it."""
 
     def __init__(self, batch: Batch, row: AttemptRow) -> None:
@@ -95,7 +92,7 @@ class AttemptIndexer:
 
     def save(self, **columns: object) -> None:
         self._row |= columns
-        self._connection.execute(_UPDATE_ATTEMPT, self._row | {"row_id": self._row["id"]})
+        self._connection.execute(_UPDATE_ATTEMPT, self._row)
 
     def _start_anew(self) -> None:
         _forget_content(self._connection, [self._row["id"]])
@@ -115,7 +112,7 @@ class AttemptIndexer:
         num_bad_lines = len(chunk.bad_lines) + len(problems)
         self._row["end_offset"] = chunk.end_offset
         self._row["num_bad_lines"] += num_bad_lines
-        self._batch.result.num_points += self._series.insert_points()
+        self._batch.add_points(self._series.insert_points())
         self._batch.result.num_bad_lines += num_bad_lines
         return problems
 
@@ -168,19 +165,14 @@ class AttemptIndexer:
                 row["status"] = record.status
             case MetadataSet():
                 row["metadata"] = _free_json(record.metadata)
-            case CheckpointStored():
-                self._add_checkpoint(record)
-            case CheckpointCondemned() | CheckpointDeleted():
-                values = {"attempt_id": row["id"], "storage_id": record.storage_id}
-                self._connection.execute(sa.insert(checkpoint_deleted).prefix_with("OR IGNORE"), values)
-            case CheckpointPruned() | CheckpointPinned() | CheckpointUnpinned() | CheckpointMetadataSet():
-                self._add_checkpoint_change(record)
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():
                 row["num_dropped"] += record.count
             case Ended():
                 row |= {"ended": record.time, "outcome": record.outcome, "error": record.error}
+            case _ if isinstance(record, _OF_CHECKPOINTS):
+                self._add_checkpoint_record(record)
 
     def _add_profile(self, record: Profile) -> None:
         ticks = int((record.time - self._row["started"]) * TICKS_PER_S)
@@ -190,43 +182,21 @@ class AttemptIndexer:
             series_id, points = group[name]
             points += (series_id, int(record.time * 1000), ticks, value)
 
-    def _add_checkpoint(self, record: CheckpointStored) -> None:
-        values = {
-            "attempt_id": self._row["id"],
-            "position": self._num_rows(checkpoint),
-            "storage_id": record.storage_id,
-            "steps_completed": record.steps_completed,
-            "time": record.time,
-            "storage": record.storage,
-            "metadata": _free_json(record.metadata),
-            "resources": _json(record.resources),
-        }
-        self._connection.execute(sa.insert(checkpoint), values)
-
-    def _add_checkpoint_change(
-        self, record: CheckpointPruned | CheckpointPinned | CheckpointUnpinned | CheckpointMetadataSet
-    ) -> None:
-        if isinstance(record, CheckpointMetadataSet):
+    def _add_checkpoint_record(self, record: CheckpointRecord) -> None:
+        if isinstance(record, (CheckpointStored, CheckpointMetadataSet)):
             from_json(record.metadata)
-        values = {
-            "attempt_id": self._row["id"],
-            "position": self._num_rows(checkpoint_change),
-            "storage_id": record.storage_id,
-            "record": _json(record),
-            "is_pruning": isinstance(record, CheckpointPruned),
-        }
-        self._connection.execute(sa.insert(checkpoint_change), values)
-
-    def _num_rows(self, table: sa.Table) -> int:
-        count = sa.select(sa.func.count()).select_from(table).where(table.c.attempt_id == self._row["id"])
-        return self._connection.scalar(count) or 0
+        query = """INSERT INTO checkpoint_record
+            SELECT :id, (SELECT count(*) FROM checkpoint_record WHERE attempt_id = :id), :storage_id, :record"""
+        values = {"id": self._row["id"], "storage_id": record.storage_id, "record": _json(record)}
+        self._connection.execute(query, values)
 
 
-def _forget_content(connection: sa.Connection, attempt_ids: list[int]) -> None:
-    of_attempts = series.c.attempt_id.in_(attempt_ids)
-    connection.execute(sa.delete(point).where(point.c.series_id.in_(sa.select(series.c.id).where(of_attempts))))
-    for table in (series, checkpoint, checkpoint_change, checkpoint_deleted):
-        connection.execute(sa.delete(table).where(table.c.attempt_id.in_(attempt_ids)))
+def _forget_content(connection: sqlite3.Connection, attempt_ids: list[int]) -> None:
+    ids = [(attempt_id,) for attempt_id in attempt_ids]
+    of_series = "DELETE FROM point WHERE series_id IN (SELECT id FROM series WHERE attempt_id = ?)"
+    connection.executemany(of_series, ids)
+    connection.executemany("DELETE FROM series WHERE attempt_id = ?", ids)
+    connection.executemany("DELETE FROM checkpoint_record WHERE attempt_id = ?", ids)
 
 
 def _json(value: object) -> str:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import time
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import ExitRecord, TrialRecord
 from core_sdk.tracking.home import CHANGES_NAME, Home, TrialFolder, journal_name
-from core_sdk.tracking.index._attempts import AttemptIndexer, AttemptRow, forget_attempts, insert_attempt
 from core_sdk.tracking.index._batch import Batch
-from core_sdk.tracking.index._schema import attempt, series, trial
-from core_sdk.tracking.index._spans import first_steps, last_visible_steps
-from core_sdk.tracking.index._superseding import AttemptSpan, visible_until
+from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
+from core_sdk.tracking.index._schema import FIRST_STEPS, LAST_VISIBLE_STEPS
 from core_sdk.tracking.states import error_told
+from core_sdk.tracking.superseding import AttemptSpan, visible_until
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -30,20 +29,7 @@ _YOUNG_NS = 2_000_000_000
 _JournalKey = tuple[int, int]
 """Attempt and rank; attempt 0 is what was done from outside."""
 
-_SELECT_ATTEMPTS = (
-    sa.select(attempt).where(attempt.c.trial_id == sa.bindparam("trial_id")).order_by(attempt.c.attempt, attempt.c.rank)
-)
-_SELECT_FIRST_STEPS = sa.select(series.c.id, series.c.group_name, series.c.name, first_steps.label("first")).where(
-    series.c.attempt_id == sa.bindparam("attempt_id"), ~series.c.is_profile
-)
-_SELECT_STEPS_COMPLETED = (
-    sa.select(sa.func.max(last_visible_steps))
-    .join_from(series, attempt, attempt.c.id == series.c.attempt_id)
-    .where(attempt.c.trial_id == sa.bindparam("trial_id"), ~series.c.is_profile)
-)
-_UPDATE_TRIAL = sa.update(trial).where(trial.c.trial_id == sa.bindparam("row_id"))
-_DELETE_TRIAL = sa.delete(trial).where(trial.c.trial_id == sa.bindparam("row_id"))
-_UPDATE_VISIBLE = sa.update(series).where(series.c.id == sa.bindparam("series_id"))
+_SELECT_ATTEMPTS = "SELECT * FROM attempt WHERE trial_id = ? ORDER BY attempt, rank"
 
 
 @dataclass
@@ -55,11 +41,11 @@ class KnownTrial:
     """Bytes of each journal that are indexed."""
 
 
-def known_trials(connection: sa.Connection) -> dict[int, KnownTrial]:
-    trials = connection.execute(sa.select(trial.c.trial_id, trial.c.mtime_ns))
+def known_trials(connection: sqlite3.Connection) -> dict[int, KnownTrial]:
+    trials = connection.execute("SELECT trial_id, mtime_ns FROM trial")
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
-    columns = (attempt.c.trial_id, attempt.c.attempt, attempt.c.rank, attempt.c.end_offset)
-    for trial_id, number, rank, end_offset in connection.execute(sa.select(*columns)):
+    for trial_id, *key, end_offset in connection.execute("SELECT trial_id, attempt, rank, end_offset FROM attempt"):
+        number, rank = key
         known[trial_id].end_offsets[number, rank] = end_offset
     return known
 
@@ -85,33 +71,30 @@ def index_trial(folder: TrialFolder, batch: Batch) -> None:
     is_young = time.time_ns() - mtime_ns < _YOUNG_NS
     record = folder.read_record()
     numbers = folder.attempts()
-    # Until the end it counts as changed, so that the successor of a killed indexer looks at it again.
-    _write(batch.connection, folder.trial_id, record, mtime_ns=0, num_attempts=len(numbers), steps_completed=0)
+    _write(batch.connection, folder.trial_id, record, len(numbers))
     _index_journals(folder, _journals(folder, numbers), batch)
     if len(numbers) > 1:
         _supersede(batch.connection, folder.trial_id)
-    steps_completed = batch.connection.scalar(_SELECT_STEPS_COMPLETED, {"trial_id": folder.trial_id})
-    columns = {"mtime_ns": 0 if is_young else mtime_ns, "steps_completed": steps_completed or 0}
-    batch.connection.execute(_UPDATE_TRIAL, columns | {"row_id": folder.trial_id})
+    batch.connection.execute(
+        f"""UPDATE trial SET mtime_ns = :mtime_ns, steps_completed = coalesce((
+            SELECT max({LAST_VISIBLE_STEPS}) FROM series JOIN attempt ON attempt.id = series.attempt_id
+            WHERE attempt.trial_id = :trial_id AND NOT series.is_profile), 0)
+        WHERE trial_id = :trial_id""",
+        {"trial_id": folder.trial_id, "mtime_ns": 0 if is_young else mtime_ns},
+    )
     batch.result.num_trials += 1
 
 
-def forget_trial(connection: sa.Connection, trial_id: int) -> None:
-    rows = connection.execute(_SELECT_ATTEMPTS, {"trial_id": trial_id})
-    forget_attempts(connection, [row.id for row in rows])
-    connection.execute(_DELETE_TRIAL, {"row_id": trial_id})
+def forget_trial(connection: sqlite3.Connection, trial_id: int) -> None:
+    forget_attempts(connection, [row["id"] for row in connection.execute(_SELECT_ATTEMPTS, (trial_id,))])
+    connection.execute("DELETE FROM trial WHERE trial_id = ?", (trial_id,))
 
 
-def _write(connection: sa.Connection, trial_id: int, record: TrialRecord, **columns: int) -> None:
-    row = {
-        "trial_id": trial_id,
-        "experiment_id": record.experiment_id,
-        "created": record.created,
-        "hparams": msgspec.json.encode(record.hparams).decode(),
-        "continued_from": record.continued_from,
-    }
-    connection.execute(_DELETE_TRIAL, {"row_id": trial_id})
-    connection.execute(sa.insert(trial), row | columns)
+def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, num_attempts: int) -> None:
+    hparams, labels = (msgspec.json.encode(value).decode() for value in (record.hparams, record.labels))
+    # Without a time it counts as changed until the end, so that the successor of a killed indexer looks at it again.
+    row = trial_id, record.experiment_id, record.created, hparams, labels, record.continued_from, num_attempts
+    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)", row)
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
@@ -123,8 +106,8 @@ def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
 
 def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: Batch) -> None:
     connection = batch.connection
-    found = connection.execute(_SELECT_ATTEMPTS, {"trial_id": folder.trial_id})
-    rows: dict[_JournalKey, AttemptRow] = {(row.attempt, row.rank): dict(row._mapping) for row in found}
+    found = connection.execute(_SELECT_ATTEMPTS, (folder.trial_id,))
+    rows: dict[_JournalKey, AttemptRow] = {(row["attempt"], row["rank"]): dict(row) for row in found}
     if rows.keys() - set(keys):
         # What the deleted attempt superseded shows again.
         forget_attempts(connection, [row["id"] for row in rows.values()])
@@ -140,7 +123,7 @@ def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch
     end, columns = (None, {}) if rank else _read_exit(folder, number)
     if size_bytes == row["end_offset"] and columns.items() <= row.items():
         return
-    indexer = AttemptIndexer(batch, row)
+    indexer = JournalIndexer(batch, row)
     if size_bytes != row["end_offset"]:
         indexer.read(journal, size_bytes)
     indexer.save(**columns, error=error_told(row["error"], end))
@@ -160,23 +143,23 @@ def _read_exit(folder: TrialFolder, number: int) -> tuple[ExitRecord | None, dic
     return end, {"exit_time": end.time, "exit_code": end.code} if end else {}
 
 
-def _supersede(connection: sa.Connection, trial_id: int) -> None:
+def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:
+    """Sets up to which step each series is visible."""
     series_ids: list[dict[Hashable, int]] = []
     spans = []
-    for row in connection.execute(_SELECT_ATTEMPTS, {"trial_id": trial_id}).all():
-        if row.attempt == 0 or row.rank != 0:
+    query = f"SELECT id, group_name, name, {FIRST_STEPS} FROM series WHERE attempt_id = ? AND NOT is_profile"
+    for row in connection.execute(_SELECT_ATTEMPTS, (trial_id,)).fetchall():
+        if row["attempt"] == 0 or row["rank"] != 0:
             continue
-        rows = connection.execute(_SELECT_FIRST_STEPS, {"attempt_id": row.id}).all()
-        series_ids.append({(found.group_name, found.name): found.id for found in rows})
-        first_by_key: dict[Hashable, int] = {(found.group_name, found.name): found.first for found in rows}
-        spans.append(AttemptSpan(row.resumed_steps, first_by_key))
+        found = connection.execute(query, (row["id"],)).fetchall()
+        series_ids.append({(group, name): series_id for series_id, group, name, _ in found})
+        spans.append(AttemptSpan(row["resumed_steps"], {(group, name): first for _, group, name, first in found}))
     updates = [
-        {"series_id": ids[key], "visible_until": last}
+        (last, ids[key])
         for ids, visible in zip(series_ids, visible_until(spans), strict=True)
         for key, last in visible.items()
     ]
-    if updates:
-        connection.execute(_UPDATE_VISIBLE, updates)
+    connection.executemany("UPDATE series SET visible_until = ? WHERE id = ?", updates)
 
 
 def _size_bytes(path: str) -> int:

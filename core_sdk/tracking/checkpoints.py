@@ -1,0 +1,109 @@
+"""What has become of a trial's checkpoints: one fold over the records that speak of them.
+
+The index, the history of a trial and the collection of checkpoints all see checkpoints as this fold leaves them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from core_sdk.records import (
+    CheckpointCondemned,
+    CheckpointDeleted,
+    CheckpointMetadataSet,
+    CheckpointPinned,
+    CheckpointPruned,
+    CheckpointStored,
+    CheckpointUnpinned,
+    Metric,
+    Record,
+)
+from core_sdk.tracking.superseding import kept_until
+
+CheckpointRecord = (
+    CheckpointStored
+    | CheckpointCondemned
+    | CheckpointDeleted
+    | CheckpointPruned
+    | CheckpointPinned
+    | CheckpointUnpinned
+    | CheckpointMetadataSet
+)
+
+
+@dataclass(frozen=True)
+class RecordedCheckpoint:
+    attempt: int
+    record: CheckpointStored
+    resources: dict[str, int]
+    """What is left of it."""
+    metadata: dict[str, Any]
+    """What was stored with it and what was changed since, as the journal spells it."""
+    is_superseded: bool
+    """A later attempt went back behind it."""
+    is_deleted: bool = False
+    is_partial: bool = False
+    """Some of its files were deleted."""
+    pin: CheckpointPinned | None = None
+    validation: dict[str, Metric] = field(default_factory=dict)
+    """What the same attempt validated at its step, where `read_history` was asked for it."""
+
+
+class CheckpointFold:
+    """Takes the records of one trial, attempt by attempt and then its changes, in the order of their lines."""
+
+    def __init__(self) -> None:
+        self.stored: list[tuple[int, CheckpointStored]] = []
+        self.condemned: set[str] = set()
+        self.deleted: set[str] = set()
+        self._left: dict[str, dict[str, int]] = {}
+        self._pins: dict[str, CheckpointPinned] = {}
+        self._metadata_changes: defaultdict[str, list[CheckpointMetadataSet]] = defaultdict(list)
+
+    def take(self, record: Record, attempt: int) -> None:
+        """Passes over records that speak of something else."""
+        match record:
+            case CheckpointStored():
+                self.stored.append((attempt, record))
+            case CheckpointCondemned():
+                self.condemned.add(record.storage_id)
+            case CheckpointDeleted():
+                self.deleted.add(record.storage_id)
+            case CheckpointPruned():
+                # Files only ever go, so that the order of what two journals say does not matter.
+                left = self._left.get(record.storage_id, record.resources)
+                self._left[record.storage_id] = {name: size for name, size in left.items() if name in record.resources}
+            case CheckpointPinned():
+                self._pins[record.storage_id] = record
+            case CheckpointUnpinned():
+                self._pins.pop(record.storage_id, None)
+            case CheckpointMetadataSet():
+                self._metadata_changes[record.storage_id].append(record)
+
+    def checkpoints(self, resumed_steps: Mapping[int, int | None]) -> list[RecordedCheckpoint]:
+        """All that were stored, in that order; `resumed_steps` has the step that each attempt went on from."""
+        kept = kept_until(dict.fromkeys(attempt for attempt, _ in self.stored) | dict(resumed_steps))
+        gone = self.condemned | self.deleted
+        return [
+            RecordedCheckpoint(
+                attempt=attempt,
+                record=record,
+                resources=self._left.get(record.storage_id, record.resources),
+                metadata=self._metadata(record),
+                is_superseded=record.steps_completed > kept[attempt],
+                is_deleted=record.storage_id in gone,
+                is_partial=record.storage_id in self._left,
+                pin=self._pins.get(record.storage_id),
+            )
+            for attempt, record in self.stored
+        ]
+
+    def _metadata(self, record: CheckpointStored) -> dict[str, Any]:
+        metadata = record.metadata
+        for change in self._metadata_changes.get(record.storage_id, ()):
+            kept = {key: value for key, value in metadata.items() if key not in change.removed}
+            metadata = kept | change.metadata
+        return metadata
