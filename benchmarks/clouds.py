@@ -39,6 +39,7 @@ from buckets.proxy import start_proxy
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as gcs
 from google.cloud.storage import transfer_manager
+from saving import upload
 
 from core_sdk.core import CheckpointContext, DistributedContext
 from core_sdk.journal import JournalWriter
@@ -119,7 +120,7 @@ def with_transfer_manager(url: str, source: Path, scratch: Path) -> tuple[float,
 
 def with_core_sdk(url: str, source: Path, scratch: Path) -> tuple[float, float]:
     with contextlib.closing(storage_from_url(url)) as storage:
-        up_s = timed(lambda: storage.upload("a", source, METADATA))
+        up_s = timed(lambda: upload(storage, "a", source, METADATA))
         with tempfile.TemporaryDirectory(dir=scratch) as target:
             down_s = timed(lambda: storage.download("a", Path(target)))
         storage.delete("a")
@@ -154,7 +155,7 @@ def upload_and_tell_memory(url: str, source: Path) -> None:
     with contextlib.closing(storage_from_url(url)) as storage:
         storage.check_writable()
         idle_mb = memory_mb("VmRSS")
-        storage.upload("a", source, METADATA)
+        upload(storage, "a", source, METADATA)
         up_mb = memory_mb("VmHWM")
         storage.verify("a")
         print(f"{up_mb - idle_mb:.0f} MB above idle up, {memory_mb('VmHWM') - idle_mb:.0f} MB up and down")

@@ -43,8 +43,8 @@ from core_sdk import core
 from core_sdk.errors import CoreSDKError
 from core_sdk.journal import read_records
 from core_sdk.records import Ended, Manifest, Report
-from core_sdk.storage import DirectoryStorage, ShardUnion, storage_from_url
-from core_sdk.storage.directory._staging import DirectoryShardStaging, DirectoryStaging
+from core_sdk.storage import DirectoryStorage, ShardUnion, Staging, storage_from_url
+from core_sdk.storage.directory._staging import DirectoryStaging
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 
@@ -424,20 +424,11 @@ class Loop:
 class SlowStorage(DirectoryStorage):
     """What is staged takes its time to become a checkpoint, as in a bucket."""
 
-    def stage(self, storage_id: str) -> DirectoryStaging:
-        return _SlowStaging(self._staged(storage_id))
-
-    def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
-        return _SlowShardStaging(self._staged(storage_id))
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
+        return _SlowStaging(self.root, self._area.claim(), storage_id)
 
 
 class _SlowStaging(DirectoryStaging):
-    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
-        time.sleep(UPLOAD_S)
-        return super().commit(metadata)
-
-
-class _SlowShardStaging(DirectoryShardStaging):
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
         time.sleep(UPLOAD_S)
         return super().commit(union, metadata)

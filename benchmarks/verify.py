@@ -17,7 +17,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from core_sdk.storage import DirectoryStorage
+from core_sdk.storage import DirectoryStorage, unite
 
 TARGET_GB_PER_S = 3.0
 
@@ -41,7 +41,9 @@ def measure(size_mb: int, num_files: int, num_rounds: int, scratch: Path) -> Non
         with storage.stage(storage_id) as staging:
             for index in range(count):
                 (staging.path / f"{index}.bin").write_bytes(content * (num_files // count))
-            staging.commit({})
+            shard = staging.seal()
+            staging.contribute(list(shard.files), staging.address)
+            staging.commit(unite([shard]), {})
     whole = content * num_files
     num_bytes = len(whole)
 

@@ -21,7 +21,7 @@ from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
 from core_sdk.storage._open import open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
-from core_sdk.storage._storage import Selector, ShardStaging, Staging, Storage
+from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage.directory._storage import DirectoryStorage
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "DirectoryStorage",
     "Selector",
     "Shard",
-    "ShardStaging",
     "ShardUnion",
     "Staging",
     "Storage",

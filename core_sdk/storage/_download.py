@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core_sdk.errors import NotEnoughSpaceError, UnsafePathError
+from core_sdk.errors import UnsafePathError
 from core_sdk.files import write_atomically
 from core_sdk.records import FileEntry, Manifest
 from core_sdk.storage._checksum import checksum, copy, in_threads
 from core_sdk.storage._names import MANIFEST_NAME
+from core_sdk.storage._space import space_for
 from core_sdk.storage._verify import check_listing, compare, naming_unreadable
 
 
@@ -38,18 +37,12 @@ def receiving(target: Path, manifest: Manifest, content: bytes, names: Sequence[
     """
     target.mkdir(parents=True, exist_ok=True)
     files = _missing(target, manifest, [name for name in names if not name.endswith("/")])
-    needed_bytes = sum(manifest.files[name].size_bytes for name in files)
-    _check_space(target, needed_bytes)
-    (target / MANIFEST_NAME).unlink(missing_ok=True)
-    for directory in sorted({name.rpartition("/")[0] for name in names}):
-        _make_directory(target, directory)
-    try:
+    with space_for(sum(manifest.files[name].size_bytes for name in files), target):
+        (target / MANIFEST_NAME).unlink(missing_ok=True)
+        for directory in sorted({name.rpartition("/")[0] for name in names}):
+            _make_directory(target, directory)
         yield files
         write_atomically(target / MANIFEST_NAME, content)
-    except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise NotEnoughSpaceError(target, needed_bytes, shutil.disk_usage(target).free) from error
-        raise
 
 
 def _missing(target: Path, manifest: Manifest, files: Sequence[str]) -> list[str]:
@@ -72,12 +65,6 @@ def _fetch(source: Path, target: Path, manifest: Manifest, name: str) -> FileEnt
     finally:
         part.unlink(missing_ok=True)
     return entry
-
-
-def _check_space(target: Path, needed_bytes: int) -> None:
-    free_bytes = shutil.disk_usage(target).free
-    if needed_bytes > free_bytes:
-        raise NotEnoughSpaceError(target, needed_bytes, free_bytes)
 
 
 def _make_directory(target: Path, name: str) -> None:

@@ -25,7 +25,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 class LockedDirectory:
-    """A private directory on the storage's file system, owned by this process until `leave`."""
+    """A private directory on the storage's file system, owned by this process until `release`."""
 
     def __init__(self, area: Path) -> None:
         token = _new_token()
@@ -37,7 +37,7 @@ class LockedDirectory:
         try:
             self.path.mkdir()
         except OSError:
-            self.leave()
+            self.release()
             raise
 
     @property
@@ -45,7 +45,7 @@ class LockedDirectory:
         """Not in a forked child."""
         return os.getpid() == self._process
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Removes it with all it holds; does nothing the second time, and in a forked child."""
         if self.is_ours:
             remove_tree(self.path)
@@ -58,7 +58,7 @@ class LockedDirectory:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self.leave()
+        self.release()
 
 
 class StagingArea:

@@ -16,18 +16,60 @@ Selector = Callable[[str], bool]
 """Accepts or rejects a name relative to the checkpoint; a directory's name ends with "/"."""
 
 
-class Scratch(ABC):
-    """Files that are being written, seen by nobody. Leaving it discards those that were not committed."""
+class Staging(ABC):
+    """One rank's part of a checkpoint that is being written and that nobody sees yet.
+
+    Each rank has one under the same storage id, and takes these steps, none before all ranks have taken the one before:
+    `check_reachable`; writing into `path`, or `fill`; `seal`; `contribute`. Then the chief calls `commit`. A rank that
+    is alone is the chief. Leaving the block by an error discards the checkpoint; leave it otherwise only after the
+    commit. Another thread may enter the later steps, and leave.
+    """
 
     path: Path
     """The directory to write into; it exists and is empty."""
+    address: str
+    """Where the ranks bring their files if this rank is the chief."""
+
+    @abstractmethod
+    def check_reachable(self, address: str) -> None:
+        """Raises `CheckpointNotStoredError` if this rank could not bring its files to the chief's `address`."""
+
+    @abstractmethod
+    def fill(self, source: Path, selector: Selector | None = None, *, copy: bool = True) -> None:
+        """Takes the files of the directory `source`.
+
+        Without `copy` they may be read from there until they are contributed. If `source` is a downloaded checkpoint,
+        its metadata and manifest are left out. Raises `ReservedNameError`, `UnsafePathError`, `NotEnoughSpaceError`.
+        """
+
+    @abstractmethod
+    def seal(self) -> Shard:
+        """Takes the checksums of this rank's files, which must not change from now on.
+
+        Raises `ReservedNameError` or `UnsafePathError` for a file that cannot be kept, `NotEnoughSpaceError` or
+        `CheckpointNotStoredError`. If `path` is a copy of another checkpoint, that one's metadata and manifest are left
+        out.
+        """
+
+    @abstractmethod
+    def contribute(self, names: Sequence[str], address: str) -> None:
+        """Brings these files, and all directories, to the chief. Raises `CheckpointNotStoredError`."""
+
+    @abstractmethod
+    def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
+        """On the chief, once all have contributed: makes the checkpoint exist, whole and durable.
+
+        Or it raises, and nothing of the checkpoint is ever seen: `TypeError` for metadata that JSON cannot keep,
+        `NotEnoughSpaceError` or `CheckpointNotStoredError`.
+        """
 
     @abstractmethod
     def discard(self) -> None:
         """Removes what is still there; does nothing after a commit, or the second time."""
 
-    def cancel(self) -> None:  # noqa: B027 - not every storage has something to cut short
-        """Has the step that another thread is in, and all later ones, end soon with an error, if it can."""
+    @abstractmethod
+    def cancel(self) -> None:
+        """Makes the step that another thread is in, and all later ones, end soon with an error, if that is possible."""
 
     def __enter__(self) -> Self:
         return self
@@ -36,54 +78,6 @@ class Scratch(ABC):
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
         self.discard()
-
-
-class Staging(Scratch):
-    """A whole checkpoint."""
-
-    @abstractmethod
-    def fill(self, source: Path, selector: Selector | None = None) -> None:
-        """Takes a copy of the files of the directory `source`. Raises as `Storage.upload` does."""
-
-    @abstractmethod
-    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
-        """Makes the checkpoint exist, whole and durable; or raises, and nothing of it is ever seen.
-
-        Raises `ReservedNameError` or `UnsafePathError` for a file that cannot be kept, `TypeError` for metadata that
-        JSON cannot keep, `NotEnoughSpaceError` or `CheckpointNotStoredError`. If what was written is a copy of another
-        checkpoint, that one's metadata and manifest are left out. May be called in another thread than the rest.
-        """
-
-
-class ShardStaging(Scratch):
-    """One rank's part of a checkpoint, which other ranks do not see either.
-
-    Each rank has one, under the same storage id, and takes these steps, none before all ranks have done the one before:
-    `check_reachable`; writing into `path`, or `fill`; `seal`; `contribute`. Then the chief calls `commit`.
-    """
-
-    address: str
-    """Where ranks bring their files if this rank is the chief."""
-
-    @abstractmethod
-    def check_reachable(self, address: str) -> None:
-        """Raises `CheckpointNotStoredError` if this rank could not bring its files to the chief's `address`."""
-
-    @abstractmethod
-    def fill(self, source: Path, selector: Selector | None = None) -> None:
-        """Takes the files of the directory `source`. Raises as `Storage.upload` does."""
-
-    @abstractmethod
-    def seal(self) -> Shard:
-        """What this rank has, durable now. Raises as `Staging.commit` does."""
-
-    @abstractmethod
-    def contribute(self, names: Sequence[str], address: str) -> None:
-        """Brings these files, and all directories, to the chief. Raises `CheckpointNotStoredError`."""
-
-    @abstractmethod
-    def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
-        """On the chief, once all have contributed: makes the checkpoint exist, as `Staging.commit` does."""
 
 
 class Storage(ABC):
@@ -102,21 +96,8 @@ class Storage(ABC):
         """Raises `StorageNotWritableError` where it can be known at once that nothing can be stored."""
 
     @abstractmethod
-    def stage(self, storage_id: str) -> Staging:
-        """Begins a checkpoint. Raises `CheckpointNotStoredError`."""
-
-    @abstractmethod
-    def stage_shard(self, storage_id: str) -> ShardStaging:
-        """Begins this rank's part of a checkpoint of several ranks. Raises `CheckpointNotStoredError`."""
-
-    @abstractmethod
-    def upload(
-        self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
-    ) -> Manifest:
-        """Stores a copy of the directory `source`; raises as `Staging.commit` does.
-
-        Space is checked first. If `source` is a downloaded checkpoint, its metadata and manifest are left out.
-        """
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
+        """Begins this rank's part of a checkpoint, `is_shared` by several ranks. Raises `CheckpointNotStoredError`."""
 
     @abstractmethod
     def open(self, storage_id: str, selector: Selector | None = None) -> AbstractContextManager[Path]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from buckets.stand import Stand
+from saving import store_alone
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.storage import Storage
@@ -62,7 +63,7 @@ def save(storage: Storage, scene: Scene) -> None:
             (staging.path / name).parent.mkdir(exist_ok=True)
             (staging.path / name).write_bytes(content)
         (staging.path / "empty").mkdir()
-        staging.commit(_METADATA)
+        store_alone(staging, _METADATA)
 
 
 def _restore(storage: Storage, scene: Scene) -> None:

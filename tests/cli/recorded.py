@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from client.trainings import Training
+from saving import store_alone
 
 from core_sdk.records import CheckpointStored, CommandRecord, TrialRecord
 from core_sdk.storage import DirectoryStorage
@@ -42,7 +43,7 @@ def store(training: Training, storage_id: str, steps: int) -> None:
     storage = DirectoryStorage(training.folder.home_root / "checkpoints")
     with storage.stage(storage_id) as staging:
         (staging.path / "weights.bin").write_bytes(b"weights" * 100)
-        manifest = staging.commit({"steps_completed": steps})
+        manifest = store_alone(staging, {"steps_completed": steps})
     training.append(
         CheckpointStored(
             time=time.time(),

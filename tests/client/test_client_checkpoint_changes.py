@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cli.recorded import new_attempt, new_trial
 from client.trainings import Training
+from saving import store_alone
 
 from core_sdk.client import Checkpoint, CheckpointState, Tracker
 from core_sdk.errors import CheckpointProtectedError, UnsafePathError
@@ -27,7 +28,7 @@ def store(training: Training, storage_id: str, steps: int) -> None:
         (staging.path / "optimizer").mkdir()
         for name in ("m.bin", "v.bin"):
             (staging.path / "optimizer" / name).write_bytes(b"moments")
-        manifest = staging.commit(metadata)
+        manifest = store_alone(staging, metadata)
     training.append(
         CheckpointStored(
             time=float(steps),

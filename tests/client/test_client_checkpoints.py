@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from client.trainings import Train, Training
+from saving import store_alone
 
 from core_sdk.client import Checkpoint, CheckpointSortBy, CheckpointState, OrderBy, Tracker
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError
@@ -34,7 +35,7 @@ def store(home: Home) -> Store:
             (staging.path / "weights.bin").write_bytes(WEIGHTS)
             (staging.path / "optimizer").mkdir()
             (staging.path / "optimizer" / "state.bin").write_bytes(b"state")
-            manifest = staging.commit(metadata)
+            manifest = store_alone(staging, metadata)
         training.append(
             CheckpointStored(
                 time=float(steps) if time is None else time,

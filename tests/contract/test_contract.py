@@ -36,6 +36,7 @@ from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
 from parts import needs
 from processes import Script, wait_for
+from saving import store_alone
 
 from core_sdk import core
 from core_sdk.errors import (
@@ -942,7 +943,7 @@ def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> N
     """Nor what another home has stored in the same place."""
     storage = DirectoryStorage(two_checkpoints.checkpoints)
     with storage.stage("foreign") as staging:
-        staging.commit({"steps_completed": 1})
+        store_alone(staging, {"steps_completed": 1})
 
     unasked = collect(two_checkpoints, Request())
     asked = collect(two_checkpoints, Request(policy=KEEP_NONE))

@@ -11,8 +11,9 @@ from processes import wait_for
 from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError
 from core_sdk.records import Manifest
-from core_sdk.storage import DirectoryStorage, Shard, ShardUnion
-from core_sdk.storage.directory._staging import CheckpointDirectory, DirectoryShardStaging, DirectoryStaging
+from core_sdk.storage import DirectoryStorage, Shard, ShardUnion, Staging
+from core_sdk.storage._staging_area import LockedDirectory
+from core_sdk.storage.directory._staging import DirectoryStaging
 
 
 class Gate:
@@ -56,38 +57,20 @@ class Gate:
 
 
 class HeldStorage(DirectoryStorage):
-    """`step` is that of a shard; a whole checkpoint is held at its commit."""
+    """A save is held before `step`."""
 
     def __init__(self, root: Path, gate: Gate, step: str = "commit") -> None:
         super().__init__(root)
         self.gate = gate
         self._step = step
 
-    def stage(self, storage_id: str) -> DirectoryStaging:
-        return _HeldStaging(self._staged(storage_id), self.gate)
-
-    def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
-        return _HeldShardStaging(self._staged(storage_id), self.gate, self._step)
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
+        return _HeldStaging(self.root, self._area.claim(), storage_id, self.gate, self._step)
 
 
 class _HeldStaging(DirectoryStaging):
-    def __init__(self, staged: CheckpointDirectory, gate: Gate) -> None:
-        super().__init__(staged)
-        self._gate = gate
-
-    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
-        self._gate.pass_through(self._staged.storage_id)
-        return super().commit(metadata)
-
-    def cancel(self) -> None:
-        self._gate.cancel()
-        if self._gate.cuts_short:
-            super().cancel()
-
-
-class _HeldShardStaging(DirectoryShardStaging):
-    def __init__(self, staged: CheckpointDirectory, gate: Gate, step: str) -> None:
-        super().__init__(staged)
+    def __init__(self, root: Path, locked: LockedDirectory, storage_id: str, gate: Gate, step: str) -> None:
+        super().__init__(root, locked, storage_id)
         self._gate = gate
         self._step = step
 
@@ -105,11 +88,12 @@ class _HeldShardStaging(DirectoryShardStaging):
 
     def cancel(self) -> None:
         self._gate.cancel()
-        super().cancel()
+        if self._gate.cuts_short:
+            super().cancel()
 
     def _hold(self, step: str) -> None:
         if step == self._step:
-            self._gate.pass_through(self._staged.storage_id)
+            self._gate.pass_through(self._storage_id)
 
 
 def hold(context: core.Context, gate: Gate, step: str = "commit") -> None:

@@ -30,8 +30,8 @@ from core_sdk.errors import (
 )
 from core_sdk.journal import JournalWriter, read_records
 from core_sdk.records import CheckpointStored, Ended, Manifest, Record, Report
-from core_sdk.storage import DirectoryStorage, Storage
-from core_sdk.storage.directory._staging import CheckpointDirectory
+from core_sdk.storage import DirectoryStorage, Staging, Storage
+from core_sdk.storage.directory._staging import DirectoryStaging
 from core_sdk.tracking import Home
 
 TESTS = str(Path(__file__).resolve().parent.parent)
@@ -575,14 +575,14 @@ def test_without_a_known_grace_a_stop_waits_for_as_long_as_it_takes(
     assert outcome(home) == ("paused", None)
 
 
-class _Disturbed(CheckpointDirectory):
+class _Disturbed(DirectoryStaging):
     """Once the checksums are known, somebody writes."""
 
     late_file = "model.bin"
 
-    def describe(self, *arguments: Any) -> Manifest:
+    def commit(self, *arguments: Any) -> Manifest:
         (self.path / self.late_file).write_bytes(b"second, and longer")
-        return super().describe(*arguments)
+        return super().commit(*arguments)
 
 
 class _DisturbedByAnother(_Disturbed):
@@ -590,11 +590,11 @@ class _DisturbedByAnother(_Disturbed):
 
 
 class DisturbedStorage(DirectoryStorage):
-    def __init__(self, root: Path, kind: type[CheckpointDirectory]) -> None:
+    def __init__(self, root: Path, kind: type[DirectoryStaging]) -> None:
         super().__init__(root)
         self._kind = kind
 
-    def _staged(self, storage_id: str) -> CheckpointDirectory:
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         return self._kind(self.root, self._area.claim(), storage_id)
 
 

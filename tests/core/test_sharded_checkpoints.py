@@ -31,8 +31,9 @@ from core_sdk.errors import (
     UnsafePathError,
 )
 from core_sdk.records import CheckpointStored, Manifest
-from core_sdk.storage import DirectoryStorage, Selector, Shard, ShardUnion, Storage
-from core_sdk.storage.directory._staging import CheckpointDirectory, DirectoryShardStaging
+from core_sdk.storage import DirectoryStorage, Selector, Shard, ShardUnion, Staging, Storage
+from core_sdk.storage._staging_area import LockedDirectory
+from core_sdk.storage.directory._staging import DirectoryStaging
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
@@ -304,11 +305,11 @@ Event = Callable[[str], None]
 """Gets the chief's address, where the step has one."""
 
 
-class EventfulStaging(DirectoryShardStaging):
+class EventfulStaging(DirectoryStaging):
     """Something happens just before one of its steps."""
 
-    def __init__(self, staged: CheckpointDirectory, step: str, event: Event) -> None:
-        super().__init__(staged)
+    def __init__(self, root: Path, locked: LockedDirectory, storage_id: str, step: str, event: Event) -> None:
+        super().__init__(root, locked, storage_id)
         self._step = step
         self._event = event
 
@@ -339,10 +340,10 @@ class EventfulStorage(DirectoryStorage):
         self._step = step
         self._event = event
 
-    def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         if self._step == "stage":
             self._event("")
-        return EventfulStaging(self._staged(storage_id), self._step, self._event)
+        return EventfulStaging(self.root, self._area.claim(), storage_id, self._step, self._event)
 
 
 class EventfulTrial(Trial):

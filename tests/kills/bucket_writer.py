@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from buckets.opening import bucket_at
+from saving import store_alone
 
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._storage import BucketStorage
@@ -82,5 +83,5 @@ def _store(storage: BucketStorage, steps_completed: int) -> str:
         (staging.path / "large.bin").write_bytes(generator.randbytes(150_000))
         # Unchanged from one to the next, so that the store copies it.
         (staging.path / "shared.bin").write_bytes(bytes(50_000))
-        staging.commit({"steps_completed": steps_completed})
+        store_alone(staging, {"steps_completed": steps_completed})
     return storage_id

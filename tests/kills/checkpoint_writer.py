@@ -15,7 +15,7 @@ import uuid
 from pathlib import Path
 
 from core_sdk.errors import CheckpointNotFoundError
-from core_sdk.storage import DirectoryStorage
+from core_sdk.storage import DirectoryStorage, unite
 
 _NUM_FILES = 4
 _NUM_KEPT = 2
@@ -34,7 +34,9 @@ def write_checkpoints(root: Path, num_checkpoints: int | None) -> None:
             for index in range(_NUM_FILES):
                 content = generator.randbytes(generator.randrange(200_000))
                 (staging.path / "layers" / f"{index}.bin").write_bytes(content)
-            staging.commit({"steps_completed": steps_completed})
+            shard = staging.seal()
+            staging.contribute(list(shard.files), staging.address)
+            staging.commit(unite([shard]), {"steps_completed": steps_completed})
         print(storage_id, flush=True)
         committed.append(storage_id)
         while len(committed) > _NUM_KEPT:

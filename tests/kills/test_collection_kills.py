@@ -14,6 +14,7 @@ import pytest
 from buckets.servers import BucketServer
 from cli.recorded import new_attempt, new_trial
 from client.trainings import Training
+from saving import store_alone
 
 from core_sdk.records import CheckpointPinned, CheckpointStored
 from core_sdk.storage import Storage, storage_from_url
@@ -59,7 +60,7 @@ def _store(storage: Storage, training: Training, storage_id: str, steps_complete
     with storage.stage(storage_id) as staging:
         for name in ("model.bin", "optimizer.bin", "layers.bin"):
             (staging.path / name).write_bytes(random.Random(name).randbytes(500))
-        manifest = staging.commit(metadata)
+        manifest = store_alone(staging, metadata)
     training.append(
         CheckpointStored(
             time=time.time(),

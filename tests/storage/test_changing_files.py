@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from saving import store_alone
 
 from core_sdk.errors import CheckpointNotStoredError
 from core_sdk.storage import DirectoryStorage
@@ -53,7 +54,7 @@ def test_a_mapped_file_that_is_written_all_the_while_fails_the_save(any_file_sys
         has_begun.wait()
         try:
             with pytest.raises(CheckpointNotStoredError, match=r"'model\.bin' changed"):
-                staging.commit({"steps_completed": 1})
+                store_alone(staging, {"steps_completed": 1})
         finally:
             is_over.set()
             writer.join()
@@ -67,7 +68,7 @@ def test_a_mapped_file_that_nobody_writes_to_is_stored(any_file_system: Path) ->
     storage = DirectoryStorage(any_file_system / "checkpoints")
 
     with storage.stage("still") as staging, mapped(staging.path / "model.bin"):
-        staging.commit({"steps_completed": 1})
+        store_alone(staging, {"steps_completed": 1})
 
     storage.verify("still")
 
@@ -76,7 +77,7 @@ def test_a_write_in_the_same_tick_of_the_files_clock_is_noticed(tmp_path: Path) 
     """A file that was written a moment before the save, and again while it goes on."""
     storage = DirectoryStorage(tmp_path)
     for number in range(20):
-        with storage.stage_shard(str(number)) as staging:
+        with storage.stage(str(number), is_shared=True) as staging:
             (staging.path / "model.bin").write_bytes(b"a" * 1000)
             shard = staging.seal()
             (staging.path / "model.bin").write_bytes(b"b" * 1000)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from saving import store_alone, upload
 
 from core_sdk.errors import (
     CheckpointDamagedError,
@@ -68,7 +69,7 @@ def test_what_was_uploaded_comes_back(storage: DirectoryStorage, source: Path, t
     """Files, empty files and empty directories, byte by byte; and the source is left as it was."""
     before = tree(source)
 
-    manifest = storage.upload("a", source, METADATA)
+    manifest = upload(storage, "a", source, METADATA)
     storage.download("a", tmp_path / "copy")
     with storage.open("a") as path:
         opened = tree(path)
@@ -90,7 +91,7 @@ def test_what_was_uploaded_comes_back(storage: DirectoryStorage, source: Path, t
 def test_metadata_is_strict_json(storage: DirectoryStorage) -> None:
     """Any JSON reader can read metadata.json, infinities or not."""
     with storage.stage("a") as staging:
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     text = (storage.root / "a" / METADATA_NAME).read_text()
     assert '"loss": {\n    "$float": "Infinity"\n  }' in text
@@ -103,7 +104,7 @@ def test_a_checkpoint_is_invisible_until_it_is_whole(storage: DirectoryStorage) 
         assert storage.list() == []
         with pytest.raises(CheckpointNotFoundError):
             storage.manifest("a")
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
         assert storage.list() == ["a"]
     assert storage.list() == ["a"]
 
@@ -123,10 +124,10 @@ def test_two_checkpoints_cannot_share_an_id(storage: DirectoryStorage) -> None:
     """The second is refused and the first untouched."""
     with storage.stage("a") as staging:
         (staging.path / "model.bin").write_bytes(b"first")
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     with pytest.raises(CheckpointNotStoredError, match="a was not stored"), storage.stage("a") as staging:
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     storage.verify("a")
     assert (storage.root / "a" / "model.bin").read_bytes() == b"first"
@@ -142,7 +143,7 @@ def test_a_forked_child_does_not_discard_its_parents_files(storage: DirectorySto
             staging.discard()
             os._exit(0)
         os.waitpid(child, 0)
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     storage.verify("a")
 
@@ -155,7 +156,7 @@ def test_selectors_choose_what_is_uploaded(storage: DirectoryStorage, source: Pa
         asked.append(name)
         return name == "optimizer/state.bin"
 
-    manifest = storage.upload("a", source, METADATA, selector)
+    manifest = upload(storage, "a", source, METADATA, selector)
 
     assert set(manifest.resources) == {"metadata.json", "optimizer/", "optimizer/state.bin"}
     assert sorted(asked) == ["model.bin", "nothing", "optimizer/", "optimizer/empty/", "optimizer/state.bin"]
@@ -163,7 +164,7 @@ def test_selectors_choose_what_is_uploaded(storage: DirectoryStorage, source: Pa
 
 def test_selectors_choose_what_is_downloaded(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
     """Metadata and manifest come along."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     storage.download("a", tmp_path / "copy", lambda name: name == "model.bin")
 
@@ -172,7 +173,7 @@ def test_selectors_choose_what_is_downloaded(storage: DirectoryStorage, source: 
 
 def test_with_a_selector_only_selected_files_are_verified(storage: DirectoryStorage, source: Path) -> None:
     """A damaged file that nobody wants stops nobody."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     (storage.root / "a" / "model.bin").write_bytes(b"damaged")
 
     with storage.open("a", lambda name: name.startswith("optimizer/")) as path:
@@ -183,7 +184,7 @@ def test_with_a_selector_only_selected_files_are_verified(storage: DirectoryStor
 
 def test_a_download_goes_on_where_it_stopped(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
     """Whole files are not copied again, others are."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     copy = tmp_path / "copy"
     storage.download("a", copy)
     (copy / "model.bin").write_bytes(bytes(20_000))
@@ -199,7 +200,7 @@ def test_a_damaged_file_never_gets_its_name_in_a_download(
     storage: DirectoryStorage, source: Path, tmp_path: Path
 ) -> None:
     """It is named, and no manifest says that the download is complete."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     flip_bit(storage.root / "a" / "model.bin", 4711)
 
     with pytest.raises(CheckpointDamagedError) as raised:
@@ -212,7 +213,7 @@ def test_a_damaged_file_never_gets_its_name_in_a_download(
 
 def test_a_download_into_the_storage_is_refused(storage: DirectoryStorage, source: Path) -> None:
     """It would look like a checkpoint, or spoil one."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     for directory in (storage.root, storage.root / "a", storage.root / "b"):
         with pytest.raises(ValueError, match="inside the storage"):
@@ -223,10 +224,10 @@ def test_a_download_into_the_storage_is_refused(storage: DirectoryStorage, sourc
 
 def test_a_downloaded_checkpoint_can_be_uploaded(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
     """Its old metadata and manifest are left out, not refused."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     storage.download("a", tmp_path / "copy")
 
-    manifest = storage.upload("b", tmp_path / "copy", {"steps_completed": 8})
+    manifest = upload(storage, "b", tmp_path / "copy", {"steps_completed": 8})
 
     assert manifest.metadata == {"steps_completed": 8}
     assert tree(storage.root / "b") == tree(source)
@@ -236,14 +237,14 @@ def test_a_downloaded_checkpoint_can_be_uploaded(storage: DirectoryStorage, sour
 def test_our_names_are_reserved(storage: DirectoryStorage, source: Path, name: str) -> None:
     """A user's file of that name is refused, not overwritten; deeper down the name is free."""
     (source / "optimizer" / name).write_text("mine")
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     (source / name).write_text("mine")
 
     with pytest.raises(ReservedNameError, match=name.replace(".", r"\.")):
-        storage.upload("b", source, METADATA)
+        upload(storage, "b", source, METADATA)
     with pytest.raises(ReservedNameError), storage.stage("b") as staging:
         (staging.path / name).mkdir()
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     assert storage.list() == ["a"]
     assert (source / name).read_text() == "mine"
@@ -257,11 +258,11 @@ def test_a_link_to_a_file_inside_is_kept_as_that_file(storage: DirectoryStorage,
     (source / "absolute").symlink_to(source / "model.bin")
     (source.parent / "alias").symlink_to(source)
 
-    storage.upload("a", source.parent / "alias", METADATA)
+    upload(storage, "a", source.parent / "alias", METADATA)
     with storage.stage("b") as staging:
         (staging.path / "model.bin").write_bytes(b"1234")
         (staging.path / "latest").symlink_to("model.bin")
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     for name in ("latest", "optimizer/up", "absolute"):
         stored = storage.root / "a" / name
@@ -296,10 +297,10 @@ def test_what_is_no_file_of_its_own_is_refused(
     make(source / "odd")
 
     with pytest.raises(UnsafePathError, match=problem):
-        storage.upload("a", source, METADATA)
+        upload(storage, "a", source, METADATA)
     with pytest.raises(UnsafePathError, match=problem), storage.stage("a") as staging:
         make(staging.path / "odd")
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     assert storage.list() == []
     assert staged(storage) == []
@@ -314,14 +315,14 @@ HOSTILE_IDS = [
 @pytest.mark.parametrize("storage_id", HOSTILE_IDS)
 def test_no_id_leaves_the_storage(storage: DirectoryStorage, source: Path, tmp_path: Path, storage_id: str) -> None:
     """Every call refuses it before it touches a file."""
-    storage.upload("good", source, METADATA)
+    upload(storage, "good", source, METADATA)
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / METADATA_NAME).write_text("not a checkpoint of this storage")
     before = sorted(tmp_path.rglob("*"))
 
     for call in (
         lambda: storage.stage(storage_id),
-        lambda: storage.upload(storage_id, source, METADATA),
+        lambda: upload(storage, storage_id, source, METADATA),
         lambda: storage.download(storage_id, tmp_path / "copy"),
         lambda: storage.manifest(storage_id),
         lambda: storage.verify(storage_id),
@@ -338,7 +339,7 @@ def test_no_id_leaves_the_storage(storage: DirectoryStorage, source: Path, tmp_p
 @pytest.mark.parametrize("storage_id", ["x" * 255, "a b", "ünïcode 模型 🎉", "a.b", "-rf", "%2e%2e", "con"])
 def test_any_plain_name_is_an_id(storage: DirectoryStorage, source: Path, storage_id: str) -> None:
     """Up to the longest that a file system takes."""
-    storage.upload(storage_id, source, METADATA)
+    upload(storage, storage_id, source, METADATA)
 
     assert storage.list() == [storage_id]
     storage.verify(storage_id)
@@ -349,7 +350,7 @@ def test_odd_file_names_are_kept_exactly(storage: DirectoryStorage, source: Path
     """Whatever the file system takes and UTF-8 can spell."""
     (source / name).write_bytes(b"odd")
 
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     storage.download("a", tmp_path / "copy")
 
     assert tree(tmp_path / "copy") == tree(source)
@@ -360,7 +361,7 @@ def test_a_name_that_is_not_utf8_is_refused(storage: DirectoryStorage, source: P
     Path(os.fsdecode(os.fsencode(source) + b"/\xff\xfe")).write_bytes(b"odd")
 
     with pytest.raises(UnsafePathError, match="UTF-8"):
-        storage.upload("a", source, METADATA)
+        upload(storage, "a", source, METADATA)
 
     assert storage.list() == []
 
@@ -373,7 +374,7 @@ def test_a_crafted_manifest_cannot_write_outside(
     storage: DirectoryStorage, source: Path, tmp_path: Path, name: str
 ) -> None:
     """One with a right checksum and a hostile file name is damage, and nothing is written."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     (storage.root / "escaped").write_bytes(b"")
     edit_manifest(
         storage,
@@ -391,7 +392,7 @@ def test_a_crafted_manifest_cannot_write_outside(
 
 def test_a_download_does_not_pass_through_links(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
     """A link in the target directory must not lead the files elsewhere."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "precious").write_text("keep me")
     copy = tmp_path / "copy"
@@ -417,7 +418,7 @@ def flip_bit(path: Path, bit: int) -> None:
 def test_600_flipped_bits_are_600_refusals(storage: DirectoryStorage, source: Path, tmp_path: Path) -> None:
     """Each file has its share, our own two as well, and each refusal names its file."""
     (source / "nothing").unlink()
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     directory = storage.root / "a"
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     generator = random.Random(600)
@@ -472,7 +473,7 @@ def test_damage_is_named(
     storage: DirectoryStorage, source: Path, damage: Callable[[Path], object], file: str, problem: str
 ) -> None:
     """What is missing, additional, truncated or extended, by file."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     damage(storage.root / "a")
 
@@ -486,7 +487,7 @@ def test_damage_is_named(
 def test_swapped_content_is_named(storage: DirectoryStorage, source: Path) -> None:
     """Two files of one size, each with the other's bytes; and a file replaced by a link to its own copy."""
     (source / "other.bin").write_bytes(random.Random(3).randbytes(20_000))
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     directory = storage.root / "a"
     (directory / "model.bin").rename(directory / "kept")
     (directory / "other.bin").rename(directory / "model.bin")
@@ -505,7 +506,7 @@ def test_swapped_content_is_named(storage: DirectoryStorage, source: Path) -> No
 
 def test_a_manifest_of_another_checkpoint_is_refused(storage: DirectoryStorage, source: Path) -> None:
     """A directory that was copied or renamed by hand is not the checkpoint that its name says."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     (storage.root / "a").rename(storage.root / "b")
 
     with pytest.raises(CheckpointDamagedError, match="another checkpoint, a") as raised:
@@ -516,7 +517,7 @@ def test_a_manifest_of_another_checkpoint_is_refused(storage: DirectoryStorage, 
 
 def test_a_checkpoint_of_a_newer_format_is_not_called_damaged(storage: DirectoryStorage, source: Path) -> None:
     """The person must upgrade, not throw it away."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     edit_manifest(storage, "a", lambda old: Manifest(format=2, storage_id="a", created=old.created, files=old.files))
 
     with pytest.raises(CheckpointTooNewError, match="format 2"):
@@ -542,7 +543,7 @@ def test_an_unknown_id_is_named(storage: DirectoryStorage, tmp_path: Path) -> No
 def test_delete_removes_one_checkpoint(storage: DirectoryStorage, source: Path) -> None:
     """Whole or damaged; the others stay."""
     for storage_id in ("a", "b", "c"):
-        storage.upload(storage_id, source, METADATA)
+        upload(storage, storage_id, source, METADATA)
     (storage.root / "b" / MANIFEST_NAME).unlink()
 
     assert storage.delete("a") == {}
@@ -556,7 +557,7 @@ def test_delete_removes_one_checkpoint(storage: DirectoryStorage, source: Path) 
 
 def test_of_many_who_delete_one_succeeds(storage: DirectoryStorage, source: Path) -> None:
     """The others are told that there is no such checkpoint."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     outcomes: list[dict[str, int] | None] = []
 
     def delete() -> None:
@@ -606,7 +607,7 @@ def test_parts_of_a_checkpoint_can_be_deleted(
 ) -> None:
     """What remains is a whole checkpoint still, with its metadata."""
     (source / "notes.txt").write_text("notes")
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     resources = storage.delete("a", globs)
 
@@ -617,18 +618,18 @@ def test_parts_of_a_checkpoint_can_be_deleted(
 
 def test_deleting_every_part_deletes_the_checkpoint(storage: DirectoryStorage, source: Path) -> None:
     """Metadata alone is no checkpoint."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     assert storage.delete("a", ["**/*"]) == {}
     assert storage.list() == []
     with pytest.raises(UnsafePathError):
-        storage.upload("b", source, METADATA) and storage.delete("b", ["../a"])
+        upload(storage, "b", source, METADATA) and storage.delete("b", ["../a"])
     assert storage.list() == ["b"]
 
 
 def test_a_partial_delete_that_was_cut_short_does_no_damage(storage: DirectoryStorage, source: Path) -> None:
     """A file that was to go and still lies there is no part of the checkpoint, and goes with the next."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     storage.delete("a", ["model.bin"])
     shutil.copy(source / "model.bin", storage.root / "a" / "model.bin")
 
@@ -643,7 +644,7 @@ def test_space_is_checked_before_an_upload(storage: DirectoryStorage, source: Pa
     os.truncate(source / "model.bin", 2**43)
 
     with pytest.raises(NotEnoughSpaceError) as raised:
-        storage.upload("a", source, METADATA)
+        upload(storage, "a", source, METADATA)
 
     assert raised.value.needed_bytes >= 2**43
     assert storage.list() == []
@@ -653,16 +654,16 @@ def test_space_is_checked_before_an_upload(storage: DirectoryStorage, source: Pa
 def test_a_missing_source_is_named(storage: DirectoryStorage, source: Path) -> None:
     """As the file system's own error: it is the caller's path."""
     with pytest.raises(FileNotFoundError, match="absent"):
-        storage.upload("a", source / "absent", METADATA)
+        upload(storage, "a", source / "absent", METADATA)
     with pytest.raises(NotADirectoryError, match=r"model\.bin"):
-        storage.upload("a", source / "model.bin", METADATA)
+        upload(storage, "a", source / "model.bin", METADATA)
 
 
 def test_an_unreadable_staged_file_fails_the_save(storage: DirectoryStorage) -> None:
     """The system's reason is kept, and nothing is seen of the checkpoint."""
     with pytest.raises(CheckpointNotStoredError) as raised, storage.stage("a") as staging:
         shutil.rmtree(staging.path)
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     assert isinstance(raised.value.__cause__, OSError)
     assert raised.value.__cause__.errno == errno.ENOENT
@@ -684,7 +685,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_read_is_not_called_damaged(
     storage: DirectoryStorage, source: Path, tmp_path: Path, call: str
 ) -> None:
     """Somebody else's clean-up is no reason to look for a broken disk."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     def delete_and_accept(name: str) -> bool:
         if storage.list():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from parts import needs, strace
+from saving import store_alone, upload
 
 from core_sdk.errors import NotEnoughSpaceError
 from core_sdk.storage import DirectoryStorage
@@ -19,14 +20,16 @@ SAVE = """
 import sys
 from pathlib import Path
 from core_sdk.errors import CheckpointNotStoredError
-from core_sdk.storage import DirectoryStorage
+from core_sdk.storage import DirectoryStorage, unite
 
 storage = DirectoryStorage(Path(sys.argv[1]))
 try:
     with storage.stage("new") as staging:
         for index in range(3):
             (staging.path / f"{index}.bin").write_bytes(bytes(10_000))
-        staging.commit({"steps_completed": 2})
+        shard = staging.seal()
+        staging.contribute(list(shard.files), staging.address)
+        staging.commit(unite([shard]), {"steps_completed": 2})
 except CheckpointNotStoredError as error:
     print(error)
     sys.exit(3)
@@ -40,7 +43,7 @@ def content(directory: Path) -> list[str]:
 def store(storage: DirectoryStorage, storage_id: str, num_bytes: int) -> None:
     with storage.stage(storage_id) as staging:
         (staging.path / "model.bin").write_bytes(bytes(num_bytes))
-        staging.commit({"steps_completed": 1})
+        store_alone(staging, {"steps_completed": 1})
 
 
 def test_an_upload_that_does_not_fit_is_refused_before_it_begins(small_disk: Path, tmp_path: Path) -> None:
@@ -51,7 +54,7 @@ def test_an_upload_that_does_not_fit_is_refused_before_it_begins(small_disk: Pat
     (tmp_path / "source" / "model.bin").write_bytes(bytes(800_000))
 
     with pytest.raises(NotEnoughSpaceError, match="800,000") as raised:
-        storage.upload("big", tmp_path / "source", {"steps_completed": 2})
+        upload(storage, "big", tmp_path / "source", {"steps_completed": 2})
 
     assert raised.value.needed_bytes == 800_000
     assert 0 < raised.value.free_bytes < DISK_BYTES - 300_000
@@ -81,7 +84,7 @@ def test_a_disk_that_fills_in_the_commit_leaves_nothing(small_disk: Path) -> Non
     with pytest.raises(NotEnoughSpaceError, match="0 bytes free") as raised, storage.stage("big") as staging:
         free_bytes = shutil.disk_usage(small_disk).free
         (staging.path / "model.bin").write_bytes(bytes(free_bytes))
-        staging.commit({"steps_completed": 2})
+        store_alone(staging, {"steps_completed": 2})
 
     assert raised.value.needed_bytes >= free_bytes
     assert storage.list() == ["good"]

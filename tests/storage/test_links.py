@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from saving import store_alone
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageNotWritableError, UnsafePathError
 from core_sdk.storage import DirectoryStorage, unite
@@ -25,7 +26,7 @@ def storage(tmp_path: Path) -> DirectoryStorage:
         (staging.path / "sub" / "deep").mkdir(parents=True)
         (staging.path / "sub" / "deep" / "x").write_bytes(b"weights")
         (staging.path / "y").write_bytes(b"more")
-        staging.commit({"steps_completed": 1})
+        store_alone(staging, {"steps_completed": 1})
     return storage
 
 
@@ -157,7 +158,7 @@ def test_nothing_is_staged_through_a_link(storage: DirectoryStorage, victim: Pat
 def test_our_own_files_are_not_written_through_a_link(storage: DirectoryStorage, victim: Path) -> None:
     """One that came when the files were sealed already."""
     before = content(victim)
-    staged = storage.stage_shard("new")
+    staged = storage.stage("new", is_shared=True)
     with pytest.raises(CheckpointNotStoredError), staged:
         shard = staged.seal()
         (staged.path / "metadata.json").symlink_to(victim / "x")

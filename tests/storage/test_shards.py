@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from saving import store_alone
 
 from core_sdk.errors import (
     CheckpointNotFoundError,
@@ -20,7 +21,7 @@ from core_sdk.errors import (
     UnsafePathError,
 )
 from core_sdk.records import FileEntry
-from core_sdk.storage import DirectoryStorage, Shard, ShardStaging, ShardUnion, file_conflicts, unite
+from core_sdk.storage import DirectoryStorage, Shard, ShardUnion, Staging, file_conflicts, unite
 
 A = FileEntry(size_bytes=4, crc32c="aaaaaaaa")
 B = FileEntry(size_bytes=4, crc32c="bbbbbbbb")
@@ -33,9 +34,9 @@ def storage(tmp_path: Path) -> DirectoryStorage:
 
 
 @pytest.fixture
-def stagings(storage: DirectoryStorage) -> list[ShardStaging]:
+def stagings(storage: DirectoryStorage) -> list[Staging]:
     """Those of three ranks, each of which has opened the storage for itself."""
-    return [DirectoryStorage(storage.root).stage_shard("a") for _ in range(3)]
+    return [DirectoryStorage(storage.root).stage("a", is_shared=True) for _ in range(3)]
 
 
 def write(directory: Path, **contents: bytes) -> None:
@@ -46,7 +47,7 @@ def write(directory: Path, **contents: bytes) -> None:
         path.write_bytes(content)
 
 
-def bring_together(stagings: list[ShardStaging]) -> ShardUnion:
+def bring_together(stagings: list[Staging]) -> ShardUnion:
     """All steps but the chief's commit."""
     union = unite([staging.seal() for staging in stagings])
     for rank, staging in enumerate(stagings):
@@ -54,7 +55,7 @@ def bring_together(stagings: list[ShardStaging]) -> ShardUnion:
     return union
 
 
-def discard_all(stagings: list[ShardStaging]) -> None:
+def discard_all(stagings: list[Staging]) -> None:
     for staging in stagings:
         staging.discard()
 
@@ -115,7 +116,7 @@ def test_of_equal_files_the_lowest_ranks_is_kept() -> None:
     assert [union.names_of(rank) for rank in range(4)] == [["z", "config"], ["d/m"], [], []]
 
 
-def test_the_union_is_one_checkpoint(storage: DirectoryStorage, stagings: list[ShardStaging]) -> None:
+def test_the_union_is_one_checkpoint(storage: DirectoryStorage, stagings: list[Staging]) -> None:
     """Its files verify, whoever wrote them, and nothing is left where they were written."""
     for rank, staging in enumerate(stagings):
         (staging.path / f"rank{rank}.bin").write_bytes(random.Random(rank).randbytes(1000 + rank))
@@ -137,7 +138,7 @@ def test_the_union_is_one_checkpoint(storage: DirectoryStorage, stagings: list[S
     assert staged(storage) == []
 
 
-def test_nothing_is_seen_before_the_chief_commits(storage: DirectoryStorage, stagings: list[ShardStaging]) -> None:
+def test_nothing_is_seen_before_the_chief_commits(storage: DirectoryStorage, stagings: list[Staging]) -> None:
     """Not by other ranks either."""
     for rank, staging in enumerate(stagings):
         assert list(staging.path.iterdir()) == []
@@ -154,9 +155,7 @@ def test_nothing_is_seen_before_the_chief_commits(storage: DirectoryStorage, sta
     assert staged(storage) == []
 
 
-def test_a_rank_fills_its_shard_with_a_copy(
-    storage: DirectoryStorage, stagings: list[ShardStaging], tmp_path: Path
-) -> None:
+def test_a_rank_fills_its_shard_with_a_copy(storage: DirectoryStorage, stagings: list[Staging], tmp_path: Path) -> None:
     """Of what its selector accepts; the source is left as it was."""
     write(tmp_path / "source", model=b"1234", optimizer_state=b"12")
     stagings[0].fill(tmp_path / "source", lambda name: name == "model")
@@ -170,7 +169,7 @@ def test_a_rank_fills_its_shard_with_a_copy(
     assert sorted(path.name for path in (tmp_path / "source").rglob("*")) == ["model", "optimizer", "state"]
 
 
-def test_space_is_checked_before_a_shard_is_filled(stagings: list[ShardStaging], tmp_path: Path) -> None:
+def test_space_is_checked_before_a_shard_is_filled(stagings: list[Staging], tmp_path: Path) -> None:
     """A sparse file larger than any disk is refused before a byte is written."""
     write(tmp_path / "source", model=b"")
     os.truncate(tmp_path / "source" / "model", 2**43)
@@ -193,7 +192,7 @@ def test_space_is_checked_before_a_shard_is_filled(stagings: list[ShardStaging],
     ids=["reserved name", "link outside", "pipe", "directory gone"],
 )
 def test_a_shard_that_cannot_be_kept_is_refused(
-    stagings: list[ShardStaging], spoil: Callable[[Path], object], error: type[Exception]
+    stagings: list[Staging], spoil: Callable[[Path], object], error: type[Exception]
 ) -> None:
     """As a whole checkpoint would be."""
     spoil(stagings[1].path)
@@ -205,12 +204,12 @@ def test_a_shard_that_cannot_be_kept_is_refused(
 
 
 def test_what_comes_with_a_copied_checkpoint_is_no_part_of_a_shard(
-    storage: DirectoryStorage, stagings: list[ShardStaging], tmp_path: Path
+    storage: DirectoryStorage, stagings: list[Staging], tmp_path: Path
 ) -> None:
     """Each rank may go on from the files of an earlier checkpoint."""
     with storage.stage("old") as old:
         write(old.path, model=b"1234")
-        old.commit({"steps_completed": 1})
+        store_alone(old, {"steps_completed": 1})
     for staging in stagings:
         shutil.copytree(storage.root / "old", staging.path, dirs_exist_ok=True)
 
@@ -221,7 +220,7 @@ def test_what_comes_with_a_copied_checkpoint_is_no_part_of_a_shard(
     assert storage.verify("a") == manifest
 
 
-def test_links_within_a_shard_are_kept_as_files(storage: DirectoryStorage, stagings: list[ShardStaging]) -> None:
+def test_links_within_a_shard_are_kept_as_files(storage: DirectoryStorage, stagings: list[Staging]) -> None:
     """They would point nowhere in the chief's directory if they were absolute."""
     for staging in stagings:
         write(staging.path, model=b"1234")
@@ -236,8 +235,8 @@ def test_links_within_a_shard_are_kept_as_files(storage: DirectoryStorage, stagi
 
 def test_a_chief_on_another_disk_is_noticed_at_once(tmp_path: Path) -> None:
     """The host is named, and what to do."""
-    chief = DirectoryStorage(tmp_path / "one").stage_shard("a")
-    other = DirectoryStorage(tmp_path / "two").stage_shard("a")
+    chief = DirectoryStorage(tmp_path / "one").stage("a", is_shared=True)
+    other = DirectoryStorage(tmp_path / "two").stage("a", is_shared=True)
 
     chief.check_reachable(chief.address)
     with pytest.raises(CheckpointNotStoredError, match=f"{os.uname().nodename} does not see there.*must share it"):
@@ -249,9 +248,9 @@ def test_a_chief_on_another_disk_is_noticed_at_once(tmp_path: Path) -> None:
 def test_a_storage_may_be_mounted_at_different_places(tmp_path: Path) -> None:
     """Hosts and containers name the same directory differently."""
     chief_storage = DirectoryStorage(tmp_path / "one")
-    chief = chief_storage.stage_shard("a")
+    chief = chief_storage.stage("a", is_shared=True)
     (tmp_path / "two").symlink_to(tmp_path / "one")
-    other = DirectoryStorage(tmp_path / "two").stage_shard("a")
+    other = DirectoryStorage(tmp_path / "two").stage("a", is_shared=True)
     write(other.path, model=b"1234")
 
     other.check_reachable(chief.address)
@@ -262,7 +261,7 @@ def test_a_storage_may_be_mounted_at_different_places(tmp_path: Path) -> None:
 
 
 def test_a_chief_that_gives_up_leaves_nothing_to_ranks_that_come_late(
-    storage: DirectoryStorage, stagings: list[ShardStaging]
+    storage: DirectoryStorage, stagings: list[Staging]
 ) -> None:
     """They must not make its directory anew, which nobody would sweep as long as they live."""
     write(stagings[1].path, deep_er_model=b"1234")
@@ -276,7 +275,7 @@ def test_a_chief_that_gives_up_leaves_nothing_to_ranks_that_come_late(
     assert staged(storage) == []
 
 
-def contribute_until_refused(staging: ShardStaging, address: str, is_begun: threading.Event) -> None:
+def contribute_until_refused(staging: Staging, address: str, is_begun: threading.Event) -> None:
     names = list(staging.seal().files)
     is_begun.set()
     with contextlib.suppress(CheckpointNotStoredError):
@@ -286,7 +285,7 @@ def contribute_until_refused(staging: ShardStaging, address: str, is_begun: thre
 def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(storage: DirectoryStorage) -> None:
     """Whatever comes first, in each of many rounds."""
     for _ in range(20):
-        chief, other = storage.stage_shard("a"), storage.stage_shard("a")
+        chief, other = storage.stage("a", is_shared=True), storage.stage("a", is_shared=True)
         for index in range(200):
             (other.path / f"{index}.bin").touch()
         is_begun = threading.Event()
@@ -301,7 +300,7 @@ def test_a_chief_that_gives_up_while_others_bring_their_files_leaves_nothing(sto
         assert staged(storage) == []
 
 
-def test_a_forked_child_discards_no_shard(storage: DirectoryStorage, stagings: list[ShardStaging]) -> None:
+def test_a_forked_child_discards_no_shard(storage: DirectoryStorage, stagings: list[Staging]) -> None:
     """A data-loader worker that ends in the block must not hide or remove what its parent writes."""
     write(stagings[0].path, model=b"1234")
     child = os.fork()
@@ -316,7 +315,7 @@ def test_a_forked_child_discards_no_shard(storage: DirectoryStorage, stagings: l
     storage.verify("a")
 
 
-def test_shards_of_the_living_are_not_swept(storage: DirectoryStorage, stagings: list[ShardStaging]) -> None:
+def test_shards_of_the_living_are_not_swept(storage: DirectoryStorage, stagings: list[Staging]) -> None:
     """Of no rank, before and after it has brought its files."""
     write(stagings[1].path, model=b"1234")
     assert storage.sweep() == []
@@ -332,6 +331,6 @@ def test_shards_of_the_living_are_not_swept(storage: DirectoryStorage, stagings:
 def test_an_id_is_checked_before_a_shard_is_staged(storage: DirectoryStorage) -> None:
     """As for a whole checkpoint."""
     with pytest.raises(UnsafePathError, match="the storage id"):
-        storage.stage_shard("../a")
+        storage.stage("../a", is_shared=True)
 
     assert not storage.root.exists()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from saving import store_alone
 
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.storage import DirectoryStorage
@@ -72,7 +73,7 @@ def test_a_save_of_this_process_is_not_swept(tmp_path: Path) -> None:
         thread = threading.Thread(target=DirectoryStorage(tmp_path).sweep)
         thread.start()
         thread.join()
-        staging.commit({})
+        store_alone(staging, {})
 
     storage.verify("a")
 
@@ -116,7 +117,7 @@ def test_many_saves_and_sweeps_at_once(tmp_path: Path) -> None:
                 with storage.stage(f"{thread_index}-{index}") as staging:
                     (staging.path / "model.bin").write_bytes(b"1234")
                     storage.sweep()
-                    staging.commit({})
+                    store_alone(staging, {})
         except BaseException as error:
             failures.append(error)
             raise

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from buckets.memory import MemoryBucket
 from buckets.servers import BucketServer
+from saving import store_alone, upload
 
 from core_sdk.errors import (
     CheckpointConflictError,
@@ -93,10 +94,10 @@ def tree(directory: Path) -> dict[str, bytes | None]:
 def test_what_was_stored_comes_back(open_storage: Callable[[], Storage], source: Path, tmp_path: Path) -> None:
     """By upload or by staging, to a process that knows only the storage; empty files and directories too."""
     open_storage().check_writable()
-    open_storage().upload("uploaded", source, METADATA)
+    upload(open_storage(), "uploaded", source, METADATA)
     with open_storage().stage("staged") as staging:
         staging.fill(source)
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     for storage_id in ("uploaded", "staged"):
         storage = open_storage()
@@ -121,18 +122,18 @@ def test_nothing_is_seen_before_the_commit(open_storage: Callable[[], Storage], 
 
 def test_an_id_is_used_once(open_storage: Callable[[], Storage], source: Path) -> None:
     """The first checkpoint of that id stays as it is."""
-    open_storage().upload("a", source, METADATA)
+    upload(open_storage(), "a", source, METADATA)
     (source / "model.bin").write_bytes(b"other")
 
     with pytest.raises(CheckpointNotStoredError):
-        open_storage().upload("a", source, METADATA)
+        upload(open_storage(), "a", source, METADATA)
 
     assert open_storage().check("a").resources["model.bin"] == 20_000
 
 
 def test_selectors_choose_what_comes_down(storage: Storage, source: Path, tmp_path: Path) -> None:
     """Metadata and manifest always do."""
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     storage.download("a", tmp_path / "target", lambda name: name.startswith("optimizer/"))
 
@@ -143,7 +144,7 @@ def test_selectors_choose_what_comes_down(storage: Storage, source: Path, tmp_pa
 @EVERYWHERE
 def test_a_partial_delete_keeps_a_true_manifest(open_storage: Callable[[], Storage], source: Path) -> None:
     """What remains verifies; what was deleted is named nowhere."""
-    open_storage().upload("a", source, METADATA)
+    upload(open_storage(), "a", source, METADATA)
 
     remaining = open_storage().delete("a", ["optimizer"])
 
@@ -155,7 +156,7 @@ def test_a_partial_delete_keeps_a_true_manifest(open_storage: Callable[[], Stora
 def test_a_deleted_checkpoint_is_gone(open_storage: Callable[[], Storage], source: Path) -> None:
     """Others are not touched; a second delete says that there is none."""
     for storage_id in ("a", "ab"):
-        open_storage().upload(storage_id, source, METADATA)
+        upload(open_storage(), storage_id, source, METADATA)
 
     assert open_storage().delete("a") == {}
 
@@ -168,7 +169,7 @@ def test_a_deleted_checkpoint_is_gone(open_storage: Callable[[], Storage], sourc
 @EVERYWHERE
 def test_ranks_store_one_checkpoint_together(open_storage: Callable[[], Storage], source: Path) -> None:
     """Each brings its files; only the chief's commit makes it seen."""
-    with open_storage().stage_shard("a") as chief, open_storage().stage_shard("a") as other:
+    with open_storage().stage("a", is_shared=True) as chief, open_storage().stage("a", is_shared=True) as other:
         other.check_reachable(chief.address)
         (chief.path / "rank0").write_bytes(b"0" * 5_000)
         other.fill(source)
@@ -190,8 +191,8 @@ def test_a_rank_that_gives_up_leaves_nothing(open_storage: Callable[[], Storage]
     """Whether before or after it has brought its files: the others' go too, and the chief cannot publish any more."""
     with (
         pytest.raises(CheckpointConflictError),
-        open_storage().stage_shard("a") as chief,
-        open_storage().stage_shard("a") as other,
+        open_storage().stage("a", is_shared=True) as chief,
+        open_storage().stage("a", is_shared=True) as other,
     ):
         (chief.path / "rank0").write_bytes(b"0")
         other.fill(source)
@@ -208,10 +209,10 @@ def test_our_names_are_reserved(storage: Storage, source: Path, name: str) -> No
     (source / name).touch()
 
     with pytest.raises(ReservedNameError):
-        storage.upload("a", source, METADATA)
+        upload(storage, "a", source, METADATA)
     with storage.stage("b") as staging, pytest.raises(ReservedNameError):
         (staging.path / name).touch()
-        staging.commit(METADATA)
+        store_alone(staging, METADATA)
 
     assert storage.list() == []
 
@@ -221,8 +222,8 @@ def test_no_id_leaves_the_storage(storage: Storage, source: Path, tmp_path: Path
     """Every call refuses it."""
     for call in (
         lambda: storage.stage(storage_id),
-        lambda: storage.stage_shard(storage_id),
-        lambda: storage.upload(storage_id, source, METADATA),
+        lambda: storage.stage(storage_id, is_shared=True),
+        lambda: upload(storage, storage_id, source, METADATA),
         lambda: storage.download(storage_id, tmp_path / "target"),
         lambda: storage.manifest(storage_id),
         lambda: storage.verify(storage_id),
@@ -238,7 +239,7 @@ def test_a_full_disk_is_told_before_a_download(storage: Storage, source: Path, s
     """And nothing that looks like a checkpoint is left there."""
     with (source / "large.bin").open("wb") as file:
         file.truncate(2_000_000)
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     with pytest.raises(NotEnoughSpaceError):
         storage.download("a", small_disk / "target")

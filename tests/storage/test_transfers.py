@@ -22,6 +22,7 @@ from buckets.memory import MemoryBucket, Store
 from hypothesis import given
 from hypothesis import strategies as st
 from processes import wait_for
+from saving import store_alone, upload
 
 from core_sdk.errors import (
     CheckpointDamagedError,
@@ -31,7 +32,7 @@ from core_sdk.errors import (
     StorageUnreachableError,
 )
 from core_sdk.records import encode_manifest
-from core_sdk.storage import ShardStaging, ShardUnion, unite
+from core_sdk.storage import ShardUnion, Staging, unite
 from core_sdk.storage.bucket import BucketStorage, Limits
 from core_sdk.storage.bucket._bucket import TransientError, part_bytes
 from core_sdk.storage.bucket._retry import Retry
@@ -79,7 +80,7 @@ def test_what_passes_by_itself_does_not_fail_a_save(operation: str, source: Path
 
     storage = storage_of(MemoryBucket(before=fail_twice), tmp_path)
 
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     assert failures
     storage.verify("a")
@@ -88,7 +89,7 @@ def test_what_passes_by_itself_does_not_fail_a_save(operation: str, source: Path
 def test_a_range_goes_on_where_it_broke_off(source: Path, tmp_path: Path) -> None:
     """A store that drops every connection after one piece is read to the end, and no byte twice."""
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     asked: list[str] = []
     read = bucket.read
 
@@ -110,7 +111,7 @@ def test_a_range_goes_on_where_it_broke_off(source: Path, tmp_path: Path) -> Non
 def test_an_interrupted_download_is_not_begun_anew(source: Path, tmp_path: Path) -> None:
     """Ranges that had arrived are believed after they were read back, and only the others are fetched."""
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     fetched: list[str] = []
 
     def fail_after_three(operation: str, name: str) -> None:
@@ -136,7 +137,7 @@ def test_an_interrupted_download_is_not_begun_anew(source: Path, tmp_path: Path)
 def test_the_remains_of_a_download_are_not_believed_unread(source: Path, tmp_path: Path) -> None:
     """After a power cut the list of ranges may be ahead of the ranges."""
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     one_at_a_time = Limits(deadline_s=2.0, range_bytes=2_000, num_threads=1)
     reads = iter(range(100))
 
@@ -171,7 +172,7 @@ def damaging(bucket: MemoryBucket, name: str, num_times: int) -> None:
 def test_what_was_damaged_on_its_way_is_fetched_again(name: str, source: Path, tmp_path: Path) -> None:
     """It never gets its name before it is right."""
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     damaging(bucket, f"a/{name}", 1)
 
     storage_of(bucket, tmp_path).download("a", tmp_path / "target")
@@ -183,7 +184,7 @@ def test_what_was_damaged_on_its_way_is_fetched_again(name: str, source: Path, t
 def test_a_manifest_that_was_damaged_on_its_way_is_fetched_again(call: str, source: Path, tmp_path: Path) -> None:
     """Whatever it is asked for."""
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     damaging(bucket, "a/.manifest.json", 1)
     storage = storage_of(bucket, tmp_path)
 
@@ -203,7 +204,7 @@ def test_what_lies_damaged_in_the_store_is_named(name: str, source: Path, tmp_pa
     """By a download and by a verification; no file of that name appears."""
     bucket = MemoryBucket()
     storage = storage_of(bucket, tmp_path)
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     damaging(bucket, f"a/{name}", 1_000)
 
     with pytest.raises(CheckpointDamagedError, match=name):
@@ -225,7 +226,7 @@ def test_a_failed_save_leaves_no_object(source: Path, tmp_path: Path) -> None:
     bucket = MemoryBucket(before=refuse)
 
     with pytest.raises(StorageError):
-        storage_of(bucket, tmp_path).upload("a", source, METADATA)
+        upload(storage_of(bucket, tmp_path), "a", source, METADATA)
 
     assert not bucket.store.objects
     assert not bucket.store.uploads
@@ -241,7 +242,7 @@ def test_an_unreachable_store_is_given_up_at_the_deadline(source: Path, tmp_path
     storage = storage_of(MemoryBucket(before=cut), tmp_path, Limits(deadline_s=0.3))
 
     with pytest.raises(StorageUnreachableError, match=r"0\.3 s: the store answers with a login page"):
-        storage.upload("a", source, METADATA)
+        upload(storage, "a", source, METADATA)
 
 
 def test_a_store_that_says_when_to_come_back_is_obeyed() -> None:
@@ -270,7 +271,7 @@ def test_a_lost_answer_to_the_manifest_is_no_failure(source: Path, tmp_path: Pat
 
     bucket.put = lose_answer  # type: ignore[method-assign]
 
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
 
     assert storage_of(bucket, tmp_path).list() == ["a"]
 
@@ -288,7 +289,7 @@ def test_a_manifest_of_unknown_fate_is_taken_back(source: Path, tmp_path: Path) 
     bucket.put = lose_every_answer  # type: ignore[method-assign]
 
     with pytest.raises(StorageUnreachableError):
-        storage_of(bucket, tmp_path, Limits(deadline_s=0.2)).upload("a", source, METADATA)
+        upload(storage_of(bucket, tmp_path, Limits(deadline_s=0.2)), "a", source, METADATA)
 
     assert storage_of(bucket, tmp_path).list() == []
     assert [name for name in bucket.store.objects if name.startswith("a/")] == ["a/.manifest.json"]
@@ -307,7 +308,7 @@ def test_a_file_that_changes_while_it_is_stored_is_refused(name: str, source: Pa
     bucket = MemoryBucket(before=change)
 
     with pytest.raises(CheckpointNotStoredError, match=f"'{name}' changed"):
-        storage_of(bucket, tmp_path).upload("a", source, METADATA)
+        upload(storage_of(bucket, tmp_path), "a", source, METADATA)
 
     assert not bucket.store.objects
 
@@ -317,7 +318,7 @@ def test_what_an_earlier_checkpoint_holds_is_not_sent_again(source: Path, tmp_pa
     (source / "frozen").write_bytes(os.urandom(8_000))
     (source / "trained").write_bytes(os.urandom(8_000))
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     (source / "trained").write_bytes(os.urandom(8_000))
     (source / "renamed").write_bytes((source / "frozen").read_bytes())
     done: list[tuple[str, str]] = []
@@ -325,7 +326,7 @@ def test_what_an_earlier_checkpoint_holds_is_not_sent_again(source: Path, tmp_pa
     resumed = storage_of(bucket, tmp_path)
     resumed.remember(["never-stored", "a"])
 
-    resumed.upload("b", source, METADATA)
+    upload(resumed, "b", source, METADATA)
 
     assert {name for operation, name in done if operation == "copy"} == {"b/frozen", "b/renamed", "b/large.bin"}
     assert {name for operation, name in done if operation == "begin"} == {"b/trained"}
@@ -337,7 +338,7 @@ def test_a_rank_that_publishes_nothing_sends_nothing_twice(source: Path, tmp_pat
     """Only the chief has the manifest in its hands."""
     bucket = MemoryBucket()
     chief, other = storage_of(bucket, tmp_path), storage_of(bucket, tmp_path)
-    with chief.stage_shard("a") as chiefs, other.stage_shard("a") as others:
+    with chief.stage("a", is_shared=True) as chiefs, other.stage("a", is_shared=True) as others:
         others.fill(source)
         shards = [chiefs.seal(), others.seal()]
         others.contribute(list(shards[1].files), chiefs.address)
@@ -346,7 +347,7 @@ def test_a_rank_that_publishes_nothing_sends_nothing_twice(source: Path, tmp_pat
     done: list[tuple[str, str]] = []
     bucket.before = lambda operation, name: done.append((operation, name))
 
-    with other.stage_shard("b") as others:
+    with other.stage("b", is_shared=True) as others:
         others.fill(source)
         others.contribute(list(others.seal().files), others.address)
 
@@ -359,7 +360,7 @@ def test_all_threads_wait_for_what_is_known_of_earlier_checkpoints(source: Path,
     for index in range(4):
         (source / f"frozen{index}").write_bytes(os.urandom(8_000))
     bucket = MemoryBucket()
-    storage_of(bucket, tmp_path).upload("a", source, METADATA)
+    upload(storage_of(bucket, tmp_path), "a", source, METADATA)
     done: list[tuple[str, str]] = []
     has_begun = threading.Event()
 
@@ -374,7 +375,7 @@ def test_all_threads_wait_for_what_is_known_of_earlier_checkpoints(source: Path,
     resumed = storage_of(bucket, tmp_path)
     resumed.remember(["a"])
 
-    resumed.upload("b", source, METADATA)
+    upload(resumed, "b", source, METADATA)
 
     assert not [name for operation, name in done if operation == "begin"]
 
@@ -383,10 +384,10 @@ def test_a_copy_whose_source_is_gone_travels_after_all(source: Path, tmp_path: P
     """Somebody else has deleted the earlier checkpoint."""
     bucket = MemoryBucket()
     storage = storage_of(bucket, tmp_path)
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     storage_of(bucket, tmp_path).delete("a")
 
-    storage.upload("b", source, METADATA)
+    upload(storage, "b", source, METADATA)
 
     storage.verify("b")
 
@@ -413,7 +414,7 @@ def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
         canceller.start()
 
         with pytest.raises(CheckpointNotStoredError, match="cancelled"):
-            staging.commit(METADATA)
+            store_alone(staging, METADATA)
 
         canceller.join()
     assert not bucket.store.objects
@@ -426,7 +427,7 @@ def test_many_small_files_need_few_open_files(tmp_path: Path) -> None:
     for index in range(1_200):
         (source / f"{index}").write_bytes(b"x" * (index % 7))
     storage = storage_of(MemoryBucket(), tmp_path)
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
     most = 0
 
     def count(operation: str, name: str) -> None:
@@ -510,7 +511,7 @@ def test_remains_of_the_dead_are_swept_and_those_of_the_living_are_not(source: P
     store = Store(now=lambda: clock[0])
     writer = storage_of(MemoryBucket(store), tmp_path)
     elsewhere = BucketStorage(MemoryBucket(store), temp_dir=tmp_path / "elsewhere", limits=SMALL)
-    with pytest.raises(CheckpointNotStoredError, match="vanished"), writer.stage_shard("a") as staging:
+    with pytest.raises(CheckpointNotStoredError, match="vanished"), writer.stage("a", is_shared=True) as staging:
         staging.fill(source)
         staging.contribute(list(staging.seal().files), staging.address)
         _move_to_another_machine(store)
@@ -535,7 +536,7 @@ def test_a_claim_whose_lock_cannot_be_asked_stops_nobody(kind: str, source: Path
     os.mkfifo(pipe)
     lock = {"too long": f"/{'a' * 5_000}", "pipe": str(pipe)}[kind]
     bucket = MemoryBucket()
-    with storage_of(bucket, tmp_path).stage_shard("a") as staging:
+    with storage_of(bucket, tmp_path).stage("a", is_shared=True) as staging:
         staging.fill(source)
         staging.contribute(list(staging.seal().files), staging.address)
         for name, (content, found) in list(bucket.store.objects.items()):
@@ -556,7 +557,7 @@ def _move_to_another_machine(store: Store) -> None:
             store.objects[name] = re.sub(rb'"machine":"....', b'"machine":"else', content), found
 
 
-def _union_of(staging: ShardStaging) -> ShardUnion:
+def _union_of(staging: Staging) -> ShardUnion:
     return unite([staging.seal()])
 
 
@@ -564,7 +565,7 @@ def test_a_manifest_has_nothing_removed_that_lies_elsewhere(source: Path, tmp_pa
     """What it calls removed is removed by whoever deletes more of it."""
     bucket = MemoryBucket()
     storage = storage_of(bucket, tmp_path)
-    manifest = storage.upload("a", source, METADATA)
+    manifest = upload(storage, "a", source, METADATA)
     bucket.put("a/.manifest.json", encode_manifest(msgspec.structs.replace(manifest, removed=["../b/small1"])))
 
     with pytest.raises(CheckpointDamagedError, match="not safe"):
@@ -576,7 +577,7 @@ def test_a_sweep_loses_against_a_manifest(source: Path, tmp_path: Path) -> None:
     clock = [1_000_000.0]
     store = Store(now=lambda: clock[0])
     elsewhere = BucketStorage(MemoryBucket(store), temp_dir=tmp_path / "elsewhere", limits=SMALL)
-    with storage_of(MemoryBucket(store), tmp_path).stage_shard("a") as staging:
+    with storage_of(MemoryBucket(store), tmp_path).stage("a", is_shared=True) as staging:
         staging.fill(source)
         staging.contribute(list(staging.seal().files), staging.address)
         staging.commit(_union_of(staging), METADATA)
@@ -593,6 +594,6 @@ def test_progress_of_a_transfer_is_awaited_by_nobody(tmp_path: Path, source: Pat
     before = set(threading.enumerate())
     storage = storage_of(MemoryBucket(), tmp_path)
 
-    storage.upload("a", source, METADATA)
+    upload(storage, "a", source, METADATA)
 
     wait_for(lambda: set(threading.enumerate()) <= before)

@@ -11,6 +11,7 @@ import pytest
 from cli.recorded import damage, new_attempt, new_trial, store
 from client.trainings import Training
 from filelock import FileLock
+from saving import store_alone
 
 from core_sdk.errors import CollectionRunningError, TrialRunningError
 from core_sdk.journal import read_records
@@ -360,7 +361,7 @@ def begin(training: Training, storage_id: str) -> None:
     training.append(CheckpointBegun(time=time.time(), storage_id=storage_id, storage=storage.url))
     with storage.stage(storage_id) as staging:
         (staging.path / "weights.bin").write_bytes(b"weights")
-        staging.commit({"steps_completed": 40})
+        store_alone(staging, {"steps_completed": 40})
 
 
 def test_what_a_killed_save_left_whole_and_unlisted_is_removed(home: Home, folder: TrialFolder) -> None:

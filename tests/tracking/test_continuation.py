@@ -6,6 +6,7 @@ import time
 
 import pytest
 from cli.recorded import damage, new_attempt, new_trial, store
+from saving import store_alone
 
 from core_sdk.errors import CredentialsMissingError
 from core_sdk.records import CheckpointDeleted, CheckpointStored
@@ -143,7 +144,7 @@ def test_a_checkpoint_with_files_deleted_is_skipped(folder: TrialFolder) -> None
     with storage.stage("d") as staging:
         for name in ("model.pt", "optimizer.pt"):
             (staging.path / name).write_bytes(b"state")
-        staging.commit({"steps_completed": 40})
+        store_alone(staging, {"steps_completed": 40})
     training = new_attempt(folder, resumed_steps=30)
     training.append(
         CheckpointStored(

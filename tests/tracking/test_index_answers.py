@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from saving import store_alone
 from tracking.journals import START, append, lines, new_trial, record, report, stored
 
 from core_sdk.errors import CheckpointNotFoundError, ExperimentNotFoundError, TrialNotFoundError
@@ -307,7 +308,7 @@ def test_a_deleted_checkpoint_stays_listed_as_deleted(home: Home) -> None:
     """Whether the trial, another one or somebody from outside said so, or its manifest is gone."""
     storage = DirectoryStorage(Home.create(home.root).checkpoints)
     with storage.stage("kept") as staging:
-        staging.commit({})
+        store_alone(staging, {})
     first, second = new_trial(home), new_trial(home)
     record(first, *(stored(name, 1, storage.url) for name in ("kept", "gone")), stored("a", 1), stored("b", 1))
     append(first, 0, lines(CheckpointDeleted(time=START, storage_id="a")))

@@ -5,25 +5,23 @@ from __future__ import annotations
 import contextlib
 import enum
 import os
-import time
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
-from core_sdk.core._checkpoint._metadata import checked_metadata, frozen_metadata
+from core_sdk.core._checkpoint._metadata import checked_metadata
 from core_sdk.core._checkpoint._recording import Recorder
-from core_sdk.core._checkpoint._saves import Save, Saves
-from core_sdk.core._checkpoint._sharded_save import ShardedSave
+from core_sdk.core._checkpoint._save import CheckpointSave
 from core_sdk.core._checkpoint._shared_reading import SharedRestore, shared_download
 from core_sdk.core._checkpoint._sources import contributors, describe_source
-from core_sdk.distributed import DistributedContext
+from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
 from core_sdk.journal import Journal
 from core_sdk.records import from_json
-from core_sdk.storage import Selector, Staging, Storage, check_storage_id
+from core_sdk.storage import Selector, Storage, check_storage_id
 from core_sdk.tracking.deletion import remove_checkpoint, remove_files
 
 
@@ -68,7 +66,6 @@ class CheckpointContext:
         self._storage = storage
         self._distributed = distributed
         self._journal = journal
-        self._recorder = Recorder(storage, journal)
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
 
     @property
@@ -93,46 +90,16 @@ class CheckpointContext:
         several ranks of a host pass is stored once. Without, only the chief calls: `RuntimeError` on other ranks.
         """
         self._check_rank("upload", shard)
-        if shard:
-            return self._upload_shards(ckpt_dir, metadata, selector, wait)
-        if ckpt_dir is None:
-            raise RuntimeError("upload() has no directory: pass ckpt_dir")
-        metadata = checked_metadata(metadata)
-        if wait:
-            return self._upload_directly(Path(ckpt_dir), metadata, selector)
-        with self._store(metadata, wait=False) as (staging, storage_id):
-            staging.fill(Path(ckpt_dir), selector)
-        return storage_id
-
-    def _upload_directly(self, source: Path, metadata: dict[str, Any], selector: Selector | None) -> str:
-        """Not every storage needs a copy first."""
-        self._saves.wait()
         self._journal.check_open()
-        storage_id, begun_at = str(uuid.uuid4()), time.monotonic()
-
-        def finish() -> None:
-            self._recorder.store(storage_id, lambda: self._storage.upload(storage_id, source, metadata, selector))
-
-        self._saves.take(Save(storage_id, begun_at, finish, cancel=lambda: None), wait=True)
-        return storage_id
-
-    def _upload_shards(
-        self,
-        ckpt_dir: str | os.PathLike[str] | None,
-        metadata: dict[str, Any] | None,
-        selector: Selector | None,
-        wait: bool,
-    ) -> str:
-        self._journal.check_open()
-        channel, rank = self._distributed.channel, self._distributed.rank
-        host = self._distributed.hosts[rank]
+        channel = self._distributed.channel if shard else SoloChannel()
+        host = self._distributed.hosts[self._distributed.rank]
         # Also waits until every rank has written its files.
         sources = channel.allgather_outcome(lambda: describe_source(ckpt_dir, selector, host))
         if not any(sources):
-            raise RuntimeError("upload() has no directory from any rank: pass ckpt_dir on at least one")
-        save = self._sharded_save(metadata, wait)
+            raise RuntimeError("upload() got no directory from any rank that called it: pass ckpt_dir")
+        save = self._save(metadata, shard=shard, wait=wait)
         with save as (_, storage_id):
-            if ckpt_dir is not None and rank in contributors(sources):
+            if ckpt_dir is not None and channel.rank in contributors(sources):
                 save.fill(Path(ckpt_dir), selector)
         return storage_id
 
@@ -149,36 +116,14 @@ class CheckpointContext:
         Whatever writes must have ended at the end of the block: call `result()` of what `dcp.async_save()` returns.
         """
         self._check_rank("store_path", shard)
-        return self._sharded_save(metadata, wait) if shard else self._store_path(checked_metadata(metadata), wait)
+        return self._save(metadata, shard=shard, wait=wait)
 
-    @contextlib.contextmanager
-    def _store_path(self, metadata: dict[str, Any], wait: bool) -> Iterator[tuple[Path, str]]:
-        with self._store(metadata, wait) as (staging, storage_id):
-            yield staging.path, storage_id
-
-    @contextlib.contextmanager
-    def _store(self, metadata: dict[str, Any], wait: bool) -> Iterator[tuple[Staging, str]]:
-        self._saves.wait()
-        self._journal.check_open()
-        storage_id, begun_at = str(uuid.uuid4()), time.monotonic()
-        with contextlib.ExitStack() as undo:
-            staging = undo.enter_context(self._storage.stage(storage_id))
-            yield staging, storage_id
-            # Not in a child that was forked in the block: what the parent is still writing would be stored.
-            self._journal.check_open()
-            # The script may go on changing its own.
-            metadata = frozen_metadata(metadata)
-            undo.pop_all()
-
-        def finish() -> None:
-            with staging:
-                self._recorder.store(storage_id, lambda: staging.commit(metadata))
-
-        self._saves.take(Save(storage_id, begun_at, finish, staging.cancel, staging.path), wait=wait)
-
-    def _sharded_save(self, metadata: dict[str, Any] | None, wait: bool) -> ShardedSave:
-        return ShardedSave(
-            self._storage, self._distributed, self._journal, self._saves, metadata, self._recorder, wait=wait
+    def _save(self, metadata: dict[str, Any] | None, *, shard: bool, wait: bool) -> CheckpointSave:
+        if not shard:
+            checked_metadata(metadata)  # at the call, rather than when the block is entered
+        recorder = Recorder(self._storage, self._journal)
+        return CheckpointSave(
+            self._storage, self._distributed, self._journal, self._saves, recorder, metadata, shard=shard, wait=wait
         )
 
     def wait(self) -> None:

@@ -22,11 +22,6 @@ def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
     return metadata
 
 
-def frozen_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """A copy, checked."""
-    return dict(from_json(to_json(checked_metadata(metadata), "metadata")))
-
-
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """A copy of one rank's metadata, as it will be read back. Raises `TypeError` for what JSON cannot keep."""
     if metadata is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from core_sdk.core._checkpoint._saves import Saves
+from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._together import leave_together, raise_if_error, telling
 from core_sdk.distributed import Channel
 from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id

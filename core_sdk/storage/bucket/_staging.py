@@ -1,142 +1,236 @@
-"""A checkpoint being written for a bucket: in a local directory, and from there on its way."""
+"""A checkpoint that is being written for a bucket: first into a local directory, and from there to the bucket."""
 
 from __future__ import annotations
 
 import contextlib
-import errno
-import shutil
+import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
-from core_sdk.records import Manifest, to_json
+from core_sdk.errors import CheckpointNotStoredError, StorageError
+from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum, in_threads
-from core_sdk.storage._shard import Shard, ShardUnion, unite
+from core_sdk.storage._manifest import manifest_of, metadata_file
+from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME
+from core_sdk.storage._shard import Shard, ShardUnion
+from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory
-from core_sdk.storage._storage import Selector, ShardStaging, Staging
+from core_sdk.storage._storage import Selector, Staging
 from core_sdk.storage._tree import Tree, source_tree, staged_tree
-from core_sdk.storage.bucket._save import BucketSave
+from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError
+from core_sdk.storage.bucket._deduplication import KnownContents
+from core_sdk.storage.bucket._leases import Lease, LeaseLostError
+from core_sdk.storage.bucket._limits import Limits
+from core_sdk.storage.bucket._retry import TransferCancelledError
+from core_sdk.storage.bucket._retrying_bucket import RetryingBucket
+from core_sdk.storage.bucket.transfer._progress import progress_of
+from core_sdk.storage.bucket.transfer._upload import FileChangedError, FileToUpload, Uploader
+
+logger = logging.getLogger("core_sdk.storage")
 
 
 class BucketStaging(Staging):
-    """A checkpoint of one process."""
+    """Every rank sends its own files: no disk is shared. The chief adds the manifest."""
 
-    def __init__(self, place: LockedDirectory, save: BucketSave) -> None:
-        self.path = place.path
-        self._local = LocalFiles(place)
-        self._save = save
-
-    def fill(self, source: Path, selector: Selector | None = None) -> None:
-        self._local.fill(source_tree(source, selector))
-
-    def commit(self, metadata: Mapping[str, Any]) -> Manifest:
-        stored_metadata = to_json(metadata, "metadata")
-        shard = self._local.seal()
-        self._save.send({name: (self.path / name, entry) for name, entry in shard.files.items()})
-        manifest = self._save.publish(unite([shard]), stored_metadata)
-        self.discard()
-        return manifest
-
-    def cancel(self) -> None:
-        self._save.cancel()
-
-    def discard(self) -> None:
-        if self._local.is_ours:
-            self._save.withdraw()
-        self._local.discard()
-
-
-class BucketShardStaging(ShardStaging):
-    """One rank's files, which it sends itself: no disk is shared, and the chief only publishes."""
-
-    def __init__(self, place: LockedDirectory, save: BucketSave, address: str) -> None:
-        self.path = place.path
-        self.address = address
-        self._local = LocalFiles(place)
-        self._save = save
-        self._shard = Shard({}, [])
+    def __init__(
+        self,
+        bucket: Bucket,
+        limits: Limits,
+        contents: KnownContents,
+        storage_id: str,
+        local: LockedDirectory,
+        *,
+        is_shared: bool,
+    ) -> None:
+        self.path = local.path
+        self.address = f"{bucket.where('')}/{storage_id}"
+        self._bucket = bucket
+        self._limits = limits
+        self._contents = contents
+        self._storage_id = storage_id
+        self._local = local
+        self._is_shared = is_shared
+        self._objects = RetryingBucket(bucket, limits)
+        self._cancelled = threading.Event()
+        self._source: Tree | None = None
+        self._sealed: dict[str, FileToUpload] = {}
+        self._lease: Lease | None = None
+        self._sent_names: list[str] = []
+        self._manifest: bytes | None = None
+        """What may be in the bucket by now."""
+        self._is_committed = False
 
     def check_reachable(self, address: str) -> None:
         if address != self.address:
-            storage_id = self.address.rpartition("/")[2]
-            raise CheckpointNotStoredError(
-                storage_id, self.address, f"rank 0 stores it as {address}. All ranks need the same checkpoint_storage"
-            )
+            reason = f"rank 0 stores it as {address}. All ranks need the same checkpoint_storage"
+            raise CheckpointNotStoredError(self._storage_id, self.address, reason)
 
-    def fill(self, source: Path, selector: Selector | None = None) -> None:
-        self._local.fill(source_tree(source, selector))
+    def fill(self, source: Path, selector: Selector | None = None, *, copy: bool = True) -> None:
+        tree = source_tree(source, selector)
+        if copy:
+            with space_for(tree.size_bytes, self.path):
+                tree.copy_to(self.path)
+        else:
+            self._source = tree
 
     def seal(self) -> Shard:
-        self._shard = self._local.seal()
-        return self._shard
+        # Copies take the place of links.
+        with space_for(0, self.path):
+            tree = self._source or staged_tree(self.path)
+        paths = {name: tree.files[name].path for name in sorted(tree.files)}
+        with in_threads(checksum, list(paths.values())) as entries:
+            files = dict(zip(paths, entries, strict=True))
+        self._sealed = {name: FileToUpload(paths[name], self._object(name), entry) for name, entry in files.items()}
+        return Shard(files, tree.directories)
 
     def contribute(self, names: Sequence[str], address: str) -> None:
-        self._save.send({name: (self.path / name, self._shard.files[name]) for name in names})
+        with self._failures_named():
+            if self._lease is None:
+                self._check_id_is_free()
+                self._lease = Lease(self._bucket, self._limits, self._storage_id, self._local.lock_path)
+            self._sent_names += names
+            files = [self._sealed[name] for name in names]
+            total_bytes = sum(file.entry.size_bytes for file in files)
+            with progress_of(f"storing checkpoint {self._storage_id}", total_bytes) as progress:
+                Uploader(self._bucket, self._limits, self._cancelled, progress, self._contents.find).send(files)
 
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
-        return self._save.publish(union, to_json(metadata, "metadata"))
+        stored_metadata = to_json(metadata, "metadata")
+        content, entry = metadata_file(stored_metadata)
+        manifest = manifest_of(self._storage_id, union, stored_metadata, entry)
+        with self._failures_named():
+            self._sent_names.append(METADATA_NAME)
+            self._objects.put(self._object(METADATA_NAME), content)
+            self._check_all_there(manifest.files)
+            if any(entry.size_bytes > self._limits.whole_bytes for entry in manifest.files.values()):
+                self._abort_strays()
+            self._put_manifest(encode_manifest(manifest))
+        self._is_committed = True
+        self._contents.learn(manifest)
+        return manifest
 
     def cancel(self) -> None:
-        self._save.cancel()
+        self._cancelled.set()
 
     def discard(self) -> None:
-        if self._local.is_ours:
-            self._save.withdraw()
-        self._local.discard()
+        """What cannot be removed from the bucket now is swept later."""
+        if self._local.is_ours and self._lease is not None:
+            if self._is_committed:
+                self._release_lease(self._lease)
+            else:
+                self._take_back(self._lease)
+        self._local.release()
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
     ) -> None:
-        # Ranks other than the chief do not hear of the commit: that nothing was raised tells them.
-        if exc_val is None and self._local.is_ours:
-            self._save.settle()
-            self._local.discard()
-        else:
-            self.discard()
+        if exc_val is None and self._lease is not None and not self._is_committed:
+            # The chief has committed: what it holds need not be sent again by this rank either.
+            self._contents.remember([self._storage_id])
+            self._is_committed = True
+        self.discard()
 
+    def _release_lease(self, lease: Lease) -> None:
+        try:
+            lease.release()
+        except StorageError as error:
+            # The next sweep finds a checkpoint that is whole, and removes the lease.
+            logger.warning("the lease on checkpoint %s stays for now: %s", self._storage_id, error)
 
-class LocalFiles:
-    """What is staged on this machine's disk until it is in the bucket."""
+    def _take_back(self, lease: Lease) -> None:
+        try:
+            self._remove_sent(lease)
+        except StorageError as error:
+            logger.warning("what was sent of checkpoint %s stays until it is swept: %s", self._storage_id, error)
+        finally:
+            lease.abandon()
 
-    def __init__(self, place: LockedDirectory) -> None:
-        self._place = place
+    def _remove_sent(self, lease: Lease) -> None:
+        name = self._object(MANIFEST_NAME)
+        if self._manifest is not None:
+            self._remove_own_manifest(name)
+        # Another rank may be about to commit, or a request of ours still under way: no manifest can come after this.
+        needs_tombstone = self._is_shared or self._manifest is not None
+        if needs_tombstone and not self._objects.bar(name):
+            return
+        self._objects.remove_all(self._object(name) for name in self._sent_names)
+        self._objects.abort_uploads(f"{self._storage_id}/")
+        if not needs_tombstone:
+            lease.release()
 
-    @property
-    def is_ours(self) -> bool:
-        """Not in a forked child."""
-        return self._place.is_ours
+    def _check_id_is_free(self) -> None:
+        """Before anything of another checkpoint could be overwritten."""
+        with contextlib.suppress(ObjectMissingError):
+            self._objects.stat(self._object(MANIFEST_NAME))
+            raise ObjectExistsError(self._storage_id)
 
-    def fill(self, tree: Tree) -> None:
-        free_bytes = shutil.disk_usage(self._place.path).free
-        if tree.size_bytes > free_bytes:
-            raise NotEnoughSpaceError(self._place.path, tree.size_bytes, free_bytes)
-        with self._full_disk_told(tree.size_bytes):
-            tree.copy_to(self._place.path)
+    def _check_all_there(self, files: Mapping[str, FileEntry]) -> None:
+        """Nothing has gone since it was sent: a sweep may have taken this process for dead."""
+        found = {item.name: item for item in self._objects.all_under(f"{self._storage_id}/")}
+        for name, entry in files.items():
+            item = found.get(self._object(name))
+            if item is None or item.size_bytes != entry.size_bytes or item.crc32c not in (None, entry.crc32c):
+                raise _VanishedError(name)
 
-    def seal(self) -> Shard:
-        """What the script wrote, with its checksums."""
-        with self._full_disk_told(0):
-            tree = staged_tree(self._place.path)
-        return seal_tree(tree, {name: self._place.path / name for name in tree.files})
+    def _abort_strays(self) -> None:
+        """Removes uploads that were begun twice because the first answer was lost. All others have ended by now."""
+        try:
+            self._objects.abort_uploads(f"{self._storage_id}/")
+        except StorageError as error:
+            logger.warning("uploads in parts that broke off may stay of checkpoint %s: %s", self._storage_id, error)
 
-    def discard(self) -> None:
-        self._place.leave()
+    def _put_manifest(self, content: bytes) -> None:
+        if self._cancelled.is_set():
+            raise TransferCancelledError
+        if self._lease is not None:
+            self._lease.check()
+        self._manifest = content
+        try:
+            self._objects.put(self._object(MANIFEST_NAME), content, if_absent=True)
+        except ObjectExistsError:
+            # It is ours if the answer to a first try was lost.
+            if self._objects.read(self._object(MANIFEST_NAME)) != content:
+                raise
+
+    def _remove_own_manifest(self, name: str) -> None:
+        """Removes the manifest if it is there: nobody knows how the attempt to write it has ended."""
+        with contextlib.suppress(ObjectMissingError):
+            # Twice, since the first answer may have been damaged on its way.
+            if self._manifest in (self._objects.read(name), self._objects.read(name)):
+                self._objects.remove_all([name])
+
+    def _object(self, name: str) -> str:
+        return f"{self._storage_id}/{name}"
 
     @contextlib.contextmanager
-    def _full_disk_told(self, needed_bytes: int) -> Iterator[None]:
+    def _failures_named(self) -> Iterator[None]:
         try:
             yield
-        except OSError as error:
-            if error.errno != errno.ENOSPC:
+        except Exception as error:
+            if (reason := _reason(error)) is None:
                 raise
-            free_bytes = shutil.disk_usage(self._place.path).free
-            raise NotEnoughSpaceError(self._place.path, needed_bytes, free_bytes) from error
+            raise CheckpointNotStoredError(self._storage_id, self._bucket.where(""), reason) from error
 
 
-def seal_tree(tree: Tree, paths: Mapping[str, Path]) -> Shard:
-    """The files as they are now."""
-    names = sorted(tree.files)
-    with in_threads(checksum, [paths[name] for name in names]) as entries:
-        return Shard(dict(zip(names, entries, strict=True)), tree.directories)
+class _VanishedError(Exception):
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name!r} has vanished from the bucket, or was replaced, before all was sent")
+
+
+def _reason(error: Exception) -> str | None:
+    match error:
+        case FileChangedError() | _VanishedError() | OSError():
+            return str(error)
+        case LeaseLostError():
+            return "this process was held up for so long that others may have removed what it had sent"
+        case ObjectMissingError():
+            return "its parts were removed by a process that took this one for dead"
+        case ObjectExistsError():
+            return "its id is taken: by another checkpoint, or by a process that removed what this one had sent"
+        case TransferCancelledError():
+            return "it was cancelled"
+        case _:
+            return None

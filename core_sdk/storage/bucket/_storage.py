@@ -11,7 +11,6 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from core_sdk.errors import (
     CheckpointDamagedError,
@@ -21,22 +20,19 @@ from core_sdk.errors import (
     StorageNotWritableError,
     UnsafePathError,
 )
-from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
+from core_sdk.records import FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
-from core_sdk.storage._shard import unite
-from core_sdk.storage._staging_area import LockedDirectory, StagingArea
-from core_sdk.storage._storage import Selector, Storage
-from core_sdk.storage._tree import source_tree
+from core_sdk.storage._staging_area import StagingArea
+from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import checked_manifest, compare, problem_of_size
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
 from core_sdk.storage.bucket._deduplication import KnownContents
 from core_sdk.storage.bucket._leases import LEASES, Lease
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
-from core_sdk.storage.bucket._save import BucketSave
-from core_sdk.storage.bucket._staging import BucketShardStaging, BucketStaging, seal_tree
+from core_sdk.storage.bucket._staging import BucketStaging
 from core_sdk.storage.bucket._sweep import Sweep
 from core_sdk.storage.bucket.transfer._download import (
     Downloader,
@@ -74,29 +70,13 @@ class BucketStorage(Storage):
             # The true thing: who may read a bucket may not be allowed to write to it.
             Lease(self._bucket, self._limits, "check", place.lock_path).release()
 
-    def stage(self, storage_id: str) -> BucketStaging:
-        place = self._place(storage_id)
-        return BucketStaging(place, self._save(storage_id, place))
-
-    def stage_shard(self, storage_id: str) -> BucketShardStaging:
-        place = self._place(storage_id)
-        address = f"{self._bucket.where('')}/{storage_id}"
-        return BucketShardStaging(place, self._save(storage_id, place, is_shared=True), address)
-
-    def upload(
-        self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
-    ) -> Manifest:
-        stored_metadata = to_json(metadata, "metadata")
-        tree = source_tree(source, selector)
-        with self._place(storage_id) as place:
-            save = self._save(storage_id, place)
-            paths = {name: file.path for name, file in tree.files.items()}
-            shard = seal_tree(tree, paths)
-            try:
-                save.send({name: (paths[name], entry) for name, entry in shard.files.items()})
-                return save.publish(unite([shard]), stored_metadata)
-            finally:
-                save.withdraw()
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
+        check_storage_id(storage_id)
+        try:
+            local = self._area.claim()
+        except OSError as error:
+            raise CheckpointNotStoredError(storage_id, str(self._area.path), str(error)) from error
+        return BucketStaging(self._bucket, self._limits, self._contents, storage_id, local, is_shared=is_shared)
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
@@ -166,16 +146,6 @@ class BucketStorage(Storage):
 
     def close(self) -> None:
         self._bucket.close()
-
-    def _save(self, storage_id: str, place: LockedDirectory, *, is_shared: bool = False) -> BucketSave:
-        return BucketSave(self._bucket, self._limits, self._contents, storage_id, place.lock_path, is_shared=is_shared)
-
-    def _place(self, storage_id: str) -> LockedDirectory:
-        check_storage_id(storage_id)
-        try:
-            return self._area.claim()
-        except OSError as error:
-            raise CheckpointNotStoredError(storage_id, str(self._area.path), str(error)) from error
 
     def _receive(self, manifest: Manifest, paths: Mapping[str, Path | None], doing: str) -> None:
         wanted = [

@@ -11,28 +11,23 @@ _NUM_THREADS = 4
 
 
 class FsyncThreads:
-    """Fsyncs files and directories in threads while the caller goes on.
-
-    All are safe when the block is left; it raises the `OSError` of the first that is not.
-    """
+    """Fsyncs files and directories in threads while the caller goes on."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="core-sdk-fsync")
-        self._flushes: list[Future[None]] = []
+        self._calls: list[Future[None]] = []
 
     def add(self, path: Path) -> None:
-        self._flushes.append(self._pool.submit(_fsync, path))
+        self._calls.append(self._pool.submit(_fsync, path))
 
-    def __enter__(self) -> FsyncThreads:
-        return self
+    def wait(self) -> None:
+        """Returns once all are safe; raises the `OSError` of the first that is not."""
+        for call in self._calls:
+            call.result()
 
-    def __exit__(self, exc_type: object, *exc_info: object) -> None:
-        with self._pool:
-            for flush in self._flushes:
-                if exc_type is None:
-                    flush.result()
-                else:
-                    flush.cancel()
+    def close(self) -> None:
+        """Drops what has not begun; does nothing the second time."""
+        self._pool.shutdown(cancel_futures=True)
 
 
 def _fsync(path: Path) -> None:

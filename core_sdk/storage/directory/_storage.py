@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from core_sdk.errors import (
     CheckpointDamagedError,
@@ -20,10 +19,10 @@ from core_sdk.storage._download import download
 from core_sdk.storage._manifest import without
 from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
 from core_sdk.storage._staging_area import StagingArea
-from core_sdk.storage._storage import Selector, Storage
+from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
 from core_sdk.storage.directory._no_follow import first_replaced, opened, remove
-from core_sdk.storage.directory._staging import CheckpointDirectory, DirectoryShardStaging, DirectoryStaging
+from core_sdk.storage.directory._staging import DirectoryStaging
 
 
 class DirectoryStorage(Storage):
@@ -37,29 +36,16 @@ class DirectoryStorage(Storage):
     def check_writable(self) -> None:
         try:
             # The true thing: a look at permissions would not notice a read-only file system, or one without locks.
-            self._area.claim().leave()
+            self._area.claim().release()
         except OSError as error:
             raise StorageNotWritableError(str(self.root), error.strerror or str(error)) from error
 
-    def stage(self, storage_id: str) -> DirectoryStaging:
-        return DirectoryStaging(self._staged(storage_id))
-
-    def stage_shard(self, storage_id: str) -> DirectoryShardStaging:
-        return DirectoryShardStaging(self._staged(storage_id))
-
-    def _staged(self, storage_id: str) -> CheckpointDirectory:
+    def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)
         try:
-            return CheckpointDirectory(self.root, self._area.claim(), storage_id)
+            return DirectoryStaging(self.root, self._area.claim(), storage_id)
         except OSError as error:
             raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
-
-    def upload(
-        self, storage_id: str, source: Path, metadata: Mapping[str, Any], selector: Selector | None = None
-    ) -> Manifest:
-        with self.stage(storage_id) as staging:
-            staging.fill(source, selector)
-            return staging.commit(metadata)
 
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:

@@ -1,4 +1,4 @@
-"""One checkpoint of several ranks."""
+"""One checkpoint saved by one rank or by several: staged, agreed on, committed, recorded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from core_sdk.core._checkpoint._background_saves import Save, Saves
 from core_sdk.core._checkpoint._metadata import checked_metadata, merge_metadata, plain_metadata
 from core_sdk.core._checkpoint._recording import Recorder
-from core_sdk.core._checkpoint._saves import Save, Saves
 from core_sdk.core._checkpoint._together import leave_together, step_together
-from core_sdk.distributed import DistributedContext
+from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import ArgumentConflictError, CheckpointConflictError, EmptyCheckpointError
 from core_sdk.journal import Journal
-from core_sdk.storage import Selector, Shard, ShardStaging, ShardUnion, Storage, file_conflicts, unite
+from core_sdk.storage import Selector, Shard, ShardUnion, Staging, Storage, file_conflicts, unite
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,24 @@ class _Offer:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """What one rank tells the others once its shard is sealed."""
+class _SealedShard:
+    """What one rank tells the others once its files are sealed."""
 
     shard: Shard
     metadata: dict[str, Any] | None
     address: str
 
 
-class ShardedSave:
-    """Entered and left by all ranks, each with a directory of its own; stores the union of what they hold at the end.
+class CheckpointSave:
+    """A context manager of `(path, storage_id)`; stores what lies in the directory `path` at the end.
 
-    Gives `(path, storage_id)`. Whatever fails on one rank, its block included, fails on all, and nothing is stored. A
-    rank that dies once all have brought their files comes too late for that: the others are told, and the checkpoint,
-    which is whole, may stay.
+    With `shard` all ranks enter and leave it, each with a directory of its own, and the checkpoint is the union of
+    what they hold. Whatever fails on one rank, its block included, fails on all, and nothing is stored. A rank that
+    dies once all have brought their files comes too late for that: the others are told, and the checkpoint, which is
+    whole, may stay. Without `shard` this rank is alone, and the steps are the same.
 
-    Without `wait` the ranks enter in step on their own channel, and finish on that of the background: the script goes
-    on making calls on the other.
+    Without `wait` a thread takes the steps after the block. On several ranks it needs a channel of its own, since the
+    script goes on making calls on the usual one.
     """
 
     def __init__(
@@ -57,31 +58,34 @@ class ShardedSave:
         distributed: DistributedContext,
         journal: Journal,
         saves: Saves,
-        metadata: Mapping[str, Any] | None,
         recorder: Recorder,
+        metadata: Mapping[str, Any] | None,
         *,
+        shard: bool,
         wait: bool,
     ) -> None:
         self._storage = storage
         self._distributed = distributed
-        self._channel = distributed.channel
+        self._channel = distributed.channel if shard else SoloChannel()
         self._journal = journal
         self._saves = saves
+        self._recorder = recorder
         self._metadata = metadata
         self._final_metadata: dict[str, Any] | None = None
-        self._recorder = recorder
+        self._is_sharded = shard
         self._wait = wait
-        self._staging: ShardStaging
+        self._staging: Staging
         self._storage_id: str
         self._begun_at: float
 
     def __enter__(self) -> tuple[Path, str]:
         self._journal.check_open()
         self._storage_id = self._agree()
-        finishing_channel = self._channel if self._wait else self._distributed.background_channel()
+        needs_channel = self._is_sharded and not self._wait
+        finishing_channel = self._distributed.background_channel() if needs_channel else self._channel
         self._begun_at = time.monotonic()
         with contextlib.ExitStack() as undo:
-            addresses = self._channel.allgather_outcome(lambda: self._stage(self._storage_id, undo))
+            addresses = self._channel.allgather_outcome(lambda: self._stage(undo))
             # Before the block, which may take long.
             step_together(self._channel, lambda: self._staging.check_reachable(addresses[0]))
             undo.pop_all()
@@ -89,8 +93,8 @@ class ShardedSave:
         return self._staging.path, self._storage_id
 
     def fill(self, source: Path, selector: Selector | None) -> None:
-        """Takes the files of the directory `source`; not collective."""
-        self._staging.fill(source, selector)
+        """Takes the files of the directory `source`, within the block; not collective."""
+        self._staging.fill(source, selector, copy=not self._wait)
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
@@ -104,9 +108,7 @@ class ShardedSave:
             self._journal.check_open()
             self._freeze_metadata()
             undo.pop_all()
-        save = Save(
-            self._storage_id, self._begun_at, finish=self._finish, cancel=self._staging.cancel, path=self._staging.path
-        )
+        save = Save(self._storage_id, self._begun_at, self._finish, self._staging.cancel, self._staging.path)
         self._saves.take(save, wait=self._wait)
 
     def _agree(self) -> str:
@@ -123,8 +125,8 @@ class ShardedSave:
     def _offer(self) -> _Offer:
         return _Offer(str(uuid.uuid4()), plain_metadata(self._metadata), self._wait, self._saves.is_pending())
 
-    def _stage(self, storage_id: str, undo: contextlib.ExitStack) -> str:
-        self._staging = undo.enter_context(self._storage.stage_shard(storage_id))
+    def _stage(self, undo: contextlib.ExitStack) -> str:
+        self._staging = undo.enter_context(self._storage.stage(self._storage_id, is_shared=self._channel.size > 1))
         return self._staging.address
 
     def _freeze_metadata(self) -> None:
@@ -142,15 +144,15 @@ class ShardedSave:
             parts = self._channel.allgather_outcome(self._seal, is_patient=True)
             self._store(parts)
 
-    def _seal(self) -> _Part:
-        return _Part(self._staging.seal(), self._final_metadata, self._staging.address)
+    def _seal(self) -> _SealedShard:
+        return _SealedShard(self._staging.seal(), self._final_metadata, self._staging.address)
 
-    def _store(self, parts: Sequence[_Part]) -> None:
+    def _store(self, parts: Sequence[_SealedShard]) -> None:
         # Every rank comes to the same result, or to the same error.
         shards = [part.shard for part in parts]
         metadata = _agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
         union = unite(shards)
-        if not union.files:
+        if self._is_sharded and not union.files:
             raise EmptyCheckpointError(self._storage_id)
         names = union.names_of(self._channel.rank)
         step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address), is_patient=True)
