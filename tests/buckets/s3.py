@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,9 +22,9 @@ from typing import Any
 import boto3.session
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from ports import reserved_ports
 from processes import wait_for
 
-_NUM_TRIES = 5
 _ACCESS_KEY = "test-access-key"
 _SECRET_KEY = "test-secret-key"
 # SeaweedFS is a master, a volume server, a filer, an S3 gateway and an admin page in one process, each with two ports.
@@ -95,8 +94,7 @@ def _weed(directory: Path, ports: list[int]) -> list[str]:
 
 
 def _started(name: str, arguments: Callable[[list[int]], list[str]], num_ports: int) -> Iterator[S3Server]:
-    for _ in range(_NUM_TRIES):
-        ports = _free_ports(num_ports)
+    with reserved_ports(num_ports) as ports:
         address = ("127.0.0.1", ports[0])
         server = S3Server(name, address, make_client(address))
         process = subprocess.Popen(
@@ -107,16 +105,14 @@ def _started(name: str, arguments: Callable[[list[int]], list[str]], num_ports: 
             start_new_session=True,
         )
         try:
-            wait_for(lambda server=server, process=process: process.poll() is not None or _is_serving(server))  # type: ignore[misc]
-            if process.poll() is None:
-                yield server
-                return
+            wait_for(lambda: process.poll() is not None or _is_serving(server))
+            assert process.poll() is None, f"{name} did not start"
+            yield server
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             server.client.close()
-    raise RuntimeError(f"{name} did not start in {_NUM_TRIES} tries")
 
 
 def make_client(
@@ -129,13 +125,6 @@ def make_client(
 def _endpoint_url(address: tuple[str, int]) -> str:
     host, port = address
     return f"http://{host}:{port}"
-
-
-def _free_ports(num_ports: int) -> list[int]:
-    """Free a moment ago; another process may take one before the server does."""
-    with contextlib.ExitStack() as listeners:
-        opened = [listeners.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(num_ports)]
-        return [listener.getsockname()[1] for listener in opened]
 
 
 def _is_serving(server: S3Server) -> bool:

@@ -261,29 +261,22 @@ def test_an_absent_server_is_asked_more_and_more_rarely() -> None:
 
 
 def test_an_absent_server_is_heard_when_it_comes(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, unused_port: int
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, free_port: int
 ) -> None:
     """After one warning."""
-    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{unused_port}")
+    monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{free_port}")
 
     with core.init(stop_notices="gce") as context:
         wait_for(lambda: "are not heard" in caplog.text)
-        with GoogleStub(port=unused_port) as server:
+        with GoogleStub(port=free_port) as server:
             give_notice(server)
             wait_for(context.preempt.should_preempt)
 
     assert caplog.text.count("are not heard") == 1
 
 
-@pytest.fixture
-def unused_port() -> int:
-    """Nobody listens there."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 def test_a_proxy_of_the_environment_is_not_used(
-    home: Home, google: GoogleStub, start_script: Callable[..., Script], unused_port: int
+    home: Home, google: GoogleStub, start_script: Callable[..., Script], free_port: int
 ) -> None:
     """It would ask the proxy's own machine."""
     google.say(preempted="TRUE")
@@ -294,8 +287,8 @@ def test_a_proxy_of_the_environment_is_not_used(
         with core.init(stop_notices="gce") as context:
             while not context.preempt.should_preempt(): pass
         """,
-        http_proxy=f"http://127.0.0.1:{unused_port}",
-        HTTP_PROXY=f"http://127.0.0.1:{unused_port}",
+        http_proxy=f"http://127.0.0.1:{free_port}",
+        HTTP_PROXY=f"http://127.0.0.1:{free_port}",
     )
 
     assert script.wait()[0] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import pickle
 import random
-import socket
 import textwrap
 import threading
 import time
@@ -257,12 +256,11 @@ def test_an_object_of_the_chief_that_cannot_be_unpickled_fails_where_it_is_read(
 
 
 def test_an_object_is_named_by_its_rank_of_all_in_a_group_of_a_node(
-    threads: Threads, monkeypatch: pytest.MonkeyPatch
+    threads: Threads, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
     """There its local rank is another."""
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that every rank was given")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        rendezvous = f"tcp://127.0.0.1:{server.getsockname()[1]}"
+    rendezvous = f"tcp://127.0.0.1:{free_port}"
 
     def script(distributed: DistributedContext) -> str:
         if distributed.cross_rank == 0:

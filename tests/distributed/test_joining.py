@@ -43,12 +43,6 @@ KEY = "a key that every rank was given"
 NAMED_WITHIN_S = 2.0
 
 
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 @contextlib.contextmanager
 def waiting_chief(terms: dict[str, Any], size: int = 2) -> Iterator[list[object]]:
     """A chief that waits for its ranks; at the end, what it gathered, or its error."""

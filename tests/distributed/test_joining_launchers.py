@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -29,12 +28,6 @@ def say(*words):
     pathlib.Path("said." + os.environ["RANK"]).write_text(repr(words))
 """
 StartTorchrun = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @pytest.fixture

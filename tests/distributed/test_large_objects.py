@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -47,8 +46,11 @@ def exchange(distributed: DistributedContext) -> list[object]:
 
 
 @pytest.mark.parametrize("num_nodes", [1, 2])
-def test_every_rank_gets_large_objects(threads: Threads, num_nodes: int, free_port: int) -> None:
+def test_every_rank_gets_large_objects(
+    threads: Threads, num_nodes: int, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of its own node, by Unix sockets; ranks of other nodes get the same."""
+    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that all of them know")
     results = threads.run(4, exchange, num_nodes=num_nodes, **meeting(num_nodes, free_port))
 
     everything = [bytes([rank]) * (LARGE + rank) for rank in range(4)]
@@ -61,13 +63,6 @@ def test_every_rank_gets_large_objects(threads: Threads, num_nodes: int, free_po
 
 def meeting(num_nodes: int, port: int) -> dict[str, object]:
     return {} if num_nodes == 1 else {"rendezvous": f"tcp://127.0.0.1:{port}"}
-
-
-@pytest.fixture
-def free_port(monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that all of them know")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def test_large_objects_leave_no_descriptor_behind(threads: Threads) -> None:

@@ -23,10 +23,9 @@ SHAPES = pytest.mark.parametrize("num_nodes", [1, 16], ids=["64 ranks", "16 node
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> int:
+def port(monkeypatch: pytest.MonkeyPatch, free_port: int) -> int:
     monkeypatch.setenv("CORE_SDK_CHANNEL_KEY", "a key that all of them know")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+    return free_port
 
 
 def meeting(num_nodes: int, port: int) -> dict[str, str]:

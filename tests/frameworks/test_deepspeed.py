@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import textwrap
 from pathlib import Path
@@ -55,11 +54,11 @@ def test_the_rank_that_failed_is_named(deepspeed: FrameworkEnvironment, tmp_path
 
 
 @pytest.mark.slow
-def test_deepspeeds_own_launcher_starts_the_same_script(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
+def test_deepspeeds_own_launcher_starts_the_same_script(
+    deepspeed: FrameworkEnvironment, tmp_path: Path, free_port: int
+) -> None:
     """The ranks meet through the store that rank 0's `init_distributed()` opens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    options = ["--num_gpus=2", f"--master_port={port}", "--no_local_rank"]
+    options = ["--num_gpus=2", f"--master_port={free_port}", "--no_local_rank"]
 
     done = run(deepspeed, deepspeed.program("deepspeed"), *options, EXAMPLE, "--epochs=1", cwd=tmp_path)
 

@@ -275,11 +275,9 @@ def test_horovodruns_own_ranks_have_a_context_too(horovod: FrameworkEnvironment,
 
 
 @pytest.mark.slow
-def test_nodes_may_have_different_numbers_of_ranks(start: Launches, folder: Path) -> None:
+def test_nodes_may_have_different_numbers_of_ranks(start: Launches, folder: Path, free_port: int) -> None:
     """Two ranks and one. Horovod's cross sizes then differ within a node; the context's do not."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = str(probe.getsockname()[1])
-    common = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": port}
+    common = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port)}
 
     launches = [
         start(

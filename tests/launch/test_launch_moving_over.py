@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -99,13 +98,10 @@ def test_tensorflow_on_one_node_is_told_nothing(tmp_path: Path) -> None:
     assert ("TF_CONFIG" in variables, variables["WORLD_SIZE"]) == (False, "1")
 
 
-def test_tensorflows_workers_are_told_of_each_other(tmp_path: Path) -> None:
+def test_tensorflows_workers_are_told_of_each_other(tmp_path: Path, free_port: int) -> None:
     """One per node, at ports that are theirs."""
     (tmp_path / "train.py").write_text("import os; print(os.environ['TF_CONFIG'])")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    places = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(port)}
+    places = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port)}
     command = [sys.executable, "-m", "launch.tensorflow", "--", "train.py"]
 
     launchers = [

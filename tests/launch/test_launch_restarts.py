@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -73,25 +72,18 @@ def test_launches_on_one_machine_do_not_clash(warm_launchers: WarmLaunchers, lau
     assert len({end.stdout.splitlines()[0] for end in ended}) == 4
 
 
-def _free_port() -> int:
-    with socket.create_server(("localhost", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-def _two_nodes(*options: str) -> list[list[str]]:
+def _two_nodes(port: int) -> list[list[str]]:
     """Overrides for each, on this machine."""
-    port = _free_port()
-    common = ["--nnodes=2", "--master-addr=localhost", f"--master-port={port}", "--local-addr=localhost", *options]
+    common = ["--nnodes=2", "--master-addr=localhost", f"--master-port={port}", "--local-addr=localhost"]
     return [[*common, f"--node-rank={rank}"] for rank in range(2)]
 
 
 def test_a_rank_that_fails_on_one_node_ends_the_others_too(
-    warm_launchers: WarmLaunchers, launch_directory: Path
+    warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int
 ) -> None:
     """Though theirs would wait for ever. All launchers exit with its code and name it."""
     source = _PROLOGUE + "if rank == 3: sys.exit(17)\ntime.sleep(120)"
-    starts = zip(("a", "b"), _two_nodes(), strict=True)
+    starts = zip(("a", "b"), _two_nodes(free_port), strict=True)
 
     launches = [warm_launchers.start(launch_directory / name, source, (), 2, overrides) for name, overrides in starts]
 
@@ -102,7 +94,7 @@ def test_a_rank_that_fails_on_one_node_ends_the_others_too(
 
 
 def test_a_node_that_only_suffers_names_the_rank_that_failed_elsewhere(
-    warm_launchers: WarmLaunchers, launch_directory: Path
+    warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int
 ) -> None:
     """Its own ranks die sooner than the one to blame."""
     shared = str(launch_directory / "failing")
@@ -118,18 +110,17 @@ while not os.path.exists({shared!r}):
 raise RuntimeError("gloo: Connection closed by peer")
 """
     )
-    starts = zip(("a", "b"), _two_nodes(), strict=True)
+    starts = zip(("a", "b"), _two_nodes(free_port), strict=True)
 
     launches = [warm_launchers.start(launch_directory / name, source, (), 1, overrides) for name, overrides in starts]
 
     assert [(end.code, end.failure.rank) for end in (launch.wait() for launch in launches)] == [(17, 1), (17, 1)]
 
 
-def test_nodes_may_come_later(warm_launchers: WarmLaunchers, launch_directory: Path) -> None:
+def test_nodes_may_come_later(warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int) -> None:
     """--nnodes=1:2: the ranks of the first start again with those of the second, which costs none of the restarts."""
     source = _PROLOGUE + "print('of', os.environ['WORLD_SIZE'])\nwhile os.environ['WORLD_SIZE'] == '1': time.sleep(0.1)"
-    port = _free_port()
-    overrides = ["--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{port}", "--rdzv-id=later"]
+    overrides = ["--nnodes=1:2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port}", "--rdzv-id=later"]
     overrides += ["--rdzv-conf=last_call_timeout=1", "--local-addr=localhost"]
     first = warm_launchers.start(launch_directory / "a", source, (), 1, overrides)
     first.read_until("[rank=0] of 1")
@@ -144,13 +135,13 @@ def test_nodes_may_come_later(warm_launchers: WarmLaunchers, launch_directory: P
 
 
 def test_a_restart_that_one_node_needs_is_counted_by_all_ranks(
-    warm_launchers: WarmLaunchers, launch_directory: Path
+    warm_launchers: WarmLaunchers, launch_directory: Path, free_port: int
 ) -> None:
     """They meet under that number."""
     source = (
         _PROLOGUE + "print('attempt', attempt)\nif attempt == 0:\n    if rank == 1: sys.exit(3)\n    time.sleep(120)"
     )
-    overrides = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{_free_port()}", "--rdzv-id=restarts"]
+    overrides = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=localhost:{free_port}", "--rdzv-id=restarts"]
     overrides += ["--local-addr=localhost", "--max-restarts=1"]
 
     launches = [warm_launchers.start(launch_directory / name, source, (), 1, overrides) for name in ("a", "b")]

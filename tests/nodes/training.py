@@ -2,9 +2,9 @@
 
     python training.py STEP_S
 
-It ends with the epoch in which it finds the file `enough`. With each step it reports the samples that all ranks
-together have trained with: a number, the sum of their bits. What a rank is to do wrong it finds in files by name:
-`fail-at-STEP-on-RANK`, once, and `hang-at-STEP-on-RANK`.
+It makes at least one step, and ends with the epoch in which it finds the file `enough`. With each step it reports the
+samples that all ranks together have trained with: a number, the sum of their bits. What a rank is to do wrong it finds
+in files by name: `fail-at-STEP-on-RANK`, once, and `hang-at-STEP-on-RANK`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def train(core_context: det.core.Context, step_s: float) -> None:
     steps_completed, total = _restored(core_context)
     where = f"on {os.uname().nodename}, rank {distributed.rank} of {distributed.size}"
     print(f"from step {steps_completed} {where}", flush=True)
-    while steps_completed % STEPS_PER_EPOCH or not distributed.broadcast(Path("enough").exists()):
+    first_step = steps_completed
+    while steps_completed == first_step or not _is_enough(distributed, steps_completed):
         batch = _batch(steps_completed)
         mine = batch[distributed.rank :: distributed.size]
         _obey_files(steps_completed + 1, distributed.rank)
@@ -54,6 +55,10 @@ def train(core_context: det.core.Context, step_s: float) -> None:
             print(f"stopped at step {steps_completed}", flush=True)
             return
     print(f"completed with {total}", flush=True)
+
+
+def _is_enough(distributed: det.core.DistributedContext, steps_completed: int) -> bool:
+    return steps_completed % STEPS_PER_EPOCH == 0 and bool(distributed.broadcast(Path("enough").exists()))
 
 
 def _batch(step: int) -> list[int]:
