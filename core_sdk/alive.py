@@ -38,6 +38,24 @@ class AliveLock:
             self._descriptor = _open_and_lock(path)
             _held.add(self)
 
+    @classmethod
+    def adopt(cls, descriptor: int) -> AliveLock:
+        """The lock of another process that has sent this descriptor; the two share it until one releases it."""
+        lock = cls.__new__(cls)
+        with _guard:
+            lock._descriptor = descriptor
+            _held.add(lock)
+        return lock
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def leave(self) -> None:
+        """Ends this process's part in the lock: whoever has adopted it still holds it."""
+        with _guard:
+            if self._descriptor >= 0:
+                self._close()
+
     def release(self) -> None:
         """Does nothing the second time, and in a forked child."""
         with _guard:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Callable
+
+import psutil
 
 TIMEOUT_S = 60
 
@@ -27,6 +30,15 @@ class Script:
             if printed.rstrip("\n") == line:
                 return
         raise AssertionError(f"the script ended without printing {line!r}: {self.wait()}")
+
+
+def kill_tree(pid: int) -> None:
+    """Kills a process and all that it has started, in whichever session; not what it has outlived."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        for each in [process, *process.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
 
 
 def wait_for(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from core_sdk.agent.starting import Agent
 from core_sdk.cli._foreground import run_in_foreground
 from core_sdk.cli._messages import say
 from core_sdk.cli._pause import await_stop
-from core_sdk.errors import CommandError, CoreSDKError
+from core_sdk.errors import CommandError
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.continuation import Continuation
-from core_sdk.tracking.attempts.provisional import settle_unnamed
 from core_sdk.tracking.attempts.starting import Start, begin, continue_from, resume
 
 
@@ -26,39 +26,32 @@ def start_trial(
     num_slots: int | None,
 ) -> int:
     """Runs the command as a new trial's first attempt; returns the exit status for this process."""
-    return _run(begin(home_path, argv, name=name, labels=labels, hparams=hparams, num_slots=num_slots))
+    agent = Agent()  # it comes up meanwhile
+    return _run(begin(home_path, argv, name=name, labels=labels, hparams=hparams, num_slots=num_slots), agent)
 
 
 def resume_trial(home_path: Path, trial_id: int, argv: Sequence[str] = (), *, is_again: bool = False) -> int:
     folder = Home.open(home_path).trial(trial_id)
     await_stop(folder)
+    agent = Agent()
     start = resume(folder, argv, is_again=is_again)
     _tell_continuation(trial_id, start.continuation)
-    return _run(start)
+    return _run(start, agent)
 
 
 def continue_trial(home_path: Path, trial_id: int) -> int:
+    agent = Agent()
     start = continue_from(Home.open(home_path).trial(trial_id))
     _tell_continuation(trial_id, start.continuation)
-    return _run(start)
+    return _run(start, agent)
 
 
-def _run(start: Start) -> int:
+def _run(start: Start, agent: Agent) -> int:
     try:
-        return run_in_foreground(start.folder, start.number, start.command, lambda: _end(start))
+        return run_in_foreground(start, agent)
     except CommandError:
         start.withdraw()
         raise
-
-
-def _end(start: Start) -> None:
-    """The script has ended."""
-    try:
-        settle_unnamed(start.folder)
-    except (CoreSDKError, OSError) as error:
-        say(f"the experiment of trial {start.folder.trial_id} stays without an entry by its name: {error}")
-    finally:
-        start.lock.release()
 
 
 def _tell_continuation(trial_id: int, continuation: Continuation | None) -> None:

@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from core_sdk.cli._follow import POLL_INTERVAL_S, Follower
 from core_sdk.cli._messages import message
@@ -20,10 +19,11 @@ _PATIENCE_S = 2.0
 
 
 class Display:
-    """Shows what the log gains from now on, until `close`."""
+    """Shows what comes from a descriptor, a growing file or a pipe, until `close`."""
 
-    def __init__(self, log: Path) -> None:
-        self._source = os.open(log, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def __init__(self, source: int) -> None:
+        self._source = source
+        self._num_shown = 0
         self._ended = threading.Event()
         self._last_words = ""
         self._thread = threading.Thread(target=self._show, name="core-sdk-display", daemon=True)
@@ -36,21 +36,22 @@ class Display:
         progress, changed = -1, time.monotonic()
         while self._thread.is_alive():
             now = time.monotonic()
-            if not is_hurried() or progress != self._progress():
-                progress, changed = self._progress(), now
+            if not is_hurried() or progress != self._num_shown:
+                progress, changed = self._num_shown, now
             elif now - changed > _PATIENCE_S:
                 return
             self._thread.join(POLL_INTERVAL_S)
 
-    def _progress(self) -> int:
-        return os.lseek(self._source, 0, os.SEEK_CUR)
-
     def _show(self) -> None:
         try:
-            Follower(self._source, _STDOUT, chunk_bytes=_CHUNK_BYTES).copy_until(self._ended.wait)
+            Follower(self._source, _STDOUT, self._count, _CHUNK_BYTES).copy_until(self._ended.wait)
         except OSError:
             # Whoever read our output has gone (`| head`, a closed terminal). The training has not.
             self._ended.wait()
         # Not through `sys.stderr`: a thread that hangs in it would let the interpreter abort at its end.
         with contextlib.suppress(OSError):
             os.write(_STDERR, f"{message(self._last_words)}\n".encode(errors="backslashreplace"))
+
+    def _count(self, chunk: bytes) -> bytes:
+        self._num_shown += len(chunk)
+        return chunk

@@ -3,42 +3,62 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import os
+import time
 
+from core_sdk.agent.starting import Agent
 from core_sdk.cli._display import Display
 from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
-from core_sdk.cli._runner import SignalRelay, run_attempt
+from core_sdk.cli._signals import SignalRelay
+from core_sdk.cli._terminal import open_screen, serve_terminal
 from core_sdk.journal import read_journal
-from core_sdk.records import CommandRecord, Ended, StopAcknowledged
+from core_sdk.records import Ended, StopAcknowledged
 from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.rows import TrialState
 from core_sdk.tracking.states import AttemptEnd, error_told, trial_state
 
+_STDIN = 0
+_STDOUT = 1
 # `Ended` is a journal's last record, and its error text is bounded.
 _TAIL_BYTES = 1 << 17
+# For the end of a script whose agent was killed.
+_ORPHAN_S = 5.0
+_POLL_S = 0.05
 
 
-def run_in_foreground(folder: TrialFolder, attempt: int, command: CommandRecord, on_end: Callable[[], None]) -> int:
-    """The exit status for our own process; `on_end` is called when the script has ended, before all is shown.
-
-    Raises `CommandNotExecutableError`.
-    """
-    trial_id = folder.trial_id
-    say(f"trial {trial_id}, attempt {attempt}: `core-sdk trial describe {trial_id}` shows it, `trial pause` stops it")
+def run_in_foreground(start: Start, agent: Agent) -> int:
+    """The exit status for our own process. Raises `CommandNotExecutableError`."""
+    folder, trial_id = start.folder, start.folder.trial_id
+    say(
+        f"trial {trial_id}, attempt {start.number}: "
+        f"`core-sdk trial describe {trial_id}` shows it, `trial pause` stops it"
+    )
     relay = SignalRelay()
-    display = Display(folder.log_path(attempt))
-    returncode = run_attempt(folder, attempt, command, relay)
-    # A launcher that starts its ranks anew begins further attempts.
-    end = _recorded_end(folder, max(folder.attempts()), returncode)
-    on_end()
-    state, reason = trial_state(end, is_running=False)
+    source = os.open(folder.log_path(start.number), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    screen = None
+    # The script sees a terminal exactly if our stdout is one.
+    if os.isatty(_STDOUT):
+        source, screen = open_screen()
+    display = Display(source)
+    agent.start(start, stdin=None if screen is not None and os.isatty(_STDIN) else _STDIN, screen=screen)
+    relay.attach(agent.signal)
+    if screen is not None:
+        os.close(screen.output)
+        serve_terminal(agent)
+    ended = agent.wait()
+    for problem in ended.problems:
+        say(problem)
+    if ended.code is None:
+        _await_end(folder)
+    state, reason = trial_state(_recorded_end(folder, ended.code), is_running=False)
     # Somebody who has asked for an end does not wait for a reader who has stalled.
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}", lambda: relay.num_received > 0)
-    return exit_status(state, returncode)
+    return exit_status(state, ended.code)
 
 
-def exit_status(state: TrialState, returncode: int) -> int:
+def exit_status(state: TrialState, code: int | None) -> int:
     match state:
         case "COMPLETED":
             return ExitCode.OK
@@ -47,7 +67,7 @@ def exit_status(state: TrialState, returncode: int) -> int:
         case "CANCELED":
             return ExitCode.CANCELED
     # A script may have survived the error that its Context has recorded.
-    return ExitCode.FAILURE if returncode in (ExitCode.OK, ExitCode.PAUSED) else of_child(returncode)
+    return ExitCode.FAILURE if code in (None, ExitCode.OK, ExitCode.PAUSED) else of_child(code)
 
 
 def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
@@ -63,14 +83,22 @@ def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
     return f"failed{because}: `core-sdk trial resume {trial_id}` starts it again"
 
 
-def _recorded_end(folder: TrialFolder, attempt: int, returncode: int) -> AttemptEnd:
+def _await_end(folder: TrialFolder) -> None:
+    deadline = time.monotonic() + _ORPHAN_S
+    while folder.running_attempt() is not None and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
+def _recorded_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
     """With the status alone, if the script did not use Core SDK, or died without a word."""
+    end = AttemptEnd(exit_code=code)
+    # A launcher that starts its ranks anew begins further attempts.
+    attempt = max(folder.attempts())
     journal = folder.journal_path(attempt)
     if not journal.exists():
-        return AttemptEnd(exit_code=returncode)
+        return end
     # A line cut by starting in its middle is a bad line, which here means nothing.
     tail = read_journal(journal, offset=max(0, journal.stat().st_size - _TAIL_BYTES))
-    end = AttemptEnd(exit_code=returncode)
     for record in (record for chunk in tail for record in chunk.records):
         if isinstance(record, StopAcknowledged):
             end = dataclasses.replace(end, stop_source=record.source)

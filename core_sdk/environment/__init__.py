@@ -35,6 +35,7 @@ set it, is the address of rank 0's node.
 from __future__ import annotations
 
 from core_sdk.environment._children import (
+    agent_variables,
     child_variables,
     login_variables,
     passed_variables,
@@ -108,6 +109,7 @@ __all__ = [
     "Meeting",
     "RankPlace",
     "StopNoticeSettings",
+    "agent_variables",
     "child_variables",
     "command_of_this_process",
     "ending_path",

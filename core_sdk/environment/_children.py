@@ -141,8 +141,7 @@ def passed_variables(variables: Mapping[str, str] | None = None) -> dict[str, st
 
 def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]:
     """The environment of a script that we start: ours, overlaid by what was recorded, overlaid by `added`."""
-    inherited = {name: value for name, value in os.environ.items() if name != RUN_INFO_VARIABLE}
-    return inherited | dict(recorded) | added
+    return agent_variables() | dict(recorded) | added
 
 
 def login_variables() -> dict[str, str]:
@@ -153,6 +152,11 @@ def login_variables() -> dict[str, str]:
 def unmarked_variables() -> dict[str, str]:
     """The environment of a process of ours that must not count as part of the launch which we may run in."""
     return {name: value for name, value in os.environ.items() if name not in _LAUNCH_MARKS}
+
+
+def agent_variables() -> dict[str, str]:
+    """The environment of an agent, which must not count as part of an attempt that we may run in."""
+    return {name: value for name, value in os.environ.items() if name != RUN_INFO_VARIABLE}
 
 
 def _is_passed(name: str, wishes: Sequence[str]) -> bool:

@@ -38,8 +38,8 @@ _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
 class Guardian:
     """The launcher's side: a guardian runs from construction on, until `dismiss` or `end_all`. Thread-safe."""
 
-    def __init__(self, directory: Path, mark: str, variables: Mapping[str, str] | None = None) -> None:
-        """`directory` is removed, and processes with `mark` (`NAME=value`) in their environment are killed.
+    def __init__(self, directory: Path | None, mark: str, variables: Mapping[str, str] | None = None) -> None:
+        """`directory`, if any, is removed, and processes with `mark` (`NAME=value`) in their environment are killed.
 
         `variables` is the guardian's own environment; None for this process's.
         """
@@ -47,7 +47,7 @@ class Guardian:
         self._lock = threading.Lock()
         try:
             self._process = subprocess.Popen(
-                [sys.executable, *ISOLATION, __file__, str(directory), mark],
+                [sys.executable, *ISOLATION, __file__, str(directory or ""), mark],
                 env=variables,
                 cwd="/",
                 stdin=from_launcher,
@@ -106,7 +106,8 @@ def main(directory: str, mark: str, lines: Iterable[str]) -> None:
     sessions = sessions_left(lines)
     if sessions is not None:
         _kill_all(mark, sessions)
-        shutil.rmtree(directory, ignore_errors=True)
+        if directory:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def sessions_left(lines: Iterable[str]) -> set[int] | None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
-import signal
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from cli.commands import Cli, StartCli, WriteScript, run_cli, start_cli_in
-from processes import Script
+from processes import Script, kill_tree
 
 
 @pytest.fixture
@@ -32,8 +29,7 @@ def start_cli(tmp_path: Path) -> Iterator[StartCli]:
 
     yield start
     for script in started:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(script.process.pid, signal.SIGKILL)
+        kill_tree(script.process.pid)
         script.process.communicate()
 
 

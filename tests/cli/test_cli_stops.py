@@ -14,9 +14,10 @@ import pytest
 from cli.commands import COMMAND, StartCli, WriteScript
 from processes import TIMEOUT_S, wait_for
 
-from core_sdk.cli._runner import _start_keeper
+from core_sdk.agent.starting import Agent
 from core_sdk.client import Tracker
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.starting import begin
 
 SAVING = """
     import os, time
@@ -40,14 +41,14 @@ LAUNCHER = ("-m", "launch.torch_distributed", "--nproc-per-node", "2", "--")
 ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def keeper_of(run: psutil.Process) -> psutil.Process:
-    """The process that brings its output into the log."""
-    [keeper] = [child for child in run.children() if any("_output_keeper" in word for word in child.cmdline())]
-    return keeper
+def agent_of(run: psutil.Process) -> psutil.Process:
+    """The parent of the script, which brings its output into the log."""
+    [agent] = [child for child in run.children() if "core_sdk.agent" in child.cmdline()]
+    return agent
 
 
 @pytest.mark.parametrize("launcher", [(), LAUNCHER], ids=["script", "launcher"])
-@pytest.mark.parametrize("receivers", ["all by SIGTERM", "all by SIGUSR1", "the keeper by all"])
+@pytest.mark.parametrize("receivers", ["all by SIGTERM", "all by SIGUSR1", "the agent by all"])
 def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
     home: Home,
     start_cli: StartCli,
@@ -66,11 +67,11 @@ def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
 
     match receivers:
         case "all by SIGTERM" | "all by SIGUSR1":
-            for process in [keeper_of(run), *run.children(recursive=True), run]:
+            for process in [*run.children(recursive=True), run]:
                 process.send_signal(signal.SIGTERM if receivers.endswith("SIGTERM") else signal.SIGUSR1)
         case _:
             for number in ASKING:
-                keeper_of(run).send_signal(number)
+                agent_of(run).send_signal(number)
             run.send_signal(signal.SIGTERM)
     status, output, errors = start.wait()
 
@@ -84,18 +85,21 @@ def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
     assert output == log.read_text()
 
 
-def test_a_signal_at_the_very_start_does_not_end_the_keeper(tmp_path: Path) -> None:
+def test_a_signal_at_the_very_start_does_not_end_the_agent(home: Home, tmp_path: Path) -> None:
     """It comes before its first instruction."""
-    log = tmp_path / "1.log"
+    agent = Agent()
 
-    output, keeper = _start_keeper(log)
     for number in ASKING:
-        keeper.send_signal(number)
-    os.write(output, b"kept")
-    os.close(output)
+        agent.process.send_signal(number)
+    start = begin(home.root, ["sh", "-c", "echo kept"])
+    with Path(os.devnull).open() as nothing:
+        agent.start(start, stdin=nothing.fileno())
+    ended = agent.wait()
+    agent.close()
 
-    assert keeper.wait(TIMEOUT_S) == 0
-    assert log.read_text() == "kept"
+    assert ended.code == 0
+    assert start.folder.log_path(1).read_text() == "kept\n"
+    assert agent.process.wait(TIMEOUT_S) == 0
 
 
 @pytest.fixture
@@ -127,7 +131,9 @@ def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subpro
 
 def test_a_reader_who_stalls_does_not_keep_an_ended_trial_running(home: Home, stalled: subprocess.Popen[bytes]) -> None:
     """Its script ends of itself; the command waits for its reader until somebody asks it to end."""
-    [script] = [child for child in psutil.Process(stalled.pid).children() if "train.py" in child.cmdline()[-1]]
+    [script] = [
+        child for child in agent_of(psutil.Process(stalled.pid)).children() if "train.py" in child.cmdline()[-1]
+    ]
 
     script.kill()
     wait_for(lambda: home.trial(1).running_attempt() is None)

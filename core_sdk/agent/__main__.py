@@ -1,0 +1,161 @@
+"""The agent's process: `python -P -m core_sdk.agent`, whose stdin is a socket to the program that has started it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from core_sdk.agent._output import Outlet, copy_output
+from core_sdk.agent._plain_lines import PlainLines
+from core_sdk.agent._terminal import Terminal, become_controlling_terminal
+from core_sdk.alive import AliveLock
+from core_sdk.environment import RUN_INFO_VARIABLE
+from core_sdk.processes import Guardian, Ranks
+from core_sdk.tracking.attempts.ending import record_end
+from core_sdk.tracking.home import TrialFolder
+
+_STDIN = 0
+_STDERR = 2
+_CHUNK_BYTES = 1 << 16
+_MOST_DESCRIPTORS = 3
+# How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
+_LAST_OUTPUT_S = 2.0
+_END_S = 2.0
+# What a terminal sends, it sends to all processes of a command.
+_OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGSTOP, signal.SIGCONT)
+
+
+def main() -> None:
+    starter = socket.socket(fileno=_STDIN)
+    is_wanted, descriptors, _, _ = socket.recv_fds(starter, 1, _MOST_DESCRIPTORS)
+    if is_wanted:
+        messages = _messages(starter)
+        _Attempt(starter, next(messages), descriptors).run(messages)
+
+
+class _Attempt:
+    """The command of one attempt, and all that belongs to it."""
+
+    def __init__(self, starter: socket.socket, order: dict[str, Any], descriptors: list[int]) -> None:
+        self._starter = starter
+        self._order = order
+        self._folder = TrialFolder(Path(order["home"]), order["trial_id"])
+        self._lock = AliveLock.adopt(descriptors.pop(0))
+        self._stdin = descriptors.pop(0) if order["has_stdin"] else None
+        self._screen = Outlet(descriptors.pop(0), "the terminal took no more") if order["size"] else None
+        self._terminal = Terminal(*order["size"]) if order["size"] else None
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._log = Outlet(log, "the log could not be written")
+        os.dup2(log, _STDERR)  # for a traceback, should we fail
+        self._reaping = threading.Lock()
+
+    def run(self, messages: Iterator[dict[str, Any]]) -> None:
+        """Returns when the command has ended, its end is recorded, and nobody writes its output any more."""
+        guardian = Guardian(None, f"{RUN_INFO_VARIABLE}={self._order['variables'][RUN_INFO_VARIABLE]}")
+        try:
+            process, output = self._start()
+        except OSError as error:
+            guardian.dismiss()
+            self._tell(refused=error.strerror or str(error))
+            return
+        guardian.guard(process.pid)
+        ranks = Ranks({0: process.pid})
+        copying = threading.Thread(target=self._copy, args=[output])
+        copying.start()
+        self._tell(started=process.pid)
+        threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
+        # Until it is reaped, its pid cannot come to mean other processes.
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        copying.join(_LAST_OUTPUT_S)
+        ranks.end(_END_S)
+        with self._reaping:
+            code = process.wait()
+        guardian.dismiss()
+        problems = record_end(self._folder, code)
+        self._lock.release()
+        if self._screen is not None:
+            self._screen.close()
+        self._tell(code=code, problems=problems)
+        copying.join()  # of processes in sessions of their own
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], int]:
+        """The process, and the descriptor from which its output is read."""
+        order = self._order
+        if self._terminal is None:
+            source, sink = os.pipe()
+        else:
+            source, sink = self._terminal.controller, self._terminal.device
+        try:
+            process = subprocess.Popen(
+                order["argv"],
+                cwd=order["cwd"],
+                env=order["variables"],
+                stdin=sink if self._stdin is None else self._stdin,
+                stdout=sink,
+                stderr=sink,
+                start_new_session=True,
+                preexec_fn=self._prepare,
+            )
+        finally:
+            os.close(sink)
+            if self._stdin is not None:
+                os.close(self._stdin)
+        return process, source
+
+    def _prepare(self) -> None:
+        """In the command's process, before it executes."""
+        if self._terminal is not None:
+            become_controlling_terminal()
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._order["mask"])
+
+    def _copy(self, source: int) -> None:
+        if self._screen is None:
+            copy_output(source, [self._log.write])
+        else:
+            lines = PlainLines()
+            copy_output(source, [self._screen.write, lambda chunk: self._log.write(lines.feed(chunk))])
+            self._log.write(lines.finish())
+
+    def _obey(self, messages: Iterator[dict[str, Any]], process: subprocess.Popen[bytes]) -> None:
+        """Does what the starter asks for, until it closes the socket or dies."""
+        for message in messages:
+            match message:
+                case {"signal": int(number)}:
+                    with self._reaping:
+                        _send(process, number)
+                case {"size": [int(num_rows), int(num_columns)]} if self._terminal is not None:
+                    self._terminal.resize(num_rows, num_columns)
+                case {"input": str(text)} if self._terminal is not None:
+                    self._terminal.type(text.encode("latin-1"))
+
+    def _tell(self, **answer: object) -> None:
+        with contextlib.suppress(OSError):  # nobody listens any more
+            self._starter.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _send(process: subprocess.Popen[bytes], number: int) -> None:
+    if process.returncode is None:
+        send = os.killpg if number in _OF_TERMINAL else os.kill
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            send(process.pid, number)
+
+
+def _messages(starter: socket.socket) -> Iterator[dict[str, Any]]:
+    """Ends with the connection."""
+    received = b""
+    with contextlib.suppress(OSError):
+        while chunk := starter.recv(_CHUNK_BYTES):
+            *lines, received = (received + chunk).split(b"\n")
+            yield from map(json.loads, lines)
+
+
+if __name__ == "__main__":
+    main()
