@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 INTEGRATIONS_INSTALLED := $(VENV)/.installed-integrations
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
-FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed
+FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed
 ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
 # The tests of one file run in one process, because they share servers. More than four processes disturb the tests that
 # measure time.
@@ -104,8 +104,9 @@ $(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INTEGRATIONS_I
 	@if $(PYTHON) tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
 	  echo "make: Azurite is not installed, so checkpoints in Azure are NOT TESTED: see $(AZURITE)/install.log" >&2; fi
 
-# DeepSpeed and Horovod have an environment each, on top of ours. What is compiled for them is kept in the user's cache;
-# Horovod takes ten minutes the first time. If one cannot be installed there is no stamp, and its tests are skipped.
+# DeepSpeed, Horovod and the libraries that core_sdk.integrations has callbacks for have an environment each, on top of
+# ours. What is compiled for them is kept in the user's cache; Horovod takes ten minutes the first time. If one cannot be
+# installed there is no stamp, and its tests are skipped.
 $(FRAMEWORKS_INSTALLED): $(VENV)/%/.installed: tests/frameworks/install.py constraints.txt | $(INSTALLED)
 	@echo "installing $* into $(VENV)/$*; this takes one to ten minutes, unless what it compiles is in the user's cache"
 	@if PYTHONPATH=tests $(PYTHON) -m frameworks.install $* $(VENV)/$*; then touch $@; else \

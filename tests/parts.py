@@ -127,6 +127,10 @@ def _seaweedfs() -> str | None:
     return None if found else "there is no `weed`; `make test-integrations` installs it"
 
 
+def _callbacks() -> str | None:
+    return environment("callbacks").why_missing()
+
+
 def _deepspeed() -> str | None:
     return environment("deepspeed").why_missing()
 
@@ -144,6 +148,7 @@ _SERVERS: dict[str, Callable[[], str | None]] = {
 }
 
 _PARTS: dict[str, Callable[[], str | None]] = _SERVERS | {
+    "callbacks": _callbacks,
     "deepspeed": _deepspeed,
     "horovod": _horovod,
     "hosts": _hosts,

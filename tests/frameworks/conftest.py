@@ -14,3 +14,8 @@ def deepspeed() -> FrameworkEnvironment:
 @pytest.fixture
 def horovod() -> FrameworkEnvironment:
     return environment("horovod")
+
+
+@pytest.fixture
+def callbacks() -> FrameworkEnvironment:
+    return environment("callbacks")

@@ -1,4 +1,4 @@
-"""Installs DeepSpeed or Horovod into an environment of its own, on top of the one whose python runs this.
+"""Installs a framework into an environment of its own, on top of the one whose python runs this.
 
     PYTHONPATH=tests python -m frameworks.install deepspeed .venv/deepspeed
 
@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import TextIO
 
 from frameworks.build_horovod import BuildError, horovod_wheel
-from frameworks.environments import FrameworkEnvironment, cache
+from frameworks.environments import Framework, FrameworkEnvironment, cache
 
 _DEEPSPEED = "deepspeed==0.19.8"
+_CALLBACKS = ["lightning==2.6.6", "transformers==5.23.0", "accelerate==1.15.0"]
 _CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 _TIMEOUT_S = 600
 
@@ -27,8 +28,8 @@ _TIMEOUT_S = 600
 _COMPILE = "from deepspeed.ops.op_builder.cpu import ShareMemCommBuilder as Builder; Builder().load()"
 
 
-def main(name: str, directory: Path) -> int:
-    environment = FrameworkEnvironment("horovod" if name == "horovod" else "deepspeed", directory.absolute())
+def main(name: Framework, directory: Path) -> int:
+    environment = FrameworkEnvironment(name, directory.absolute())
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "install.log").open("w") as log:
         try:
@@ -53,9 +54,15 @@ def install_horovod(environment: FrameworkEnvironment, log: TextIO) -> None:
     _pip(environment, log, [str(wheel), "-c", str(_CONSTRAINTS)])
 
 
-_INSTALLERS: Mapping[str, Callable[[FrameworkEnvironment, TextIO], None]] = {
+def install_callbacks(environment: FrameworkEnvironment, log: TextIO) -> None:
+    _make_layer(environment.directory)
+    _pip(environment, log, [*_CALLBACKS, "-c", str(_CONSTRAINTS)])
+
+
+_INSTALLERS: Mapping[Framework, Callable[[FrameworkEnvironment, TextIO], None]] = {
     "deepspeed": install_deepspeed,
     "horovod": install_horovod,
+    "callbacks": install_callbacks,
 }
 
 
@@ -89,4 +96,5 @@ def _run(command: Sequence[str], log: TextIO, variables: Mapping[str, str], *, c
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], Path(sys.argv[2])))
+    chosen = next(name for name in _INSTALLERS if name == sys.argv[1])
+    sys.exit(main(chosen, Path(sys.argv[2])))

@@ -1,0 +1,77 @@
+"""A tracker for Accelerate, and its state as checkpoints.
+
+with core_sdk.core.init(name="digits") as core_context:
+    accelerator = Accelerator(log_with=CoreSDKTracker(core_context))
+    accelerator.init_trackers("digits")
+    ...
+    accelerator.log({"loss": loss}, step=steps_completed)
+    save_state(accelerator, core_context, {"steps_completed": steps_completed})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from core_sdk.core import Context
+from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations._reporting import Reporter
+
+try:
+    from accelerate import Accelerator
+    from accelerate.tracking import GeneralTracker
+except ImportError as error:
+    raise MissingDependencyError("Accelerate", "accelerate", "core_sdk.integrations.accelerate") from error
+
+
+class CoreSDKTracker(GeneralTracker):
+    """Reports what `accelerator.log()` is given: as training metrics, unless `log_kwargs` names another group.
+
+    accelerator.log({"accuracy": 0.9}, step=100, log_kwargs={"core-sdk": {"group": "validation"}})
+    """
+
+    name = "core-sdk"
+    requires_logging_directory = False
+    main_process_only = True
+
+    def __init__(self, core_context: Context) -> None:
+        super().__init__()
+        self._core_context = core_context
+        self._reporter = Reporter(core_context)
+
+    @property
+    def tracker(self) -> Context:
+        """What `accelerator.get_tracker("core-sdk", unwrap=True)` returns."""
+        return self._core_context
+
+    def store_init_configuration(self, values: Mapping[str, Any]) -> None:
+        """A trial's hyperparameters are those that `init()` was given."""
+
+    def log(self, values: Mapping[str, Any], step: int | None = None, group: str = "training") -> None:
+        """`ValueError` without a step."""
+        if step is None:
+            raise ValueError("accelerator.log() has no step: pass step, the number of steps completed")
+        self._reporter.report(group, step, values)
+
+
+def save_state(accelerator: Accelerator, core_context: Context, metadata: dict[str, Any]) -> str:
+    """Stores what `accelerator.save_state()` saves; returns the storage id.
+
+    All ranks call. `metadata` must hold `steps_completed`, and may hold what else a resume needs to know.
+    """
+    with core_context.checkpoint.store_path(metadata, shard=True) as (path, storage_id):
+        accelerator.save_state(str(path))
+    return storage_id
+
+
+def load_state(accelerator: Accelerator, core_context: Context) -> dict[str, Any] | None:
+    """Loads the checkpoint from which this attempt goes on, and returns its metadata; None in a trial that begins.
+
+    All ranks call, after `accelerator.prepare()`.
+    """
+    storage_id = core_context.info.latest_checkpoint
+    if storage_id is None:
+        return None
+    with core_context.checkpoint.restore_path(storage_id) as path:
+        accelerator.load_state(str(path))
+    return core_context.checkpoint.get_metadata(storage_id)

@@ -1,0 +1,158 @@
+"""A callback for Lightning's Trainer.
+
+with core_sdk.core.init(name="digits") as core_context:
+    callback = CoreSDKCallback(core_context)
+    trainer = Trainer(callbacks=[callback])
+    trainer.fit(model, data, ckpt_path=callback.latest_checkpoint())
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core_sdk.core import Context
+from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations._reporting import Reporter
+from core_sdk.integrations._resuming import LatestCheckpoint
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.callbacks import ModelCheckpoint
+    from lightning.pytorch.loggers import Logger
+except ImportError:
+    try:
+        from pytorch_lightning import Callback, LightningModule, Trainer
+        from pytorch_lightning.callbacks import ModelCheckpoint
+        from pytorch_lightning.loggers import Logger
+    except ImportError as error:
+        raise MissingDependencyError("Lightning", "lightning", "core_sdk.integrations.lightning") from error
+
+_FILE = "lightning.ckpt"
+
+
+class CoreSDKCallback(Callback):
+    """Reports what the module logs, stores what `ModelCheckpoint` saves, and stops the training when it should stop.
+
+    On a stop it stores a checkpoint and sets `trainer.should_stop`. `min_epochs` and `min_steps` do not delay the stop,
+    and no validation follows.
+    """
+
+    def __init__(self, core_context: Context) -> None:
+        self._core_context = core_context
+        self._reporter = Reporter(core_context)
+        self._latest = LatestCheckpoint(core_context)
+        self._is_stopping = False
+        self._stored_step: int | None = None
+        self._sigterm_handler: Any = signal.SIG_DFL
+
+    def latest_checkpoint(self) -> str | None:
+        """For `trainer.fit(ckpt_path=…)`: None in a trial that begins. All ranks call."""
+        directory = self._latest.open()
+        return None if directory is None else str(directory / _FILE)
+
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """`ValueError` where the Trainer does not train with all ranks: each would train alone."""
+        if trainer.world_size != (num_ranks := self._core_context.distributed.size):
+            raise ValueError(
+                f"the Trainer has {trainer.world_size} ranks, and the Context {num_ranks}: pass `devices=` the ranks "
+                "of each node (core_context.distributed.local_size) and `num_nodes=` to Trainer()"
+            )
+        self._sigterm_handler = signal.getsignal(signal.SIGTERM)
+        if not any(isinstance(logger, _Logger) for logger in trainer.loggers):
+            version = f"trial-{self._core_context.info.trial.trial_id}"
+            trainer.loggers = [*trainer.loggers, _Logger(trainer, self, version)]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._latest.close()
+        # Lightning's own handler raises an exception, after a collective that other ranks may not join.
+        with contextlib.suppress(ValueError):  # outside of the main thread there is no handler
+            signal.signal(signal.SIGTERM, self._sigterm_handler)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: object, batch: object, batch_idx: int
+    ) -> None:
+        if not self._is_stopping and self._core_context.preempt.should_preempt():
+            self._is_stopping = True
+            self._store(trainer)
+            trainer.fit_loop.min_epochs = trainer.fit_loop.epoch_loop.min_steps = None
+            trainer.limit_val_batches = 0
+            trainer.should_stop = True
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._reporter.report_progress(trainer.global_step, trainer.estimated_stepping_batches)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        self._latest.close()
+
+    def report(self, trainer: Trainer, metrics: Mapping[str, float]) -> None:
+        """Reports what Lightning logs."""
+        self._reporter.report(_group(trainer), trainer.global_step, metrics)
+        if trainer.training:
+            self._reporter.report_progress(trainer.global_step, trainer.estimated_stepping_batches)
+
+    def store_copy(self, path: Path, steps_completed: int) -> None:
+        """Stores what Lightning has saved. Only the chief calls. A save after a stop counts the epoch as completed."""
+        if self._is_stopping or steps_completed == self._stored_step:
+            return
+        with self._core_context.checkpoint.store_path({"steps_completed": steps_completed}) as (directory, _):
+            if path.is_dir():
+                shutil.copytree(path, directory / _FILE)
+            else:
+                shutil.copyfile(path, directory / _FILE)
+        self._stored_step = steps_completed
+
+    def _store(self, trainer: Trainer) -> None:
+        """All ranks save: some strategies write one checkpoint together."""
+        distributed, metadata = self._core_context.distributed, {"steps_completed": trainer.global_step}
+        with contextlib.ExitStack() as stored:
+            path = Path()
+            if distributed.is_chief:
+                directory, _ = stored.enter_context(self._core_context.checkpoint.store_path(metadata))
+                path = directory / _FILE
+            trainer.save_checkpoint(distributed.broadcast(path))
+
+
+class _Logger(Logger):
+    """Lightning calls it with all that is logged, and after each save, on the chief."""
+
+    def __init__(self, trainer: Trainer, callback: CoreSDKCallback, version: str) -> None:
+        super().__init__()
+        self._version = version
+        self._trainer = trainer
+        self._callback = callback
+
+    @property
+    def name(self) -> str:
+        return "core-sdk"
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def log_hyperparams(self, params: object, *args: object, **kwargs: object) -> None:
+        """A trial's hyperparameters are those that `init()` was given."""
+
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """`step` counts from 0, and in a test it counts batches: the trainer's own count is taken."""
+        self._callback.report(self._trainer, metrics)
+
+    def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
+        """The callback has several paths: the newest is the one that was just saved."""
+        if checkpoint_callback.save_weights_only:
+            return  # nothing could be resumed from it
+        known = {checkpoint_callback.best_model_path, checkpoint_callback.last_model_path}
+        paths = [Path(path) for path in known.union(checkpoint_callback.best_k_models) if path]
+        saved = [path for path in paths if path.exists()]
+        if saved:
+            self._callback.store_copy(max(saved, key=lambda path: path.stat().st_mtime_ns), self._trainer.global_step)
+
+
+def _group(trainer: Trainer) -> str:
+    if trainer.testing:
+        return "test"
+    return "validation" if trainer.validating else "training"

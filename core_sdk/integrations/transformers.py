@@ -1,0 +1,107 @@
+"""A callback for the Trainer of Hugging Face Transformers.
+
+with core_sdk.core.init(name="digits") as core_context:
+    callback = CoreSDKCallback(core_context)
+    trainer = Trainer(model, arguments, train_dataset=data, callbacks=[callback])
+    trainer.train(resume_from_checkpoint=callback.latest_checkpoint())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core_sdk.core import Context
+from core_sdk.errors import MissingDependencyError
+from core_sdk.integrations._reporting import Reporter
+from core_sdk.integrations._resuming import LatestCheckpoint
+
+try:
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+except ImportError as error:
+    raise MissingDependencyError("Transformers", "transformers", "core_sdk.integrations.transformers") from error
+
+_EVALUATION = "eval_"
+_PREDICTION = "test_"
+
+
+class CoreSDKCallback(TrainerCallback):
+    """Reports what the Trainer logs, stores what it saves, and has it save and stop when it should stop."""
+
+    def __init__(self, core_context: Context) -> None:
+        self._core_context = core_context
+        self._reporter = Reporter(core_context)
+        self._latest = LatestCheckpoint(core_context)
+        self._is_stopping = False
+        self._stored_step: int | None = None
+
+    def latest_checkpoint(self) -> str | None:
+        """For `trainer.train(resume_from_checkpoint=…)`: None in a trial that begins. All ranks call."""
+        directory = self._latest.open()
+        return None if directory is None else str(directory)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: Mapping[str, Any],
+        **kwargs: object,
+    ) -> None:
+        if not any(name.startswith(_EVALUATION) for name in logs):
+            self._reporter.report("training", state.global_step, logs)
+            self._reporter.report_progress(state.global_step, state.max_steps)
+
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, Any],
+        **kwargs: object,
+    ) -> None:
+        self._reporter.report("validation", state.global_step, _without_prefix(metrics, _EVALUATION))
+
+    def on_predict(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, Any],
+        **kwargs: object,
+    ) -> None:
+        self._reporter.report("test", state.global_step, _without_prefix(metrics, _PREDICTION))
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self._latest.close()  # the random numbers were the last to be read from it
+        if not self._is_stopping and self._core_context.preempt.should_preempt():
+            self._is_stopping = True
+            control.should_save = control.should_training_stop = True
+
+    def on_epoch_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        if self._is_stopping:
+            control.should_save = control.should_evaluate = False  # all is saved, and the epoch is not completed
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
+        """Each rank has saved its own files; those of a node are in one directory."""
+        if state.global_step == self._stored_step:
+            return
+        directory = Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        metadata = {"steps_completed": state.global_step}
+        self._core_context.checkpoint.upload(directory if directory.exists() else None, metadata, shard=True)
+        self._stored_step = state.global_step
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object
+    ) -> None:
+        self._latest.close()
+
+
+def _without_prefix(metrics: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    return {name.removeprefix(prefix): value for name, value in metrics.items()}

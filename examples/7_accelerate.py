@@ -1,0 +1,61 @@
+"""The same training with Accelerate, on one rank or on several.
+
+python -m launch.torch_distributed --nproc-per-node=2 -- python examples/7_accelerate.py
+"""
+
+import argparse
+
+import torch
+from accelerate import Accelerator
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+import core_sdk as det
+import digits
+from core_sdk.integrations.accelerate import CoreSDKTracker, load_state, save_state
+
+
+def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    train_digits, test_digits = digits.load()
+    accelerator = Accelerator(log_with=CoreSDKTracker(core_context))
+    accelerator.init_trackers("digits")
+    model = digits.make_model()
+    model, optimizer, data = accelerator.prepare(
+        model,
+        torch.optim.Adam(model.parameters(), lr=1e-3),
+        DataLoader(TensorDataset(*train_digits), batch_size=32, shuffle=True),
+    )
+    progress = load_state(accelerator, core_context) or {"epochs_completed": 0, "steps_completed": 0}
+
+    steps_completed = progress["steps_completed"]
+    for epoch in range(progress["epochs_completed"], args.epochs):
+        model.train()
+        for images, labels in data:
+            optimizer.zero_grad()
+            loss = functional.cross_entropy(model(images), labels)
+            accelerator.backward(loss)
+            optimizer.step()
+            steps_completed += 1
+        accelerator.log({"loss": loss.item()}, step=steps_completed)
+        _, accuracy = digits.evaluate(model, test_digits.to(accelerator.device))
+        validation = {"core-sdk": {"group": "validation"}}
+        accelerator.log({"accuracy": accuracy}, step=steps_completed, log_kwargs=validation)
+        core_context.train.report_progress((epoch + 1) / args.epochs)
+        save_state(accelerator, core_context, {"steps_completed": steps_completed, "epochs_completed": epoch + 1})
+        if core_context.preempt.should_preempt():
+            return
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--epochs", type=int, default=20)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    args = parse_arguments()
+    distributed_context = det.core.DistributedContext.from_torch_distributed()
+    with det.core.init(distributed=distributed_context, name="digits-accelerate") as core_context:
+        main(args, core_context)

@@ -1,0 +1,167 @@
+"""Real Lightning, Transformers and Accelerate with their callbacks: stopped, killed and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from frameworks.environments import FrameworkEnvironment
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LIBRARIES = ["lightning", "transformers", "accelerate"]
+CORE_SDK = Path(sys.executable).with_name("core-sdk")
+STEPS_PER_EPOCH = {1: 45, 2: 23}
+NUM_EPOCHS = 16
+
+TIMEOUT_S = 300
+# Each test starts six to eight processes that import torch.
+pytestmark = pytest.mark.timeout(2 * TIMEOUT_S)
+
+PAUSED = 75
+"""The exit status of a trial that was stopped and is to be continued."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """An example as trial 1."""
+
+    environment: FrameworkEnvironment
+    library: str
+    num_ranks: int
+    directory: Path
+
+    def start(self) -> subprocess.Popen[bytes]:
+        launcher = ["python", "-m", "launch.torch_distributed", f"--nproc-per-node={self.num_ranks}", "--"]
+        script = ["python", str(EXAMPLES / f"7_{self.library}.py"), f"--epochs={NUM_EPOCHS}"]
+        return subprocess.Popen(
+            [str(CORE_SDK), "run", "--", *launcher, *script],
+            cwd=self.directory,
+            env=self.variables,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return {**os.environ, **self.environment.variables(), "ACCELERATE_USE_CPU": "1"}
+
+    def core_sdk(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(CORE_SDK), *arguments],
+            cwd=self.directory,
+            env=self.variables,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def answer(self, *arguments: str) -> Any:
+        return json.loads(self.core_sdk(*arguments, "--json").stdout)
+
+    def wait_for_a_checkpoint(self, process: subprocess.Popen[bytes]) -> None:
+        give_up = time.monotonic() + TIMEOUT_S
+        while not any(Path(self.variables["CORE_SDK_HOME"]).glob("checkpoints/*-*")):
+            assert process.poll() is None, "the training ended before it stored a checkpoint"
+            assert time.monotonic() < give_up, "the training stores no checkpoint"
+            time.sleep(0.1)
+
+
+@pytest.fixture(params=LIBRARIES)
+def start(request: pytest.FixtureRequest, callbacks: FrameworkEnvironment, tmp_path: Path) -> Callable[[int], Training]:
+    return lambda num_ranks: Training(callbacks, request.param, num_ranks, tmp_path)
+
+
+def test_a_paused_training_on_two_ranks_goes_on_to_its_end(start: Callable[[int], Training]) -> None:
+    """Both ranks stop and store at one step; every validation is recorded once."""
+    training = start(2)
+    process = training.start()
+    training.wait_for_a_checkpoint(process)
+    training.core_sdk("trial", "pause", "1")
+    paused = process.wait(TIMEOUT_S)
+    (before,) = training.answer("trial", "list")
+    stored = max(each["steps_completed"] for each in training.answer("checkpoint", "list", "--trial", "1"))
+
+    resumed = training.core_sdk("trial", "resume", "1")
+
+    assert (paused, before["state"]) == (PAUSED, "PAUSED")
+    assert before["steps_completed"] <= stored
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert_is_complete(training)
+
+
+def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[int], Training]) -> None:
+    """What was reported beyond the checkpoint is reported again, and shown once."""
+    training = start(1)
+    process = training.start()
+    training.wait_for_a_checkpoint(process)
+    for each in reversed([*psutil.Process(process.pid).children(recursive=True)]):
+        each.kill()
+    process.wait(TIMEOUT_S)
+
+    resumed = training.core_sdk("trial", "resume", "1")
+
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert_is_complete(training)
+
+
+@pytest.mark.slow
+def test_a_signal_to_one_rank_stops_both(start: Callable[[int], Training]) -> None:
+    """SIGTERM is a stop, whatever the library would do with it."""
+    training = start(2)
+    process = training.start()
+    training.wait_for_a_checkpoint(process)
+    ranks = [each for each in psutil.Process(process.pid).children(recursive=True) if is_rank(each, 1)]
+
+    ranks[0].send_signal(signal.SIGTERM)
+
+    assert process.wait(TIMEOUT_S) == PAUSED
+    assert training.answer("trial", "list")[0]["state"] == "PAUSED"
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_missing_library_is_named_with_the_command_that_installs_it(library: str) -> None:
+    """Whether it is installed here or not."""
+    hidden = f"import sys; sys.modules.update(dict.fromkeys(['{library}', 'pytorch_lightning']))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hidden}; import core_sdk.integrations.{library}"],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert f'pip install "core-sdk[{library}]"' in done.stderr
+
+
+def assert_is_complete(training: Training) -> None:
+    (trial,) = training.answer("trial", "list")
+    steps_per_epoch = STEPS_PER_EPOCH[training.num_ranks]
+    validations = training.answer("trial", "metrics", "1", "--group", "validation")
+    losses = training.answer("trial", "metrics", "1", "--group", "training")
+
+    assert (trial["state"], trial["steps_completed"], trial["progress"]) == (
+        "COMPLETED",
+        NUM_EPOCHS * steps_per_epoch,
+        1,
+    )
+    steps = [report["steps_completed"] for report in validations]
+    assert steps == list(range(steps_per_epoch, NUM_EPOCHS * steps_per_epoch + 1, steps_per_epoch))
+    assert validations[-1]["metrics"]["accuracy"] > validations[0]["metrics"]["accuracy"] > 0
+    assert all("loss" in report["metrics"] or "train_loss" in report["metrics"] for report in losses)
+
+
+def is_rank(process: psutil.Process, rank: int) -> bool:
+    return process.environ().get("RANK") == str(rank) and "7_" in " ".join(process.cmdline())
