@@ -8,9 +8,11 @@ import shlex
 import shutil
 import stat
 import sys
+from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 _HELP = frozenset({"-h", "--help"})
 _OWN_INTERPRETER = ("python", "python3")
@@ -47,6 +49,13 @@ class ScriptNotExecutableError(CommandError):
 
     def __init__(self, script: str, reason: str) -> None:
         super().__init__(f"{script!r} cannot be executed: {reason}")
+
+
+class OptionParser(ArgumentParser):
+    """Raises `UsageError` where argparse would end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{self.prog}: {message}")
 
 
 class HelpWanted(Exception):

@@ -1,7 +1,7 @@
-"""What the launchers differ in: how a framework is told of its ranks.
+"""What the launchers differ in: how the ranks of a framework are told where they are.
 
-torchrun's agent starts the ranks for all of them, so a framework translates its own options to torchrun's, and says
-what its library reads beside torchrun's variables.
+torchrun's agent starts the ranks for all frameworks. So a framework translates its own options to torchrun's, and adds
+the variables that its library reads.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from launch._ssh._hostfile import Spread
+from launch._ssh._hostfile import SshLaunch
 from launch._store import Store
 
 
@@ -21,39 +21,39 @@ class Start:
     node_rank: int
     num_nodes: int
     local_size: int
-    """Ranks on this node."""
+    """The number of ranks on this node."""
     chief_address: str
-    """Where the first node is reached; "localhost" or its like on a single node."""
+    """The address of the first node; "localhost" or its like on a single node."""
     store: Store
-    """A fresh one for each start of the ranks."""
+    """Shared by the nodes' launchers, and empty at each start."""
 
 
 class Framework(ABC):
     module: str
-    """The launcher's: `launch.deepspeed`."""
+    """The launcher's module: `launch.deepspeed`."""
     overridden: str
     """The program whose options may stand before `--`."""
     own_options: Mapping[str, int] = {}
-    """Options of the launcher's own, which need no `--`: the names, and how many values each has."""
+    """Options that need no `--` behind them, with the number of their values."""
 
     @abstractmethod
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
-        """What the overrides mean in torchrun's words. Raises `UsageError`, `HelpWanted`."""
+        """The options of torchrun that have the meaning of the overrides. Raises `UsageError`, `HelpWanted`."""
 
-    def spread(self, overrides: Sequence[str]) -> Spread | None:
-        """The hosts that the overrides name, if they do. Raises `UsageError`."""
+    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
+        """The hosts that the overrides name, if they name any. Raises `UsageError`."""
         return None
 
     def meet(self, start: Start) -> None:  # noqa: B027 - most have nothing to prepare
-        """The nodes have met, and the ranks are about to be started; on every node, before each start."""
+        """Called on every node before each start of the ranks, when the nodes have met."""
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        """What a rank is told, beside torchrun's variables for it, which are given."""
+        """The variables of a rank beside torchrun's, which are given."""
         return {}
 
     def prefix(self) -> tuple[str, ...]:
-        """What each rank's program is started by, in the words of a command line."""
+        """The command that starts each rank's program, which follows it as arguments."""
         return ()
 
-    def close(self) -> None:  # noqa: B027 - nor to end
+    def close(self) -> None:  # noqa: B027 - most hold nothing open
         """No ranks will be started any more."""

@@ -1,7 +1,7 @@
-"""From a launcher's command line to its exit status, whatever the framework.
+"""A launcher from its command line to its exit status, whatever the framework.
 
-A launcher is torchrun with another ending: the exit status is that of the rank that failed first, which the last words
-name. One process per node starts and watches the ranks.
+The exit status is that of the rank that failed first, which the last messages name. One process per node starts and
+watches the ranks.
 """
 
 from __future__ import annotations
@@ -20,17 +20,14 @@ from typing import NoReturn
 from core_sdk.environment import LaunchSettings, ending_path
 from core_sdk.errors import CoreSDKError
 from core_sdk.processes import CaughtSignals, Supervisor, block_usr1
-from core_sdk.processes.output import RankErrors, RankOutput
-from launch._command_line import Command, CommandError, HelpWanted, check_script, help_text, parse
+from core_sdk.processes.output import RankOutput
+from launch._command_line import CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
 from launch._framework import Framework
+from launch._launch import Launch
 from launch._messages import say
-from launch._result import Ending, ending_before_start, ending_of
-from launch._run_info import tell_ranks
+from launch._result import LaunchResult, result_before_start, result_of
 from launch._ssh import _head
-from launch._ssh._head import spread_of
-from launch._ssh._hostfile import Spread
-from launch._torchrun._nodes import find_nodes, torchrun_argv
 
 _USAGE = 2
 _FAILURE = 1
@@ -52,7 +49,7 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
         command = parse(arguments, framework.own_options)
         check_script(command.script)
         settings = LaunchSettings.read()
-        spread = spread_of(framework, command)
+        hosts = _head.hosts_to_reach(framework, command)
     except HelpWanted:
         print(help_text(framework.module, framework.overridden), flush=True)
         return 0
@@ -65,91 +62,67 @@ def launch(framework: Framework, arguments: Sequence[str]) -> int:
     try:
         directory = LaunchDirectory()
     except OSError as error:
-        return _refuse(f"the launch has no place for its private directory: {error}", _FAILURE)
+        return _refuse(f"the private directory of the launch cannot be made: {error}", _FAILURE)
     signals = CaughtSignals(is_usr1_stop=settings.is_usr1_stop)
     with directory:
-        if spread is None:
-            ending = _launch(framework, command, settings, directory, signals)
-        else:
-            ending = _launch_on_hosts(framework, command, spread, settings, directory, signals)
-    signals.wait_for(lambda: _leave_words(ending, signals.is_stop_asked))
-    return ending.code
+        started = Launch(framework, command, settings, directory, signals)
+        try:
+            result = _launch_here(started) if hosts is None else _head.run(started, hosts)
+        except CommandError as error:
+            result = LaunchResult(error.exit_code, (str(error),))
+    signals.wait_for(lambda: _report(result, signals.is_stop_asked))
+    return result.code
 
 
-def _leave_words(ending: Ending, is_hurried: threading.Event | None = None) -> None:
-    """To who placed this launcher, and tells the words of several nodes apart; else to the user."""
+def _report(result: LaunchResult, is_hurried: threading.Event | None = None) -> None:
+    """To the head, if one has started this launcher: it tells the messages of several nodes apart. Else to the user."""
     path = ending_path()
-    if path is None or not ending.leave(path):
-        say(ending.words, is_hurried)
+    if path is None or not result.write(path):
+        say(result.messages, is_hurried)
 
 
 def _refuse(text: str, code: int) -> int:
-    _leave_words(Ending(code, (text,)))
+    _report(LaunchResult(code, (text,)))
     return code
 
 
-def _launch_on_hosts(
-    framework: Framework,
-    command: Command,
-    spread: Spread,
-    settings: LaunchSettings,
-    directory: LaunchDirectory,
-    signals: CaughtSignals,
-) -> Ending:
-    try:
-        return _head.run(framework, command, spread, settings, directory, signals)
-    except CommandError as error:
-        return Ending(error.exit_code, (str(error),))
-
-
-def _launch(
-    framework: Framework,
-    command: Command,
-    settings: LaunchSettings,
-    directory: LaunchDirectory,
-    signals: CaughtSignals,
-) -> Ending:
+def _launch_here(launch: Launch) -> LaunchResult:
+    """The part of the training on this node."""
+    directory, signals, settings = launch.directory, launch.signals, launch.settings
     with RankOutput(directory.path, is_hurried=signals.is_stop_asked) as output:
-        errors = RankErrors(output)
-        supervisor = Supervisor(directory.guardian, directory, errors, settings.grace_s)
-        # Not in this thread, which must be free to hear signals while torch imports, gathers nodes, or waits for them.
-        agent = ThreadPoolExecutor(1, "launch-agent").submit(
-            _run, framework, command, output, errors, directory, supervisor, settings.is_usr1_stop
-        )
+        supervisor = Supervisor(directory.guardian, directory, output, settings.grace_s)
+        # The main thread must be free to hear signals while torch imports, gathers nodes, or waits for them.
+        agent = ThreadPoolExecutor(1, "launch-agent").submit(_run_agent, launch, supervisor, output)
         agent.add_done_callback(lambda _: signals.ring())
         _wait_for_end(agent, signals, supervisor)
         supervisor.kill()
         signals.wait_for(output.close)
-    ending = _ending(supervisor, agent.exception() if agent.done() else None)
-    if ending.is_of_ranks and ending.reason and (trouble := directory.record_exit(ending.code, ending.reason)):
-        ending = replace(ending, words=(*ending.words, trouble))
+    result = _result(supervisor, agent.exception() if agent.done() else None)
+    if result.is_of_ranks and result.reason and (trouble := directory.record_exit(result.code, result.reason)):
+        result = replace(result, messages=(*result.messages, trouble))
     if supervisor.may_have_left_ranks():
         directory.abandon()
-    return ending
+    return result
 
 
-def _run(
-    framework: Framework,
-    command: Command,
-    output: RankOutput,
-    errors: RankErrors,
-    directory: LaunchDirectory,
-    supervisor: Supervisor,
-    is_usr1_stop: bool,
-) -> None:
-    if is_usr1_stop:
+def _run_agent(launch: Launch, supervisor: Supervisor, output: RankOutput) -> None:
+    if launch.settings.is_usr1_stop:
         block_usr1()
-    command = replace(command, overrides=framework.torchrun_options(command.overrides))
-    from launch._torchrun import _agent  # torch: more than a second, and nothing above needs it
+    overrides = launch.framework.torchrun_options(launch.command.overrides)
+    # torch takes more than a second, and nothing above needs it.
+    from launch._torchrun import _agent
+    from launch._torchrun._nodes import find_nodes
+    from launch._torchrun._options import parse_options
+    from launch._torchrun._run_info import write_run_info
 
-    nodes = find_nodes(command)
-    tell_ranks(nodes, directory.path)
-    arguments = torchrun_argv(command, nodes, framework.prefix())
-    _agent.run(arguments, framework, output, errors, directory, supervisor)
+    options = parse_options(overrides)
+    nodes = find_nodes(options)
+    write_run_info(nodes, launch.directory.path)
+    _agent.run(launch, options, nodes, supervisor, output)
 
 
 def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Supervisor) -> None:
-    """Of the agent, or until there is nothing more that it could do."""
+    """Returns when the agent has ended, or when there is nothing more that it could do."""
     while not agent.done():
         number = signals.wait(supervisor.time_left_s())
         if number is None and not supervisor.kill_late():
@@ -158,20 +131,21 @@ def _wait_for_end(agent: Future[None], signals: CaughtSignals, supervisor: Super
             return
 
 
-def _ending(supervisor: Supervisor, error: BaseException | None) -> Ending:
+def _result(supervisor: Supervisor, error: BaseException | None) -> LaunchResult:
+    """`error` is what the agent raised."""
     if supervisor.decided is not None:
-        return ending_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
+        return result_of(supervisor.decided, supervisor.num_ranks, socket.gethostname())
     if supervisor.stop_signal is not None:
-        return ending_before_start(supervisor.stop_signal)
+        return result_before_start(supervisor.stop_signal)
     match error:
         case None:
-            return Ending(0, ("the training was over before this node could take part",))
+            return LaunchResult(0, ("the training was over before this node could take part",))
         case CommandError():
-            return Ending(error.exit_code, (str(error),))
+            return LaunchResult(error.exit_code, (str(error),))
         case SystemExit(code=int(code)):
-            return Ending(code)
+            return LaunchResult(code)
         case CoreSDKError():
-            return Ending(_FAILURE, (str(error),))
+            return LaunchResult(_FAILURE, (str(error),))
         case _:
             lines = "".join(traceback.format_exception(error)).splitlines()
-            return Ending(_FAILURE, ("the launcher itself failed:", *lines))
+            return LaunchResult(_FAILURE, ("the launcher itself failed:", *lines))

@@ -1,4 +1,4 @@
-"""The launcher's own words, each line marked as its own."""
+"""The launcher's own messages, each line of which is marked as its own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def marked(lines: Iterable[str]) -> str:
 
 
 def say(lines: Iterable[str], is_hurried: threading.Event | None = None) -> None:
-    """On stderr: stdout is the script's. Waits for its reader; once `is_hurried` is set, for some seconds."""
+    """Writes to stderr, since stdout is the script's. Waits for the reader; once `is_hurried` is set, for seconds."""
     outlet = Outlet(_STDERR, is_hurried or threading.Event())
     outlet.write(marked(lines).encode(errors="backslashreplace"))
     outlet.close()

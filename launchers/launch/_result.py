@@ -1,15 +1,17 @@
-"""How a launch ends: the exit status, and the last words."""
+"""How a launch ended: its exit status, and the messages with which the launcher says so."""
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from core_sdk.processes import (
     STOPPED,
+    WELL,
     Failed,
     FailedElsewhere,
     Killed,
@@ -28,72 +30,87 @@ from core_sdk.processes import (
 
 
 @dataclass(frozen=True)
-class Ending:
+class LaunchResult:
     code: int
-    words: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
     is_of_ranks: bool = False
-    """Ranks have run, and the other nodes can have learnt of it from them."""
-    is_suffered: bool = False
-    """From another node's failure, or so it looks."""
+    """Ranks have run, and the other nodes can have learnt from them how they ended."""
+    is_consequence: bool = False
+    """Another node's failure seems to be the cause."""
+    is_ended_by_head: bool = False
+    """The head of a launch on several hosts ended this host's part, after another host's failure."""
     reason: str = ""
-    """In a line, of what the training failed: for its trial."""
+    """Why the training failed, in one line for the records of its trial."""
 
-    def leave(self, path: Path) -> bool:
-        """In a file, as JSON. Returns whether that was possible."""
+    @property
+    def is_failure(self) -> bool:
+        return self.code not in WELL
+
+    def write(self, path: Path) -> bool:
+        """As JSON. Returns whether that was possible."""
         try:
-            path.write_text(json.dumps(asdict(self)))
+            path.write_bytes(msgspec.json.encode(self))
         except OSError:
             return False
         return True
 
 
-def ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
-    is_suffered = isinstance(outcome, FailedElsewhere) or (
+def overall_result(results: Sequence[LaunchResult]) -> LaunchResult:
+    """The result of a launch on several hosts: that of the host that failed first. `results` are in order of time."""
+    failures = [result for result in results if result.is_failure]
+    if failures:
+        return min(failures, key=lambda result: (result.is_ended_by_head, result.is_consequence))
+    stopped = [result for result in results if result.code == STOPPED]
+    return next(iter([*stopped, *results]), LaunchResult(0))
+
+
+def result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:
+    is_consequence = isinstance(outcome, FailedElsewhere) or (
         isinstance(outcome, Failed) and kind_of(outcome.first) is Kind.CONSEQUENCE
     )
-    return replace(_ending_of(outcome, num_ranks, host), is_of_ranks=True, is_suffered=is_suffered)
+    return replace(_result_of(outcome, num_ranks, host), is_of_ranks=True, is_consequence=is_consequence)
 
 
-def _ending_of(outcome: Outcome, num_ranks: int, host: str) -> Ending:
-    match outcome:
-        case Succeeded(was_stopped=False):
-            return Ending(0)
-        case Succeeded():
-            return Ending(STOPPED, (f"stopped as asked, to be continued; exit code {STOPPED}",))
-        case Failed(first):
-            # A rank that did not get as far as its exit would have ended as Python does after an exception.
-            code = 1 if first.code is None else exit_code(first.code)
-            lines = failure_report(RankLocation(first.rank, num_ranks, host, first.pid), first, code)
-            return Ending(code, tuple(lines), reason=f"rank {first.rank} {cause_of(first)}")
-        case FailedElsewhere(code, said):
-            return Ending(code, ("another node's launcher says:", *said), reason=next(iter(said), ""))
-        case NodesLost():
-            return Ending(1, (f"{loss_of(outcome)}; exit code 1",), reason=loss_of(outcome))
-        case Obeyed(signal.SIGINT, ranks):
-            return _ending_by_signal(signal.SIGINT, f"cancelled by SIGINT (Ctrl-C), of which {_ranks(ranks)} died")
-        case Obeyed(number, ranks):
-            return _ending_by_signal(number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on")
-        case Killed(number, ranks, is_impatient=True):
-            return _ending_by_signal(number, f"{_ranks(ranks)} did not get to an end: killed by a second SIGINT")
-        case Killed(number, ranks):
-            code = exit_code(-signal.SIGKILL)
-            words = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed"
-            return Ending(code, (f"{words}; exit code {code}",), reason=words)
+def result_before_start(number: int) -> LaunchResult:
+    return _result_of_signal(number, f"{signal_name(number)} came before the ranks were started: none runs")
 
 
-def loss_of(lost: NodesLost) -> str:
-    """In words."""
+def describe_lost(lost: NodesLost) -> str:
     nodes = f"node {lost.names[0]}" if len(lost.names) == 1 else f"nodes {', '.join(lost.names)}"
     return f"the launcher of {nodes} is lost: its host is down or cut off, or it was killed"
 
 
-def ending_before_start(number: int) -> Ending:
-    return _ending_by_signal(number, f"{signal_name(number)} came before the ranks were started: none runs")
+def _result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:
+    match outcome:
+        case Succeeded(was_stopped=False):
+            return LaunchResult(0)
+        case Succeeded():
+            return LaunchResult(STOPPED, (f"stopped as asked, to be continued; exit code {STOPPED}",))
+        case Failed(first):
+            # A rank that raised an error and hung would have exited with 1, as Python does after an exception.
+            code = 1 if first.code is None else exit_code(first.code)
+            lines = failure_report(RankLocation(first.rank, num_ranks, host, first.pid), first, code)
+            return LaunchResult(code, tuple(lines), reason=f"rank {first.rank} {cause_of(first)}")
+        case FailedElsewhere(code, said):
+            return LaunchResult(code, ("another node's launcher says:", *said), reason=next(iter(said), ""))
+        case NodesLost():
+            lost = describe_lost(outcome)
+            return LaunchResult(1, (f"{lost}; exit code 1",), reason=lost)
+        case Obeyed(signal.SIGINT, ranks):
+            return _result_of_signal(signal.SIGINT, f"cancelled by SIGINT (Ctrl-C), of which {_ranks(ranks)} died")
+        case Obeyed(number, ranks):
+            return _result_of_signal(number, f"{_ranks(ranks)} died of {signal_name(number)}, which was handed on")
+        case Killed(number, ranks, is_impatient=True):
+            return _result_of_signal(number, f"{_ranks(ranks)} did not get to an end: killed by a second SIGINT")
+        case Killed(number, ranks):
+            code = exit_code(-signal.SIGKILL)
+            reason = f"{_ranks(ranks)} had not ended in the grace after {signal_name(number)}: killed"
+            return LaunchResult(code, (f"{reason}; exit code {code}",), reason=reason)
 
 
-def _ending_by_signal(number: int, words: str) -> Ending:
+def _result_of_signal(number: int, reason: str) -> LaunchResult:
     code = exit_code(-number)
-    return Ending(code, (f"{words}; exit code {code}",), reason=words)
+    return LaunchResult(code, (f"{reason}; exit code {code}",), reason=reason)
 
 
 def _ranks(ranks: Sequence[int]) -> str:

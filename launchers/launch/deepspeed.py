@@ -21,7 +21,7 @@ from launch._deepspeed._options import DeepSpeedOptions, parse_options
 from launch._deepspeed._plan import Plan, plan_here, plan_hosts
 from launch._framework import Framework, Start
 from launch._launcher import run
-from launch._ssh._hostfile import Spread, read_hostfile
+from launch._ssh._hostfile import SshLaunch, read_hostfile
 
 # Where DeepSpeed looks without being told to.
 _USUAL_HOSTFILE = Path("/job/hostfile")
@@ -55,8 +55,8 @@ class DeepSpeed(Framework):
             return ()
         return (sys.executable, *ISOLATION, _core_binding.__file__, ",".join(map(str, self._cores)))
 
-    def spread(self, overrides: Sequence[str]) -> Spread | None:
-        return _plan(parse_options(overrides)).spread
+    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
+        return _plan(parse_options(overrides)).ssh_launch
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         """As DeepSpeed's launcher tells a rank its place."""

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 from core_sdk.environment import horovod_variables, meeting_port
-from launch._command_line import Command, CommandError
+from launch._command_line import CommandError
 from launch._framework import Framework, Start
-from launch._horovod._options import HorovodOptions, options_of, spread_of, torchrun_options_of
-from launch._horovod._rendezvous import Meeting, Server, meet_first, meet_other
+from launch._horovod._options import HorovodOptions, options_of, ssh_launch_of, torchrun_options_of
+from launch._horovod._rendezvous import Rendezvous, Server, meet_first, meet_other
 from launch._launcher import run
 from launch._messages import say
-from launch._ssh._hostfile import Spread
+from launch._ssh._hostfile import SshLaunch
 
 if TYPE_CHECKING:
     from launch._torchrun._nodes import Nodes
@@ -47,22 +47,23 @@ class Horovod(Framework):
     def __init__(self) -> None:
         self._options = HorovodOptions()
         self._is_without_horovod = False
-        self._meeting: Meeting | None = None
+        self._rendezvous: Rendezvous | None = None
         self._server: Server | None = None
 
-    def spread(self, overrides: Sequence[str]) -> Spread | None:
-        return spread_of(_parsed(_without_auto(overrides)))
+    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
+        return ssh_launch_of(_parsed(_without_auto(overrides)))
 
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
         is_auto, overrides = _AUTO in overrides, _without_auto(overrides)
-        if is_auto and _has_one_rank(_parsed(overrides)):
+        nodes = _nodes()
+        if is_auto and _has_one_rank(_parsed(overrides), nodes):
             self._is_without_horovod = True
             return ("--nproc-per-node=1",)
         with _needing_horovod():
-            # Sooner than in the midst of the start.
+            # Sooner than in the middle of the start.
             from launch._horovod import _rendezvous_server  # noqa: F401
         self._options = _parsed(overrides)
-        return torchrun_options_of(self._options, _num_nodes(), is_sent_by_head=meeting_port() is not None)
+        return torchrun_options_of(self._options, nodes.num_nodes, is_sent_by_head=meeting_port() is not None)
 
     def meet(self, start: Start) -> None:
         if self._is_without_horovod:
@@ -72,11 +73,11 @@ class Horovod(Framework):
         self.close()
         options, interfaces = self._options, self._interfaces()
         if start.node_rank == 0:
-            self._meeting, self._server = meet_first(start, options.num_ranks, interfaces, RendezvousServer)
+            self._rendezvous, self._server = meet_first(start, options.num_ranks, interfaces, RendezvousServer)
         else:
-            self._meeting = meet_other(start, options.num_ranks, interfaces)
+            self._rendezvous = meet_other(start, options.num_ranks, interfaces)
         if options.is_verbose:
-            say([f"Horovod: {self._meeting}"])
+            say([f"Horovod: {self._rendezvous}"])
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         if self._is_without_horovod:
@@ -105,10 +106,10 @@ class Horovod(Framework):
             self._server.close()
             self._server = None
 
-    def _met(self) -> Meeting:
-        if self._meeting is None:
+    def _met(self) -> Rendezvous:
+        if self._rendezvous is None:
             raise RuntimeError("ranks were to be started before the nodes have met")
-        return self._meeting
+        return self._rendezvous
 
     def _interfaces(self) -> frozenset[str]:
         if self._options.interfaces:
@@ -116,7 +117,7 @@ class Horovod(Framework):
         chosen = horovod_variables().get("HOROVOD_GLOO_IFACE")
         return frozenset([chosen] if chosen else [])
 
-    def _nccl_variables(self, meeting: Meeting) -> dict[str, str]:
+    def _nccl_variables(self, meeting: Rendezvous) -> dict[str, str]:
         if len(meeting.rank_counts) == 1:
             return {}
         return {"NCCL_SOCKET_IFNAME": ",".join(sorted(self._options.interfaces)) or meeting.interface}
@@ -138,22 +139,16 @@ def _without_auto(overrides: Sequence[str]) -> tuple[str, ...]:
     return tuple(override for override in overrides if override != _AUTO)
 
 
-def _has_one_rank(options: HorovodOptions) -> bool:
-    if options.names_hosts:
-        return False
-    nodes = _nodes()
-    return nodes.num_nodes == 1 and (options.num_ranks or nodes.slots) == 1
-
-
-def _num_nodes() -> int:
-    return _nodes().num_nodes
+def _has_one_rank(options: HorovodOptions, nodes: Nodes) -> bool:
+    return not options.names_hosts and nodes.num_nodes == 1 and (options.num_ranks or nodes.slots) == 1
 
 
 def _nodes() -> Nodes:
     """As far as the run info, the placement and torchrun's variables say it."""
-    from launch._torchrun._nodes import find_nodes  # torch, which is needed from here on
+    from launch._torchrun._nodes import find_nodes
+    from launch._torchrun._options import parse_options
 
-    return find_nodes(Command((), ()))
+    return find_nodes(parse_options(()))
 
 
 @contextlib.contextmanager

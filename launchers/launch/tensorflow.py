@@ -5,18 +5,15 @@ A script that runs on one node is told nothing: TensorFlow then needs no TF_CONF
 
 from __future__ import annotations
 
-import argparse
 import json
 import socket
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from launch._command_line import CommandError, UsageError
+from launch._command_line import CommandError, OptionParser, UsageError
 from launch._framework import Framework, Start
 from launch._launcher import run
 from launch._network import ipv4_of, own_address_towards
-
-_KEY = "core-sdk/tensorflow"
 
 
 class NoWayToChiefError(CommandError):
@@ -41,7 +38,7 @@ class TensorFlow(Framework):
 
     def meet(self, start: Start) -> None:
         """All nodes tell each other where their workers will listen."""
-        keys = [f"{_KEY}/{node}" for node in range(start.num_nodes)]
+        keys = [f"worker/{node}" for node in range(start.num_nodes)]
         if start.num_nodes > 1:
             start.store.set(keys[start.node_rank], f"{_own_address(start)}:{self._port or _free_port()}")
             self._workers = [start.store.get(key).decode() for key in keys]
@@ -53,13 +50,8 @@ class TensorFlow(Framework):
         return {"TF_CONFIG": json.dumps({"cluster": {"worker": self._workers}, "task": task})}
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"launch.tensorflow: {message}")
-
-
 def _parse(overrides: Sequence[str]) -> int | None:
-    parser = _Parser(add_help=False, allow_abbrev=False)
+    parser = OptionParser(prog="launch.tensorflow", add_help=False, allow_abbrev=False)
     parser.add_argument("--port", type=int)
     port: int | None = parser.parse_args(overrides).port
     if port is not None and not 0 < port < 1 << 16:

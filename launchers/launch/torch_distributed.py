@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
+from core_sdk.environment import torchrun_variables
+from launch._command_line import UsageError
 from launch._framework import Framework
 from launch._launcher import run
-from launch._ssh._hostfile import Spread, read_hostfile
-from launch._torchrun._hostfile_option import split_hostfile, spread_over, with_slots
+from launch._ssh._hostfile import Host, SshLaunch, read_hostfile
+from launch._torchrun._options import node_range, parse_options, split_hostfile
 
 
 class TorchDistributed(Framework):
@@ -21,15 +23,31 @@ class TorchDistributed(Framework):
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
         hostfile, options = split_hostfile(overrides)
         hosts = () if hostfile is None else read_hostfile(hostfile)
-        # More hosts are a scheduler's matter: had nothing placed this launcher, it would have spread.
-        return with_slots(options, hosts[0]) if len(hosts) == 1 else options
+        # More hosts are a scheduler's matter: if nothing had placed this launcher, it would be a head.
+        if len(hosts) != 1 or "nproc_per_node" in torchrun_variables():
+            return options
+        # An option that the user gave comes later, and is the one that counts.
+        return (f"--nproc-per-node={hosts[0].slots}", *options)
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         return {"USE_TORCH_DISTRIBUTED": "True"}
 
-    def spread(self, overrides: Sequence[str]) -> Spread | None:
+    def ssh_launch(self, overrides: Sequence[str]) -> SshLaunch | None:
         hostfile, options = split_hostfile(overrides)
-        return None if hostfile is None else spread_over(read_hostfile(hostfile), options)
+        return None if hostfile is None else plan_ssh_launch(read_hostfile(hostfile), options)
+
+
+def plan_ssh_launch(hosts: Sequence[Host], options: Sequence[str]) -> SshLaunch:
+    """As many of the hosts as torchrun's options want. Raises `UsageError`."""
+    given = parse_options(options).given
+    if "node_rank" in given or given.get("standalone"):
+        raise UsageError("--node-rank and --standalone are for launchers that are started by hand on each node")
+    least, most = node_range(given.get("nnodes", str(len(hosts))))
+    if most > len(hosts):
+        raise UsageError(f"--nnodes={given['nnodes']} needs {most} hosts, and the hostfile names {len(hosts)}")
+    # Without restarts the loss of a node is the end.
+    is_elastic = least < most and given.get("max_restarts", 0) > 0
+    return SshLaunch(tuple(hosts[:most]), overrides=tuple(options), min_hosts=least if is_elastic else None)
 
 
 def main() -> NoReturn:

@@ -19,7 +19,7 @@ from typing import NoReturn
 from core_sdk.environment import first_variable
 from core_sdk.processes import CaughtSignals, exit_code
 from core_sdk.processes.output import RankOutput
-from launch._command_line import CommandError, ScriptNotExecutableError, ScriptNotFoundError, UsageError
+from launch._command_line import CommandError, OptionParser, ScriptNotExecutableError, ScriptNotFoundError, UsageError
 from launch._messages import say
 
 # Processes that the command leaves behind may keep its output open.
@@ -44,7 +44,7 @@ def main() -> NoReturn:
 
 
 def _parse(arguments: Sequence[str]) -> tuple[int, list[str]]:
-    parser = _Parser(prog="python -m launch.wrap_rank", description=__doc__, allow_abbrev=False)
+    parser = OptionParser(prog="python -m launch.wrap_rank", description=__doc__, allow_abbrev=False)
     # There is no other place to which a command's output could be redirected here.
     parser.add_argument("--no-redirect-stdio", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("rank", metavar="RANK")
@@ -54,11 +54,6 @@ def _parse(arguments: Sequence[str]) -> tuple[int, list[str]]:
     if not command:
         raise UsageError("there is nothing to start: a command is missing behind the rank")
     return _rank_of(given.rank), command
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"launch.wrap_rank: {message}")
 
 
 def _rank_of(text: str) -> int:

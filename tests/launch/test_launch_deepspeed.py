@@ -29,8 +29,8 @@ def on_hosts(line: str, hosts: tuple[Host, ...] = THREE_HOSTS) -> Plan:
 
 
 def hosts_of(plan: Plan) -> tuple[Host, ...]:
-    assert plan.spread is not None
-    return plan.spread.hosts
+    assert plan.ssh_launch is not None
+    return plan.ssh_launch.hosts
 
 
 @pytest.mark.parametrize(
@@ -155,20 +155,20 @@ def test_a_node_is_told_its_place_without_a_hostfile() -> None:
 
 def test_each_host_binds_its_own_ranks() -> None:
     """By the cores that it has, or those that are named."""
-    spread = on_hosts("--bind_cores_to_rank --bind_core_list=0-3").spread
+    ssh_launch = on_hosts("--bind_cores_to_rank --bind_core_list=0-3").ssh_launch
 
-    assert spread is not None
-    assert spread.overrides == ("--bind_cores_to_rank", "--bind_core_list=0-3")
+    assert ssh_launch is not None
+    assert ssh_launch.overrides == ("--bind_cores_to_rank", "--bind_core_list=0-3")
 
 
 def test_hosts_of_a_hostfile_are_spread_over() -> None:
     """What is left of the options on each host names no hosts."""
     plan = on_hosts("--master_port=29777 --master_addr=10.0.0.1 --ssh_port=2222")
 
-    assert plan.spread is not None
-    assert (plan.spread.hosts, plan.spread.ssh) == (THREE_HOSTS, Ssh(port=2222))
-    assert plan.spread.overrides == ("--master_addr=10.0.0.1", "--master_port=29777")
-    there = here(" ".join(plan.spread.overrides))
+    assert plan.ssh_launch is not None
+    assert (plan.ssh_launch.hosts, plan.ssh_launch.ssh) == (THREE_HOSTS, Ssh(port=2222))
+    assert plan.ssh_launch.overrides == ("--master_addr=10.0.0.1", "--master_port=29777")
+    there = here(" ".join(plan.ssh_launch.overrides))
     assert there.torchrun == plan.torchrun == ("--master-addr=10.0.0.1", "--master-port=29777")
 
 
@@ -200,7 +200,7 @@ def test_without_ssh_a_hostfile_tells_a_node_its_slots() -> None:
     plan = on_hosts("--no_ssh --node_rank=1 -e h3")
 
     assert plan == Plan(
-        ("--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=h1"), devices=("0", "1"), spread=None
+        ("--nnodes=2", "--node-rank=1", "--nproc-per-node=2", "--master-addr=h1"), devices=("0", "1"), ssh_launch=None
     )
 
 

@@ -16,14 +16,14 @@ from core_sdk.environment import meeting_port, passed_variables
 from core_sdk.placement import scheduled_job, slurm_placement
 from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
-from launch._result import Ending
-from launch._ssh._host_job import NodeJob, node_infos, with_meeting_port
-from launch._ssh._host_output import NodeLines
-from launch._ssh._host_results import NodeEnding, Why, ending_of_all
+from launch._result import LaunchResult, overall_result
+from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
+from launch._ssh._host_output import HostOutput
 from launch._ssh._hostfile import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
 from launch._ssh._local_host import is_here
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
-from launch._torchrun._hostfile_option import split_hostfile, spread_over
+from launch._torchrun._options import split_hostfile
+from launch.torch_distributed import plan_ssh_launch
 
 H1, H2 = Host("h1", 2), Host("h2", 4)
 MARK = "\x1e0123456789abcdef "
@@ -185,9 +185,9 @@ def test_hosts_know_the_job_and_no_place_in_it() -> None:
 def test_a_host_is_told_its_place() -> None:
     """And its devices, beside what all are told."""
     hosts = (H1, Host("me@h2", 2, devices=(1, 3)))
-    job = NodeJob("launch.torch_distributed", ("--", "train.py"), "/work", {"PATH": "/bin"}, MARK)
+    job = HostJob("launch.torch_distributed", ("--", "train.py"), "/work", {"PATH": "/bin"}, MARK)
 
-    infos = node_infos(hosts, None)
+    infos = host_run_infos(hosts, None)
     told = [json.loads(job.line(info, host.devices)) for info, host in zip(infos, hosts, strict=True)]
 
     places = [json.loads(node["run_info"]) for node in told]
@@ -201,7 +201,7 @@ def test_a_host_is_told_its_place() -> None:
 
 def test_the_trial_of_the_head_is_that_of_its_nodes() -> None:
     """`core-sdk run` has told the head."""
-    infos = node_infos((H1, H2), ClusterInfo(allocation_id="7.1"))
+    infos = host_run_infos((H1, H2), ClusterInfo(allocation_id="7.1"))
 
     assert [(info.allocation_id, info.task_type, info.container_rank) for info in infos] == [
         ("7.1", "TRIAL", 0),
@@ -212,7 +212,7 @@ def test_the_trial_of_the_head_is_that_of_its_nodes() -> None:
 def test_localhost_is_no_name_among_several_hosts() -> None:
     """The others would look for the first node on themselves."""
     with pytest.raises(UsageError, match="localhost means another machine"):
-        node_infos((Host("localhost", 1), H2), None)
+        host_run_infos((Host("localhost", 1), H2), None)
 
 
 def test_nodes_meet_at_a_port_of_their_own() -> None:
@@ -229,19 +229,18 @@ def test_a_hostfile_is_taken_out_of_the_options() -> None:
     """Its hosts, as many as the options want."""
     hostfile, options = split_hostfile(["--hostfile", "f", "--max-restarts=1", "--nnodes=1:2"])
 
-    spread = spread_over([H1, H2, Host("h3", 1)], options)
+    plan = plan_ssh_launch([H1, H2, Host("h3", 1)], options)
 
     assert (hostfile, options) == (Path("f"), ("--max-restarts=1", "--nnodes=1:2"))
-    assert (spread.hosts, spread.min_hosts, spread.overrides) == ((H1, H2), 1, options)
-    assert spread_over([H1, H2], ()).min_hosts is None
-    assert spread_over([H1], ()).overrides == ("--nproc-per-node=2",)
+    assert (plan.hosts, plan.min_hosts, plan.overrides) == ((H1, H2), 1, options)
+    assert plan_ssh_launch([H1, H2], ()).min_hosts is None
 
 
 @pytest.mark.parametrize("options", [["--nnodes=3"], ["--nnodes=x"], ["--node-rank=0"], ["--standalone"]])
 def test_options_that_contradict_a_hostfile_are_refused(options: list[str]) -> None:
     """Too few hosts, or a place given by hand."""
     with pytest.raises(UsageError):
-        spread_over([H1, H2], options)
+        plan_ssh_launch([H1, H2], options)
 
 
 def test_this_machine_is_known_by_name_and_address() -> None:
@@ -297,7 +296,7 @@ def test_a_missing_interpreter_is_the_remote_shells_word() -> None:
 def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
     """However it is cut; ranks' lines are as they were, and the launcher's own say the host."""
     records: list[dict[str, Any]] = []
-    lines = NodeLines("h2", MARK, records.append)
+    lines = HostOutput("h2", MARK, records.append)
     written = f'{MARK}{{"started": "h2"}}\n[rank=1] a\n[core-sdk] b\n[rank=1] \x1ec{MARK}{{"ended": 0}}\nd\n'.encode()
 
     text = b"".join(lines.feed(written[start : start + size]) for start in range(0, len(written), size))
@@ -308,13 +307,13 @@ def test_records_are_taken_out_of_what_a_host_writes(size: int) -> None:
 
 def test_the_first_cause_is_the_end_of_all() -> None:
     """Before what suffered from it or was ended for it; a stop is one only if nothing failed."""
-    suffered = NodeEnding("h1", Ending(1, ("suffered",)), Why.SUFFERED)
-    ended = NodeEnding("h3", Ending(143, ("ended",)), Why.ENDED)
-    cause = NodeEnding("h2", Ending(3, ("cause",)))
-    stopped = NodeEnding("h4", Ending(75, ("stopped",)))
-    good = NodeEnding("h5", Ending(0))
+    suffered = LaunchResult(1, ("suffered",), is_consequence=True)
+    ended = LaunchResult(143, ("ended",), is_ended_by_head=True)
+    cause = LaunchResult(3, ("cause",))
+    stopped = LaunchResult(75, ("stopped",))
+    good = LaunchResult(0)
 
-    assert ending_of_all([good, stopped, suffered, ended, cause]) == cause.ending
-    assert ending_of_all([stopped, ended, suffered]) == suffered.ending
-    assert ending_of_all([good, stopped, stopped]) == stopped.ending
-    assert ending_of_all([good, good]) == Ending(0)
+    assert overall_result([good, stopped, suffered, ended, cause]) == cause
+    assert overall_result([stopped, ended, suffered]) == suffered
+    assert overall_result([good, stopped, stopped]) == stopped
+    assert overall_result([good, good]) == good

@@ -21,10 +21,10 @@ from launch._horovod._options import (
     HorovodOptions,
     filled,
     options_of,
-    spread_of,
+    ssh_launch_of,
     torchrun_options_of,
 )
-from launch._horovod._rendezvous import Meeting, MeetingError, choose_interface, meet_first, meet_other
+from launch._horovod._rendezvous import Rendezvous, RendezvousError, choose_interface, meet_first, meet_other
 from launch._network import interface_of
 from launch._ssh._hostfile import Host, Ssh
 
@@ -82,11 +82,11 @@ def test_hosts_are_spread_over_with_the_slots_that_get_a_rank() -> None:
     """The first ones are filled first, as horovodrun does; their slots say what each node starts."""
     named = options(hosts="h1:2,h2:2,h3:2", num_proc=3, ssh_port=2222, ssh_identity_file="key")
 
-    spread = spread_of(named)
+    plan = ssh_launch_of(named)
 
-    assert spread is not None
-    assert spread.hosts == (Host("h1", 2), Host("h2", 1))
-    assert spread.ssh == Ssh(2222, Path("key"))
+    assert plan is not None
+    assert plan.hosts == (Host("h1", 2), Host("h2", 1))
+    assert plan.ssh == Ssh(2222, Path("key"))
     assert torchrun_options_of(named, 2) == ()
     assert torchrun_options_of(named, 1, is_sent_by_head=True) == ()
 
@@ -99,7 +99,7 @@ def test_one_host_gives_this_node_its_slots() -> None:
 
 def test_without_hosts_nothing_is_spread() -> None:
     """Whoever has placed this launcher has placed the others."""
-    assert spread_of(options(num_proc=8)) is None
+    assert ssh_launch_of(options(num_proc=8)) is None
 
 
 def test_a_hostfile_is_read(tmp_path: Path) -> None:
@@ -107,10 +107,10 @@ def test_a_hostfile_is_read(tmp_path: Path) -> None:
     hostfile = tmp_path / "hosts"
     hostfile.write_text("h1 slots=2\nh2 slots=4\n")
 
-    spread = spread_of(options(hostfile=str(hostfile)))
+    plan = ssh_launch_of(options(hostfile=str(hostfile)))
 
-    assert spread is not None
-    assert spread.hosts == (Host("h1", 2), Host("h2", 4))
+    assert plan is not None
+    assert plan.hosts == (Host("h1", 2), Host("h2", 4))
 
 
 def test_more_ranks_than_slots_are_refused() -> None:
@@ -150,10 +150,10 @@ class ListeningServer:
         self._listener.close()
 
 
-def meet(rank_counts: Sequence[int], store: HashStore, wanted: int | None = None) -> list[Meeting]:
+def meet(rank_counts: Sequence[int], store: HashStore, wanted: int | None = None) -> list[Rendezvous]:
     """On nodes that are threads of this process. The server is closed again."""
 
-    def node(node_rank: int) -> Meeting:
+    def node(node_rank: int) -> Rendezvous:
         start = Start(node_rank, len(rank_counts), rank_counts[node_rank], "127.0.0.1", store)
         if node_rank > 0:
             return meet_other(start, wanted, ())
@@ -181,19 +181,6 @@ def test_all_nodes_learn_the_server_and_each_others_ranks() -> None:
     assert len({(meeting.address, meeting.port) for meeting in meetings}) == 1
 
 
-def test_a_store_that_outlives_a_start_tells_no_old_answers() -> None:
-    """As torchrun's static one does: the second start has another server."""
-    store = HashStore()
-    with socket.create_server(("127.0.0.1", 0)):
-        first = meet([1, 1], store)
-
-        second = meet([2, 1], store)
-
-    assert {meeting.rank_counts for meeting in first} == {(1, 1)}
-    assert {meeting.rank_counts for meeting in second} == {(2, 1)}
-    assert len({meeting.port for meeting in second}) == 1
-
-
 def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
     """On all of them, with what they have."""
     store = HashStore()
@@ -202,7 +189,7 @@ def test_a_number_of_ranks_that_the_nodes_do_not_have_is_refused() -> None:
         other = pool.submit(meet_other, Start(1, 2, 1, "127.0.0.1", store), 5, ())
 
         for node in (first, other):
-            with pytest.raises(MeetingError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
+            with pytest.raises(RendezvousError, match=r"-np 5 cannot be had: the nodes have 2 \+ 1 slots"):
                 node.result()
 
 
@@ -212,7 +199,7 @@ def test_an_interface_that_is_not_there_is_named_with_those_that_are() -> None:
     assert loopback is not None
 
     assert choose_interface(["eth77", loopback], "192.0.2.1") == loopback
-    with pytest.raises(MeetingError, match=f"no interface eth77, .*{loopback}"):
+    with pytest.raises(RendezvousError, match=f"no interface eth77, .*{loopback}"):
         choose_interface(["eth77"], "127.0.0.1")
 
 

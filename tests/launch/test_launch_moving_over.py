@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 from launches import RunLaunch
-from torch.distributed.run import get_args_parser
 
 from launch._command_line import Command, parse
 from launch._deepspeed._core_binding import parse_cores, share
 from launch._torchrun._config import configure
+from launch._torchrun._nodes import decide_nodes
+from launch._torchrun._options import parse_options
 from launch.deepspeed import DeepSpeed
 from launch.horovod import Horovod
 from launch.tensorflow import TensorFlow
@@ -182,7 +183,7 @@ def test_cores_that_cannot_be_shared_are_refused(options: list[str], words: str,
         (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1"], {}, "none"),
         (["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1"], {"CORE_SDK_JOB_ID": "digits"}, "job/digits"),
         (["--nnodes=1:2", "--rdzv-endpoint=h:1"], {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "1"}, "slurm//7"),
-        (["--nnodes=2", "--rdzv-id=mine"], {"CORE_SDK_JOB_ID": "digits"}, "mine"),
+        (["--nnodes=1:2", "--rdzv-endpoint=h:1", "--rdzv-id=mine"], {"CORE_SDK_JOB_ID": "digits"}, "mine"),
     ],
 )
 def test_a_launch_is_known_by_an_id_of_its_own(
@@ -194,6 +195,7 @@ def test_a_launch_is_known_by_an_id_of_its_own(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
-    config, _, _ = configure(get_args_parser().parse_args([*options, "--no-python", "train.py"]))
+    parsed = parse_options(options)
+    config = configure(parsed, decide_nodes(parsed.given, None, lambda: 1), ["train.py"])
 
     assert re.fullmatch(run_id, config.run_id)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 from torch.distributed.launcher.api import LaunchConfig
-from torch.distributed.run import config_from_args, get_args_parser
 
 from core_sdk.environment import RUN_INFO_VARIABLE, get_cluster_info, run_info
 from core_sdk.errors import RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
-from launch._command_line import Command, UsageError, parse
-from launch._run_info import tell_ranks
-from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, torchrun_argv
-from launch._torchrun._options import given_options
+from launch._command_line import UsageError
+from launch._torchrun._config import configure, worker_spec
+from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, meeting_options
+from launch._torchrun._options import TorchrunOptions, parse_options
+from launch._torchrun._run_info import write_run_info
 
 ONE_NODE = Nodes(num_nodes=1, node_rank=0, slots=2, chief_address="localhost")
 SECOND_OF_TWO = Nodes(num_nodes=2, node_rank=1, slots=4, chief_address="h1")
@@ -28,26 +28,19 @@ CLUSTER = ClusterInfo(
     _slot_ids=[0, 1, 2, 3, 4, 5, 6, 7],
 )
 PLACEMENT = Placement(("h1", "h2"), node_rank=1, slots=4, port=12345)
-SCRIPT = ["--no-python", sys.executable, "-u", "train.py"]
+PROGRAM = [sys.executable, "-u", "train.py"]
 
 
-def command(line: str) -> Command:
-    return parse([*line.split(), "--", "train.py"])
+def options(line: str = "") -> TorchrunOptions:
+    return parse_options(line.split())
 
 
 def decided(line: str, info: ClusterInfo | None = None, num_gpus: int = 0) -> Nodes:
-    return decide_nodes(given_options(line.split()), info, lambda: num_gpus)
+    return decide_nodes(options(line).given, info, lambda: num_gpus)
 
 
-def understood(argv: list[str]) -> tuple[LaunchConfig, list[str]]:
-    """What torchrun makes of it: how to launch, and what."""
-    arguments = get_args_parser().parse_args(argv)
-    config, program, program_arguments = config_from_args(arguments)
-    return config, [str(program), *program_arguments]
-
-
-def launch_config(argv: list[str]) -> LaunchConfig:
-    return understood(argv)[0]
+def configured(line: str, nodes: Nodes) -> LaunchConfig:
+    return configure(options(line), nodes, PROGRAM)
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +98,7 @@ def test_nodes_are_given_by_options() -> None:
 def test_what_only_torchrun_can_count_is_left_to_it() -> None:
     """`gpu`, `cpu` and `auto` are numbers that it knows."""
     assert decided("--nproc-per-node=gpu", CLUSTER).slots is None
-    assert launch_config(torchrun_argv(command("--nproc-per-node=cpu"), Nodes(1, 0, None, "localhost"))).max_nodes == 1
+    assert configured("--nproc-per-node=cpu", Nodes(1, 0, None, "localhost")).max_nodes == 1
 
 
 @pytest.mark.parametrize(
@@ -130,70 +123,59 @@ def test_nodes_that_could_never_meet_are_refused(line: str, message: str) -> Non
 
 def test_one_node_gets_a_free_port() -> None:
     """So that two jobs never clash; and no name needs to be known to a DNS."""
-    argv = torchrun_argv(command(""), ONE_NODE)
+    config = configured("", ONE_NODE)
 
-    assert argv == [
-        "--nnodes=1",
-        "--nproc-per-node=2",
-        "--rdzv-backend=c10d",
-        "--rdzv-endpoint=localhost:0",
-        "--local-addr=localhost",
-        "--max-restarts=0",
-        *SCRIPT,
-    ]
-    config = launch_config(argv)
-    assert (config.nproc_per_node, config.rdzv_backend, config.rdzv_endpoint) == (2, "c10d", "localhost:0")
+    assert (config.min_nodes, config.max_nodes, config.nproc_per_node) == (1, 1, 2)
+    assert (config.rdzv_backend, config.rdzv_endpoint, config.local_addr) == ("c10d", "localhost:0", "localhost")
+    assert config.max_restarts == 0
+
+
+@pytest.mark.parametrize("line", ["--standalone", "--rdzv-backend=static", "--standalone --rdzv-endpoint=h9:1"])
+def test_a_node_alone_meets_only_itself(line: str) -> None:
+    """As with torchrun."""
+    config = configured(line, ONE_NODE)
+
+    assert (config.rdzv_backend, config.rdzv_endpoint) == ("c10d", "localhost:0")
 
 
 def test_several_nodes_meet_at_the_first_one() -> None:
     """All of them must name the same port."""
-    argv = torchrun_argv(command(""), SECOND_OF_TWO)
+    config = configured("", SECOND_OF_TWO)
 
-    assert argv == [
-        "--nnodes=2",
-        "--nproc-per-node=4",
-        "--node-rank=1",
-        "--master-addr=h1",
-        "--master-port=29400",
-        "--max-restarts=0",
-        *SCRIPT,
-    ]
-    config = launch_config(argv)
-    assert (config.rdzv_endpoint, config.rdzv_configs["rank"], config.min_nodes) == ("h1:29400", 1, 2)
+    assert (config.rdzv_backend, config.rdzv_endpoint, config.rdzv_configs["rank"]) == ("static", "h1:29400", 1)
+    assert (config.min_nodes, config.max_nodes, config.nproc_per_node, config.max_restarts) == (2, 2, 4, 0)
 
 
 def test_an_address_of_ipv6_is_told_from_its_port() -> None:
     """By brackets, as torchrun wants them."""
-    argv = torchrun_argv(command(""), Nodes(2, 0, 1, "fe80::1"))
-
-    assert launch_config(argv).rdzv_endpoint == "[fe80::1]:29400"
+    assert configured("", Nodes(2, 0, 1, "fe80::1")).rdzv_endpoint == "[fe80::1]:29400"
 
 
 @pytest.mark.parametrize(
-    ("line", "nodes", "added"),
+    ("line", "nodes", "completed"),
     [
-        ("--max-restarts 3 --nproc_per_node=5", ONE_NODE, ["--nnodes=1", "--rdzv-backend=c10d"]),
-        ("--standalone", ONE_NODE, ["--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]),
-        ("--master-port=29511", ONE_NODE, ["--nnodes=1", "--nproc-per-node=2", "--max-restarts=0"]),
-        ("--rdzv-endpoint=h1:29511", SECOND_OF_TWO, ["--node-rank=1"]),
-        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", SECOND_OF_TWO, ["--nnodes=2", "--nproc-per-node=4"]),
-        ("--nnodes=1:2", SECOND_OF_TWO, ["--rdzv-backend=c10d", "--rdzv-endpoint=h1:29400"]),
-        ("--master-port=29511 --master-addr=h1", SECOND_OF_TWO, ["--node-rank=1"]),
+        ("--max-restarts 3 --nproc_per_node=5", ONE_NODE, ("c10d", "localhost:0", None, 5, 3)),
+        ("--master-port=29511", ONE_NODE, ("static", "127.0.0.1:29511", 0, 2, 0)),
+        ("--rdzv-endpoint=h1:29511", SECOND_OF_TWO, ("static", "h1:29511", 1, 4, 0)),
+        ("--rdzv-backend=etcd-v2 --rdzv-endpoint=e1:2379", SECOND_OF_TWO, ("etcd-v2", "e1:2379", None, 4, 0)),
+        ("--nnodes=1:2", SECOND_OF_TWO, ("c10d", "h1:29400", None, 4, 0)),
+        ("--nnodes=1:2 --rdzv-endpoint=h7:1", SECOND_OF_TWO, ("c10d", "h7:1", None, 4, 0)),
+        ("--master-port=29511 --master-addr=h9", SECOND_OF_TWO, ("static", "h9:29511", 1, 4, 0)),
     ],
 )
-def test_overrides_replace_what_would_be_said(line: str, nodes: Nodes, added: list[str]) -> None:
-    """Each once, as written, and torchrun understands the whole."""
-    argv = torchrun_argv(command(line), nodes)
+def test_overrides_replace_what_would_be_said(
+    line: str, nodes: Nodes, completed: tuple[str, str, int | None, int, int]
+) -> None:
+    """What they leave open is completed."""
+    config = configured(line, nodes)
 
-    ours = argv[: len(argv) - len(SCRIPT) - len(line.split())]
-    names = [argument.partition("=")[0] for argument in [*ours, *line.replace("_", "-").split()]]
-    assert argv[len(ours) :] == [*line.split(), *SCRIPT]
-    assert set(added) <= set(ours)
-    assert not {"--master-addr", "--rdzv-endpoint"} <= set(names)
-    assert len([name for name in names if name.startswith("--")]) == len(
-        {name for name in names if name.startswith("--")}
-    )
-    assert launch_config(argv).max_restarts == (3 if "--max-restarts 3" in line else 0)
+    assert (
+        config.rdzv_backend,
+        config.rdzv_endpoint,
+        config.rdzv_configs.get("rank"),
+        config.nproc_per_node,
+        config.max_restarts,
+    ) == completed
 
 
 def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,18 +184,20 @@ def test_variables_of_torchrun_count_as_options(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv(f"PET_{name}", value)
 
     nodes = decided("", CLUSTER, 8)
-    argv = torchrun_argv(command(""), nodes)
 
     assert nodes == SECOND_OF_TWO
-    assert argv == ["--master-port=29400", "--max-restarts=0", *SCRIPT]
-    assert launch_config(argv).rdzv_endpoint == "h1:29400"
+    assert meeting_options(options().given, nodes) == {"master_port": 29400}
+    assert configured("", nodes).rdzv_endpoint == "h1:29400"
 
 
 def test_the_script_keeps_its_own_arguments() -> None:
     """Also those that look like torchrun's, and further dashes."""
-    argv = torchrun_argv(parse(["--", "./train", "--nnodes=9", "--", "-m"]), ONE_NODE)
+    program = ["./train", "--nnodes=9", "--", "-m"]
 
-    assert understood(argv)[1] == ["./train", "--nnodes=9", "--", "-m"]
+    spec = worker_spec(configure(options(), ONE_NODE, program), program)
+
+    assert (spec.entrypoint, spec.args) == ("./train", ("--nnodes=9", "--", "-m"))
+    spec.rdzv_handler.shutdown()
 
 
 @pytest.mark.parametrize(
@@ -227,7 +211,7 @@ def test_the_script_keeps_its_own_arguments() -> None:
 def test_overrides_that_name_a_script_are_refused(line: str, message: str) -> None:
     """The script is what stands behind the dashes."""
     with pytest.raises(UsageError, match=message):
-        torchrun_argv(command(line), ONE_NODE)
+        options(line)
 
 
 @pytest.mark.parametrize(
@@ -237,7 +221,7 @@ def test_overrides_that_name_a_script_are_refused(line: str, message: str) -> No
 def test_torchrun_refuses_what_it_does_not_know(line: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     """In its own words, with the status of a usage error."""
     with pytest.raises(SystemExit) as refused:
-        torchrun_argv(command(line), ONE_NODE)
+        options(line)
 
     assert refused.value.code == 2
     assert message in capfd.readouterr().err
@@ -250,28 +234,28 @@ def test_the_run_info_is_read_from_its_file(tmp_path: Path, monkeypatch: pytest.
     content = {"container_addrs": ["h1", "h2"], "container_rank": 1, "container_slot_counts": [2, 2]}
 
     path.write_text(json.dumps(content))
-    assert find_nodes(command("")) == Nodes(num_nodes=2, node_rank=1, slots=2, chief_address="h1")
+    assert find_nodes(options()) == Nodes(num_nodes=2, node_rank=1, slots=2, chief_address="h1")
     for name, value in {"container_rank": 2, "container_slot_counts": [1]}.items():
         path.write_text(json.dumps(content | {name: value}))
         with pytest.raises(RunInfoError, match=r"run\.json.*contradict each other"):
-            find_nodes(command(""))
+            find_nodes(options())
 
 
 def test_the_machine_is_asked_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """No GPU is visible to this test, on any machine."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
 
-    assert find_nodes(command("")) == Nodes(num_nodes=1, node_rank=0, slots=1, chief_address="localhost")
+    assert find_nodes(options()) == Nodes(num_nodes=1, node_rank=0, slots=1, chief_address="localhost")
 
 
 def placed(line: str, info: ClusterInfo | None = None, placement: Placement = PLACEMENT) -> Nodes:
-    return decide_nodes(given_options(line.split()), info, lambda: 8, lambda: placement)
+    return decide_nodes(options(line).given, info, lambda: 8, lambda: placement)
 
 
 def test_a_scheduler_goes_before_the_machine() -> None:
     """Its nodes, this one's rank and GPUs, the first one's address, and a port of the job's own."""
     nodes = placed("")
-    config = launch_config(torchrun_argv(command(""), nodes))
+    config = configured("", nodes)
 
     assert (nodes.num_nodes, nodes.node_rank, nodes.slots, nodes.chief_address) == (2, 1, 4, "h1")
     assert (config.rdzv_endpoint, config.rdzv_configs["rank"], config.nproc_per_node) == ("h1:12345", 1, 4)
@@ -291,7 +275,7 @@ def test_options_and_a_run_info_go_before_a_scheduler() -> None:
         raise AssertionError("the scheduler was asked")
 
     for line in ("--nnodes=1", "--standalone", "--nnodes=2 --node-rank=0 --master-addr=h9"):
-        assert decide_nodes(given_options(line.split()), None, lambda: 1, refuse).run_info is None
+        assert decide_nodes(options(line).given, None, lambda: 1, refuse).run_info is None
     assert decide_nodes({}, CLUSTER, lambda: 1, refuse) == decided("", CLUSTER)
     assert placed("--nproc-per-node=3").slots == 3
     assert placed("--nnodes=1:2 --rdzv-backend=c10d").chief_address == "h1"
@@ -300,7 +284,7 @@ def test_options_and_a_run_info_go_before_a_scheduler() -> None:
 def test_ranks_are_told_where_a_scheduler_has_placed_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a private run info of no trial; where an agent has written one, that stands."""
     monkeypatch.setenv(RUN_INFO_VARIABLE, "")
-    tell_ranks(placed("--nproc-per-node=3"), tmp_path)
+    write_run_info(placed("--nproc-per-node=3"), tmp_path)
 
     info = run_info()
 
@@ -321,7 +305,7 @@ def test_ranks_are_told_the_slots_that_they_take(
         (tmp_path / "given.json").write_text(content)
         monkeypatch.setenv(RUN_INFO_VARIABLE, str(tmp_path / "given.json"))
 
-    tell_ranks(ONE_NODE, tmp_path)
+    write_run_info(ONE_NODE, tmp_path)
     info = run_info()
 
     assert info is not None
@@ -337,4 +321,4 @@ def test_a_scheduler_that_has_not_started_every_node_is_told_of(monkeypatch: pyt
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
 
     with pytest.raises(UsageError, match="Put srun before it"):
-        find_nodes(command(""))
+        find_nodes(options())

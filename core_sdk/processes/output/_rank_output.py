@@ -7,6 +7,7 @@ takes any more, so that neither `| head` nor a full disk reaches the ranks.
 
 from __future__ import annotations
 
+import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from core_sdk.processes.output._stream import Stream
 
 _STDOUT = 1
 _STDERR = 2
+_TAIL_BYTES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class RankOutput:
         self._directory.mkdir(mode=0o700, exist_ok=True)
         self._num_opened = 0
         self._streams: dict[int, tuple[Stream, Stream]] = {}
+        self._stderr_files: dict[int, Path | None] = {}
         self._forwarder = Forwarder(stdout_fd, stderr_fd, is_hurried or threading.Event())
 
     def __enter__(self) -> RankOutput:
@@ -58,8 +61,11 @@ class RankOutput:
     ) -> None:
         self.close()
 
-    def open(self, rank: int) -> RankPipes:
-        """Fresh pipes each time: a restarted rank's output does not mix with what its predecessor left behind."""
+    def open(self, rank: int, stderr_file: Path | None = None) -> RankPipes:
+        """Fresh pipes each time: a restarted rank's output does not mix with what its predecessor left behind.
+
+        `stderr_file` is where the rank will write its stderr, if not into our pipe.
+        """
         self._num_opened += 1
         name = f"rank{rank}.{self._num_opened}"
         stdout_path, stderr_path = self._directory / f"{name}.stdout", self._directory / f"{name}.stderr"
@@ -69,6 +75,7 @@ class RankOutput:
             Stream(stderr_path, PrefixedLines(prefix), self._forwarder.stderr),
         )
         self._streams[rank] = streams
+        self._stderr_files[rank] = stderr_file
         self._forwarder.add(*streams)
         return RankPipes(str(stdout_path), str(stderr_path))
 
@@ -81,10 +88,15 @@ class RankOutput:
 
     def tail(self, rank: int) -> bytes:
         """The last 64 KiB of the rank's stderr, as it wrote them; empty for a rank that was never opened."""
+        if (file := self._stderr_files.get(rank)) is not None:
+            return _end_of(file)
         return self._streams[rank][1].last_words.tail if rank in self._streams else b""
 
     def traceback_time(self, rank: int) -> float | None:
-        """`time.monotonic()` when the last line that begins a Python traceback came from the rank's stderr."""
+        """`time.monotonic()` when the last line that begins a Python traceback came from the rank's stderr.
+
+        None also for a stderr in a file, which tells no times.
+        """
         return self._streams[rank][1].last_words.traceback_time if rank in self._streams else None
 
     def wait_for_end(self, rank: int, timeout_s: float) -> bool:
@@ -100,3 +112,14 @@ class RankOutput:
         Waits for as long as the launcher's own output is slow, as `print` would, if it is not hurried.
         """
         self._forwarder.close()
+
+
+def _end_of(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            if not file.seekable():
+                return b""
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES)
+    except OSError:
+        return b""

@@ -6,9 +6,9 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from launch._command_line import UsageError
+from launch._command_line import OptionParser, UsageError
 
 _LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
@@ -77,14 +77,9 @@ def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
     return options
 
 
-class _Parser(ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise UsageError(f"deepspeed's options: {message}")
-
-
 def _parser() -> ArgumentParser:
     """What is left alone here is none the less named: so that abbreviations are as ambiguous as they are there."""
-    parser = _Parser(prog="deepspeed", add_help=False)
+    parser = OptionParser(prog="deepspeed's options", add_help=False)
     parser.add_argument("-H", "--hostfile", type=Path)
     parser.add_argument("-i", "--include", default="")
     parser.add_argument("-e", "--exclude", default="")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from launch._command_line import UsageError
 from launch._deepspeed._options import DeepSpeedOptions
-from launch._ssh._hostfile import Host, Spread, Ssh
+from launch._ssh._hostfile import Host, Ssh, SshLaunch
 
 _HERE = "localhost"
 
@@ -18,7 +18,7 @@ class Plan:
     """Options of torchrun, for a launcher that starts ranks."""
     devices: tuple[str, ...] = ()
     """The GPUs that this node's ranks may see; empty for those that the launcher sees."""
-    spread: Spread | None = None
+    ssh_launch: SshLaunch | None = None
     """For one that nothing has placed on these hosts."""
 
 
@@ -44,10 +44,10 @@ def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
         return _plan_placed(options, chosen)
     if options.node_rank is not None:
         raise UsageError("--node_rank needs --no_ssh: without it this launcher starts the others, by ssh")
-    spread = Spread(tuple(chosen), Ssh(port=options.ssh_port), _for_each_host(options))
+    ssh_launch = SshLaunch(tuple(chosen), Ssh(port=options.ssh_port), _for_each_host(options))
     # Of several hosts, whoever starts a launcher there tells it its slots and GPUs.
     here = _plan_single(options, chosen[0]) if len(chosen) == 1 else Plan(_given(_meeting(options)))
-    return replace(here, spread=spread)
+    return replace(here, ssh_launch=ssh_launch)
 
 
 def _for_each_host(options: DeepSpeedOptions) -> tuple[str, ...]:

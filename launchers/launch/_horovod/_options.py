@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from launch._command_line import UsageError
-from launch._ssh._hostfile import Host, Spread, Ssh, parse_hosts, read_hostfile
+from launch._ssh._hostfile import Host, Ssh, SshLaunch, parse_hosts, read_hostfile
 
 NOT_GIVEN = -(1 << 62)
 """For the number of processes, which Horovod's parser does not do without."""
@@ -115,11 +115,11 @@ def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
     return tuple(used)
 
 
-def spread_of(options: HorovodOptions) -> Spread | None:
+def ssh_launch_of(options: HorovodOptions) -> SshLaunch | None:
     """None where no hosts are named. Reads the hostfile. Raises `UsageError`."""
     if not options.names_hosts:
         return None
-    return Spread(hosts_of(options), options.ssh)
+    return SshLaunch(hosts_of(options), options.ssh)
 
 
 def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:

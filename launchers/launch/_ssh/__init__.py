@@ -1,1 +1,1 @@
-"""One command on several hosts, which ssh reaches."""
+"""Launchers on several hosts, started by ssh."""

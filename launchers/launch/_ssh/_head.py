@@ -14,42 +14,34 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from core_sdk.environment import (
-    LaunchSettings,
-    job_placement,
-    login_variables,
-    meeting_port,
-    passed_variables,
-    run_info,
-)
+from core_sdk.environment import job_placement, login_variables, meeting_port, passed_variables, run_info
 from core_sdk.errors import PlacementError
-from core_sdk.processes import GUARDIAN_FILE, ISOLATION, STOPS, CaughtSignals, exit_code, signal_name
+from core_sdk.processes import GUARDIAN_FILE, ISOLATION, STOPS, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
 from launch._command_line import Command, CommandError
-from launch._directory import LaunchDirectory
 from launch._framework import Framework
+from launch._launch import Launch
 from launch._messages import marked
-from launch._result import Ending
+from launch._result import LaunchResult, overall_result
 from launch._ssh import _host_program
-from launch._ssh._host_job import NodeJob, node_infos, with_meeting_port
-from launch._ssh._host_results import NodeEnding, Why, ending_of_all
-from launch._ssh._hostfile import Host, Spread
+from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
+from launch._ssh._hostfile import Host, SshLaunch
 from launch._ssh._local_host import is_here
-from launch._ssh._remote_launcher import Node
+from launch._ssh._remote_launcher import RemoteLauncher
 from launch._ssh._ssh_command import ssh_argv
 
 _STDOUT = 1
 _STDERR = 2
 # The hosts believe that the head is dead when they hear nothing for a minute.
-_BEAT_S = 5.0
+_HEARTBEAT_S = 5.0
 _UNSETTLED_S = 0.1
-# Launchers tell each other of failed ranks, and end theirs.
+# The launchers tell each other of failed ranks, and end their own.
 _OTHERS_S = 15.0
-# A failure that looks like another's consequence: ssh notices within half a minute that a host has vanished.
-_ROOT_S = 40.0
-# Between `end` and the kill of a host's connection; there it is SIGTERM, a grace of ten seconds, and a kill.
+# After a failure that looks like another's consequence: ssh notices within half a minute that a host has vanished.
+_ROOT_CAUSE_S = 40.0
+# Between `end` and the kill of a host's connection. The host sends SIGTERM, waits ten seconds, and kills.
 _END_S = 25.0
-# What a second Ctrl-C kills, ends.
+# Between a second Ctrl-C and the kill.
 _AFTER_KILL_S = 15.0
 
 
@@ -60,17 +52,17 @@ class NoSshError(CommandError):
         super().__init__("there is no ssh in PATH, which other hosts are reached by: install the OpenSSH client")
 
 
-def spread_of(framework: Framework, command: Command) -> Spread | None:
+def hosts_to_reach(framework: Framework, command: Command) -> SshLaunch | None:
     """The hosts to start launchers on; None where this process is itself one node's launcher, or the only one.
 
     Raises `UsageError`, `RunInfoError`, and `ValueError` for variables that make no sense.
     """
     if _is_placed():
         return None
-    spread = framework.spread(command.overrides)
-    if spread is None or (len(spread.hosts) == 1 and is_here(spread.hosts[0])):
+    hosts = framework.ssh_launch(command.overrides)
+    if hosts is None or (len(hosts.hosts) == 1 and is_here(hosts.hosts[0])):
         return None
-    return spread
+    return hosts
 
 
 def _is_placed() -> bool:
@@ -84,104 +76,85 @@ def _is_placed() -> bool:
     return placement is not None and len(placement.addresses) > 1
 
 
-def run(
-    framework: Framework,
-    command: Command,
-    spread: Spread,
-    settings: LaunchSettings,
-    directory: LaunchDirectory,
-    signals: CaughtSignals,
-) -> Ending:
-    """Blocks until all hosts' launchers have ended. Raises `CommandError`."""
-    infos = node_infos(spread.hosts, run_info())
-    overrides = command.overrides if spread.overrides is None else spread.overrides
-    job = NodeJob(
-        module=framework.module,
-        arguments=(*overrides, "--", *command.script),
+def run(launch: Launch, hosts: SshLaunch) -> LaunchResult:
+    """Blocks until the launchers of all hosts have ended. Raises `CommandError`."""
+    infos = host_run_infos(hosts.hosts, run_info())
+    overrides = launch.command.overrides if hosts.overrides is None else hosts.overrides
+    job = HostJob(
+        module=launch.framework.module,
+        arguments=(*overrides, "--", *launch.command.script),
         directory=str(Path.cwd()),
         variables=with_meeting_port(passed_variables()),
         mark=f"\x1e{secrets.token_hex(16)} ",
     )
-    forwarder = Forwarder(_STDOUT, _STDERR, signals.is_stop_asked)
-    watch = _Watch(spread, settings.grace_s, signals, forwarder)
+    head = _Head(launch, hosts)
     try:
-        for info, host in zip(infos, spread.hosts, strict=True):
-            node = _start(info.container_rank, host, spread, job.mark, forwarder, directory, signals)
-            watch.nodes.append(node)
-            node.send(job.line(info, host.devices))
-        return watch.run()
+        for info, host in zip(infos, hosts.hosts, strict=True):
+            head.start(info.container_rank, host, job.mark).send(job.line(info, host.devices))
+        return head.watch()
     finally:
-        for node in watch.nodes:
-            node.kill()
-        signals.wait_for(forwarder.close)
+        head.close()
 
 
-def _start(
-    rank: int,
-    host: Host,
-    spread: Spread,
-    mark: str,
-    forwarder: Forwarder,
-    directory: LaunchDirectory,
-    signals: CaughtSignals,
-) -> Node:
-    place = directory.path / f"node-{rank}"
-    place.mkdir(mode=0o700)
-    program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
-    is_child = is_here(host)
-    argv = program if is_child else ssh_argv(host, spread.ssh, program, place / "ssh.log")
-    variables = login_variables() if is_child else None
-    try:
-        node = Node(host, spread.ssh, argv, variables, mark, forwarder, place, signals.ring)
-    except FileNotFoundError:
-        raise NoSshError from None
-    if not is_child:
-        # The end of the connection ends what is at its other end; a child hears of the head's end by its input's.
-        directory.guardian.guard(node.pid)
-    return node
-
-
-class _Watch:
-    """What the head does while the hosts train."""
-
-    def __init__(self, spread: Spread, grace_s: float, signals: CaughtSignals, forwarder: Forwarder) -> None:
-        self.nodes: list[Node] = []
-        """Those that run."""
-        self._min_hosts = spread.min_hosts
-        self._first = spread.hosts[0]
-        self._grace_s = grace_s
-        self._signals = signals
-        self._forwarder = forwarder
-        self._endings: list[NodeEnding] = []
+class _Head:
+    def __init__(self, launch: Launch, hosts: SshLaunch) -> None:
+        self._hosts = hosts
+        self._directory = launch.directory
+        self._grace_s = launch.settings.grace_s
+        self._signals = launch.signals
+        self._forwarder = Forwarder(_STDOUT, _STDERR, launch.signals.is_stop_asked)
+        self._running: list[RemoteLauncher] = []
+        self._results: list[LaunchResult] = []
         self._stops: list[int] = []
         self._is_ending = False
         self._end_at = self._kill_at = math.inf
-        self._beat_at = 0.0
+        self._heartbeat_at = 0.0
 
-    def run(self) -> Ending:
-        while self.nodes:
-            self._beat()
+    def start(self, number: int, host: Host, mark: str) -> RemoteLauncher:
+        directory = self._directory.path / f"node-{number}"
+        directory.mkdir(mode=0o700)
+        program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
+        is_child = is_here(host)
+        argv = program if is_child else ssh_argv(host, self._hosts.ssh, program, directory / "ssh.log")
+        variables = login_variables() if is_child else None
+        try:
+            launcher = RemoteLauncher(
+                host, self._hosts.ssh, argv, variables, mark, self._forwarder, directory, self._signals.ring
+            )
+        except FileNotFoundError:
+            raise NoSshError from None
+        if not is_child:
+            # When the connection ends, so does what is at its other end. A child notices the end of its input.
+            self._directory.guardian.guard(launcher.pid)
+        self._running.append(launcher)
+        return launcher
+
+    def watch(self) -> LaunchResult:
+        while self._running:
+            if time.monotonic() >= self._heartbeat_at:
+                self._heartbeat_at = time.monotonic() + _HEARTBEAT_S
+                self._send(b"alive\n")
             number = self._signals.wait(self._wait_s())
             if number:
                 self._hand_on(number)
-            self._look()
-            self._press()
-        return ending_of_all(self._endings)
+            self._collect()
+            self._end_late()
+        return overall_result(self._results)
 
-    def _beat(self) -> None:
-        if time.monotonic() >= self._beat_at:
-            self._beat_at = time.monotonic() + _BEAT_S
-            self._send(b"alive\n")
+    def close(self) -> None:
+        for launcher in self._running:
+            launcher.kill()
+        self._signals.wait_for(self._forwarder.close)
 
     def _send(self, line: bytes) -> None:
-        for node in self.nodes:
-            node.send(line)
+        for launcher in self._running:
+            launcher.send(line)
 
     def _wait_s(self) -> float:
-        if any(node.is_unsettled for node in self.nodes):
+        if any(launcher.is_unsettled for launcher in self._running):
             self._send(b"")
             return _UNSETTLED_S
-        return max(0.0, min(self._beat_at, self._end_at, self._kill_at) - time.monotonic())
+        return max(0.0, min(self._heartbeat_at, self._end_at, self._kill_at) - time.monotonic())
 
     def _hand_on(self, number: int) -> None:
         if number in STOPS:
@@ -190,55 +163,55 @@ class _Watch:
             self._stops.append(number)
         self._send(b"signal %d\n" % number)
 
-    def _look(self) -> None:
-        for node in list(self.nodes):
-            ending = node.ending()
-            if ending is not None:
-                self.nodes.remove(node)
-                self._note(node, replace(ending, why=Why.ENDED) if self._is_ending else ending)
+    def _collect(self) -> None:
+        for launcher in list(self._running):
+            result = launcher.result()
+            if result is not None:
+                self._running.remove(launcher)
+                self._note(launcher, replace(result, is_ended_by_head=self._is_ending))
 
-    def _note(self, node: Node, ending: NodeEnding) -> None:
-        if node.is_lost and self._can_go_on_without(node):
-            self._forwarder.say(marked([*ending.ending.words, self._goes_on()]).encode(errors="surrogateescape"))
+    def _note(self, launcher: RemoteLauncher, result: LaunchResult) -> None:
+        if launcher.is_lost and self._can_go_on_without(launcher.host):
+            left = f"the training goes on: nodes left: {len(self._running)}, needed: {self._hosts.min_hosts}"
+            self._say(*result.messages, left)
             return
-        self._endings.append(ending)
-        if ending.is_failure:
-            self._end_at = min(self._end_at, time.monotonic() + self._patience_s(ending))
+        self._results.append(result)
+        if result.is_failure:
+            self._end_at = min(self._end_at, time.monotonic() + self._patience_s(result))
 
-    def _can_go_on_without(self, node: Node) -> bool:
+    def _can_go_on_without(self, host: Host) -> bool:
         """The others meet at the first one."""
-        is_first = node.host == self._first
-        return (
-            self._min_hosts is not None and len(self.nodes) >= self._min_hosts and not is_first and not self._is_ending
-        )
+        least = self._hosts.min_hosts
+        is_first = host == self._hosts.hosts[0]
+        return least is not None and len(self._running) >= least and not is_first and not self._is_ending
 
-    def _goes_on(self) -> str:
-        return f"the training goes on: nodes left: {len(self.nodes)}, needed: {self._min_hosts}"
-
-    def _patience_s(self, ending: NodeEnding) -> float:
-        """How long the other nodes have to end by themselves."""
-        if not ending.ending.is_of_ranks:
+    def _patience_s(self, result: LaunchResult) -> float:
+        """How long the other hosts have to end by themselves."""
+        if not result.is_of_ranks:
             return 0.0
         if self._stops:
             return self._grace_s
-        return _ROOT_S if ending.why is Why.SUFFERED else _OTHERS_S
+        return _ROOT_CAUSE_S if result.is_consequence else _OTHERS_S
 
-    def _press(self) -> None:
+    def _end_late(self) -> None:
         now = time.monotonic()
         if now >= self._end_at:
             self._is_ending, self._end_at, self._kill_at = True, math.inf, min(self._kill_at, now + _END_S)
             self._send(b"end\n")
         if now >= self._kill_at:
-            hosts = ", ".join(node.host.name for node in self.nodes)
-            self._forwarder.say(marked([f"{hosts}: no answer; given up"]).encode(errors="surrogateescape"))
-            for node in self.nodes:
-                node.send(b"kill\n")
-                node.kill()
-                self._endings.append(NodeEnding(node.host.address, self._given_up(), Why.ENDED))
-            self.nodes = []
+            self._say(f"{', '.join(launcher.host.name for launcher in self._running)}: no answer; given up")
+            self._send(b"kill\n")
+            for launcher in self._running:
+                launcher.kill()
+                self._results.append(self._given_up())
+            self._running = []
 
-    def _given_up(self) -> Ending:
+    def _given_up(self) -> LaunchResult:
         if not self._stops:
-            return Ending(1)
+            return LaunchResult(1, is_ended_by_head=True)
         code = exit_code(-self._stops[0])
-        return Ending(code, (f"killed after {signal_name(self._stops[0])}; exit code {code}",))
+        message = f"killed after {signal_name(self._stops[0])}; exit code {code}"
+        return LaunchResult(code, (message,), is_ended_by_head=True)
+
+    def _say(self, *lines: str) -> None:
+        self._forwarder.say(marked(lines).encode(errors="surrogateescape"))

@@ -1,12 +1,11 @@
-"""What a host is told of its part of a training: one line of JSON over its standard input, so that no argv says it."""
+"""What a host is told of its part of a training: one line of JSON over its standard input, so that no argv shows it."""
 
 from __future__ import annotations
 
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import msgspec
 
@@ -21,33 +20,24 @@ _DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True)
-class NodeJob:
-    """The same on all hosts but for the node's run info, and its devices."""
+class HostJob:
+    """The same on all hosts but for the host's run info, and its devices."""
 
     module: str
     arguments: tuple[str, ...]
     directory: str
     variables: Mapping[str, str]
     mark: str
-    """Begins what the host says to the head, among what its ranks say; nobody else knows it."""
+    """Begins what the host tells the head, among what its ranks write. Nobody else knows it."""
 
     def line(self, info: ClusterInfo, devices: Sequence[int]) -> bytes:
-        variables = dict(self.variables)
-        if devices:
-            variables[_DEVICES_VARIABLE] = ",".join(map(str, devices))
-        job: dict[str, Any] = {
-            "module": self.module,
-            "arguments": self.arguments,
-            "directory": self.directory,
-            "variables": variables,
-            "mark": self.mark,
-            "run_info": encode_file(info).decode(),
-        }
+        own = {_DEVICES_VARIABLE: ",".join(map(str, devices))} if devices else {}
+        job = asdict(self) | {"variables": {**self.variables, **own}, "run_info": encode_file(info).decode()}
         return json.dumps(job).encode() + b"\n"
 
 
-def node_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterInfo]:
-    """A run info per host, from that of the head if it has one. Raises `UsageError` for hosts without a common name."""
+def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterInfo]:
+    """A run info per host, from that of the head if it has one. Raises `UsageError` for a host such as localhost."""
     for host in hosts:
         if len(hosts) > 1 and is_loopback(host):
             raise UsageError(f"{host.name} means another machine on each of the hosts: give it by its name")
@@ -66,5 +56,5 @@ def node_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterI
 
 
 def with_meeting_port(variables: Mapping[str, str]) -> dict[str, str]:
-    """By chance, so that two trainings on the same hosts do not meet each other."""
-    return dict(variables) | {MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(MEETING_PORTS))}
+    """A random port, so that two trainings on the same hosts do not meet each other."""
+    return {**variables, MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(MEETING_PORTS))}

@@ -13,8 +13,8 @@ from launch._messages import MARK
 _MAX_RECORD_BYTES = 1 << 20
 
 
-class NodeLines(PrefixedLines):
-    """Takes out the host's records, and adds the host to the launcher's own words. No rank's line gets a prefix."""
+class HostOutput(PrefixedLines):
+    """Takes out the host's records, and adds the host to the launcher's own messages. Ranks' lines stay as they are."""
 
     def __init__(self, host: str, mark: str, tell: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(b"")
@@ -22,17 +22,17 @@ class NodeLines(PrefixedLines):
         self._record = re.compile(re.escape(self._mark) + rb"([^\n]*)\n")
         self._tell = tell
         self._with_host = MARK.encode() + host.encode() + b": "
-        self._words = re.compile(rb"^" + re.escape(MARK.encode()), re.MULTILINE)
+        self._messages = re.compile(rb"^" + re.escape(MARK.encode()), re.MULTILINE)
         self._pending = b""
 
     def feed(self, chunk: bytes) -> bytes:
         text = self._record.sub(self._take, self._pending + chunk)
         start = self._start_of_record(text)
         text, self._pending = text[:start], text[start:]
-        return self._words.sub(self._with_host, super().feed(text))
+        return self._messages.sub(self._with_host, super().feed(text))
 
     def finish(self) -> bytes:
-        # A connection that ended in the middle of a record.
+        # The connection may have ended in the middle of a record.
         self._pending = b""
         return super().finish()
 
@@ -41,7 +41,7 @@ class NodeLines(PrefixedLines):
         return b""
 
     def _start_of_record(self, text: bytes) -> int:
-        """Where one begins whose end has not come yet; the text's end if there is none."""
+        """Where a record begins whose end has not come yet; the end of the text if there is none."""
         found = text.find(self._mark)
         if found >= 0 and len(text) - found < _MAX_RECORD_BYTES:
             return found

@@ -1,13 +1,13 @@
-"""A training's part on one host: starts the launcher there, by the words of a head that is elsewhere.
+"""Starts the launcher on one host, as a head on another host asks it to.
 
-A process of its own, started by this file's path, by ssh or as a child; it imports the standard library only. The
-first line of its standard input is the job. The others are words: `signal N` for the launcher, `end`, `kill`, and
-`alive`, by which the head shows that it is. When they end, or do not come for a minute, the head is dead, and then the
-ranks are ended as with `end`: SIGTERM, a short grace, and a kill of all that is left. What it has to tell the head
-itself stands between the launcher's lines on stderr, each behind the job's mark.
+A process of its own, started by this file's path, by ssh or as a child. It imports the standard library only; its
+argument is the path of the guardian's file. The first line of its standard input is the job. The others are commands:
+`signal N` for the launcher, `end`, `kill`, and `alive`, by which the head shows that it is there. When they end, or
+none comes for a minute, the head is dead, and the ranks are ended as with `end`: SIGTERM, a short grace, and a kill of
+all that is left. What it has to tell the head itself stands between the launcher's lines on stderr, each record behind
+the job's mark.
 
-Should it be killed itself, a guardian ends the training here and removes its files. Its only argument is the path of
-the guardian's file, since it does not see the packages of this Python.
+If this process is killed, a guardian ends the training here and removes its files.
 """
 
 from __future__ import annotations
@@ -40,56 +40,47 @@ _CHUNK_BYTES = 1 << 16
 
 
 def main() -> None:
-    words = _words()
-    job = json.loads(next(words, b"null"))
+    commands = _commands()
+    job = json.loads(next(commands, b"null"))
     if job is None:
         return
-    head = Head(job["mark"])
     try:
         os.chdir(job["directory"])
     except OSError as error:
-        head.tell(refused=f"the working directory {job['directory']} cannot be entered there: {error.strerror}")
+        reason = f"the working directory {job['directory']} cannot be entered there: {error.strerror}"
+        _tell_head(job, refused=reason)
         return
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-node-"))
     # All that the launcher starts inherits it as it is; the ranks' run info is another one than the launcher's.
-    last_words = f"{os.getpid()}:{directory / 'ending.json'}"
-    guardian: Guardian = runpy.run_path(sys.argv[1])["Guardian"](directory, f"{_ENDING_VARIABLE}={last_words}")
+    ending = f"{os.getpid()}:{directory / 'result.json'}"
+    guardian: Guardian = runpy.run_path(sys.argv[1])["Guardian"](directory, f"{_ENDING_VARIABLE}={ending}")
     try:
-        _run(job, words, head, directory, guardian, last_words)
+        _run(job, commands, directory, guardian, ending)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         guardian.dismiss()
 
 
-class Head:
-    def __init__(self, mark: str) -> None:
-        self._mark = mark.encode()
-
-    def tell(self, **record: Any) -> None:
-        line = self._mark + json.dumps(record).encode() + b"\n"
-        with contextlib.suppress(OSError):  # it is gone
-            while line:
-                line = line[os.write(2, line) :]
-
-
-def _run(
-    job: dict[str, Any], words: Iterator[bytes], head: Head, directory: Path, guardian: Guardian, last_words: str
-) -> None:
-    launcher = _start(job, directory, last_words)
+def _run(job: dict[str, Any], commands: Iterator[bytes], directory: Path, guardian: Guardian, ending: str) -> None:
+    launcher = _start(job, directory, ending)
     guardian.guard(launcher.pid)
+
+    def hand_on(number: int, frame: FrameType | None) -> None:
+        launcher.send_signal(number)
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, _hand_on_to(launcher))
-    head.tell(started=socket.gethostname())
-    threading.Thread(target=_obey, args=(words, launcher, guardian), daemon=True).start()
+        signal.signal(number, hand_on)
+    _tell_head(job, started=socket.gethostname())
+    threading.Thread(target=_obey, args=(commands, launcher, guardian), daemon=True).start()
     code = launcher.wait()
-    head.tell(ended=code, ending=_ending(directory))
+    _tell_head(job, ended=code, result=_result(directory))
 
 
-def _start(job: dict[str, Any], directory: Path, last_words: str) -> subprocess.Popen[bytes]:
+def _start(job: dict[str, Any], directory: Path, ending: str) -> subprocess.Popen[bytes]:
     run_info = directory / "run_info.json"
     run_info.touch(mode=0o600)
     run_info.write_text(job["run_info"])
-    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: last_words}
+    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: ending}
     return subprocess.Popen(
         # Without the working directory in its path, where a `launch.py` of the user's may lie.
         [sys.executable, "-P", "-m", job["module"], *job["arguments"]],
@@ -99,40 +90,40 @@ def _start(job: dict[str, Any], directory: Path, last_words: str) -> subprocess.
     )
 
 
-def _hand_on_to(launcher: subprocess.Popen[bytes]) -> Any:
-    def hand_on(number: int, frame: FrameType | None) -> None:
-        launcher.send_signal(number)
+def _tell_head(job: dict[str, Any], **record: Any) -> None:
+    line = job["mark"].encode() + json.dumps(record).encode() + b"\n"
+    with contextlib.suppress(OSError):  # the head is gone
+        while line:
+            line = line[os.write(2, line) :]
 
-    return hand_on
 
-
-def _ending(directory: Path) -> Any:
-    """None if the launcher could not say it."""
+def _result(directory: Path) -> Any:
+    """As the launcher has written it; None if it could not."""
     try:
-        return json.loads((directory / "ending.json").read_bytes())
+        return json.loads((directory / "result.json").read_bytes())
     except (OSError, ValueError):
         return None
 
 
-def _obey(words: Iterator[bytes], launcher: subprocess.Popen[bytes], guardian: Guardian) -> None:
-    for word in words:
-        if word.startswith(b"signal "):
-            launcher.send_signal(int(word.split()[1]))
-        elif word == b"end\n":
+def _obey(commands: Iterator[bytes], launcher: subprocess.Popen[bytes], guardian: Guardian) -> None:
+    for command in commands:
+        if command.startswith(b"signal "):
+            launcher.send_signal(int(command.split()[1]))
+        elif command == b"end\n":
             break
-        elif word == b"kill\n":
+        elif command == b"kill\n":
             guardian.end_all()
             return
     launcher.send_signal(signal.SIGTERM)
     over = threading.Timer(_GRACE_S, guardian.end_all)
     over.daemon = True
     over.start()
-    # A `kill` does not wait for the grace. More silence says nothing new.
-    if b"kill\n" in words:
+    # A `kill` does not wait for the grace. Silence means no more than it did.
+    if b"kill\n" in commands:
         guardian.end_all()
 
 
-def _words() -> Iterator[bytes]:
+def _commands() -> Iterator[bytes]:
     """Lines of the standard input, until it ends or is silent for too long."""
     held = b""
     while select.select([0], [], [], _SILENCE_S)[0] and (chunk := os.read(0, _CHUNK_BYTES)):

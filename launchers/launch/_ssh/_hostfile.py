@@ -1,4 +1,4 @@
-"""Hosts that were named for a training, and on which nothing has placed a launcher yet."""
+"""The hosts that an option or a hostfile names for a training."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ _PART = re.compile(r"(?P<name>(?:[^:]*@)?(?:\[.*\]|[^:]*)):(?P<slots>\d{1,6})", 
 
 @dataclass(frozen=True)
 class Host:
-    """Named as ssh knows it."""
-
     name: str
+    """As ssh knows it, perhaps with a user."""
     slots: int
     devices: tuple[int, ...] = ()
     """The GPUs that the ranks may see; empty for all."""
 
     @property
     def address(self) -> str:
-        """Its name without the user as whom ssh enters it."""
+        """The name without the user."""
         return self.name.rpartition("@")[2]
 
 
@@ -41,15 +40,15 @@ class Ssh:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A training over hosts: this process is to start the launcher on each of them."""
+class SshLaunch:
+    """A training on these hosts: this process is to start the launcher on each of them."""
 
     hosts: tuple[Host, ...]
     ssh: Ssh = Ssh()
     overrides: tuple[str, ...] | None = None
-    """What the hosts' launchers are given in place of the overrides that named the hosts; None for the same."""
+    """The overrides for the hosts' launchers, without those that name the hosts; None for the same as here."""
     min_hosts: int | None = None
-    """With so many an elastic training goes on after the loss of others; None for one that needs all."""
+    """The least number with which an elastic training goes on after it has lost hosts; None if it needs all."""
 
 
 def read_hostfile(path: Path) -> tuple[Host, ...]:

@@ -1,4 +1,4 @@
-"""Which of the named hosts is this machine."""
+"""Which of the hosts is this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def is_here(host: Host) -> bool:
 
 
 def is_loopback(host: Host) -> bool:
-    """Its name means another machine on each."""
+    """Whether the name means the machine itself, on each machine."""
     return host.address.lower() in _LOOPBACK or host.address.startswith("127.")
 
 

@@ -1,4 +1,4 @@
-"""One host of a training, as the head sees it: a process of ssh's, or a child, and what comes from there."""
+"""The launcher of one host as the head sees it: a process of ssh's, or a child, and what comes from there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from core_sdk.processes import exit_code
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
-from launch._result import Ending
-from launch._ssh._host_output import NodeLines
-from launch._ssh._host_results import NodeEnding, Why
+from launch._result import LaunchResult
+from launch._ssh._host_output import HostOutput
 from launch._ssh._hostfile import Host, Ssh
 from launch._ssh._ssh_command import why_lost, why_not_started
 
@@ -25,8 +26,8 @@ _LAST_OUTPUT_S = 1.0
 _FAILURE = 1
 
 
-class Node:
-    """Used by one thread; what the host tells comes by another."""
+class RemoteLauncher:
+    """Used by one thread. What the host tells comes by another."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class Node:
         directory: Path,
         ring: Callable[[], None],
     ) -> None:
-        """`directory`: where ssh's log and the pipes are. `ring`: that there is something new, for any thread."""
+        """`directory` is for ssh's log and the pipes. `ring` is called by any thread when there is something new."""
         self.host = host
         self.is_lost = False
         """It was there, and is gone without a word."""
@@ -47,11 +48,11 @@ class Node:
         self._ring = ring
         self._forwarder = forwarder
         self._log = directory / "ssh.log"
-        self._record: dict[str, Any] = {}
+        self._told: dict[str, Any] = {}
         self._unsent = b""
         self._streams = (
             Stream(directory / "stdout", PrefixedLines(b""), forwarder.stdout),
-            Stream(directory / "stderr", NodeLines(host.address, mark, self._take), forwarder.stderr),
+            Stream(directory / "stderr", HostOutput(host.address, mark, self._take), forwarder.stderr),
         )
         self._process, self._stdin = _start(argv, variables, directory)
         forwarder.add(*self._streams)
@@ -65,7 +66,7 @@ class Node:
         return self._process.pid
 
     def send(self, line: bytes) -> None:
-        """Does not wait for a host that does not read."""
+        """Does not wait for a host that does not read; `send(b"")` tries again."""
         self._unsent += line
         try:
             self._unsent = self._unsent[os.write(self._stdin, self._unsent) :]
@@ -76,49 +77,43 @@ class Node:
 
     @property
     def is_unsettled(self) -> bool:
-        """There is more to send to it, or to read from it, than it could be so far."""
+        """Not all could be sent to it, or read from it, so far."""
         return bool(self._unsent) or self._process.poll() is not None
 
-    def ending(self) -> NodeEnding | None:
+    def result(self) -> LaunchResult | None:
         """None while it runs."""
-        if "ended" not in self._record and self._process.poll() is None:
+        if "ended" not in self._told and self._process.poll() is None:
             return None
-        # What it told last may still be in the pipe, and what its ranks wrote is to come before any last words.
+        # What it told last may still be in the pipe, and what its ranks wrote is to come before its last messages.
         has_read_all = self._forwarder.wait_for_end(self._streams, _LAST_OUTPUT_S)
-        if "ended" not in self._record and not has_read_all:
-            return None  # nobody takes the head's own output, so that it does not get to read ours
-        if "ended" in self._record:
-            return self._ending_told(self._record["ended"], self._record["ending"])
-        return NodeEnding(self.host.address, Ending(_FAILURE, tuple(self._why_silent())))
+        if "ended" in self._told:
+            return self._result_told(exit_code(self._told["ended"]), self._told["result"])
+        # If nobody takes the head's own output, it has not come to read all.
+        return LaunchResult(_FAILURE, tuple(self._why_silent())) if has_read_all else None
 
     def kill(self) -> None:
-        """The connection, or the child: what runs at its other end notices."""
+        """The connection, or the child. What runs at its other end notices."""
         self._process.kill()
 
-    def _ending_told(self, code: int, told: dict[str, Any] | None) -> NodeEnding:
-        host = self.host.address
-        if told is None:
-            code = exit_code(code)
-            return NodeEnding(host, Ending(code, (f"{host}: the launcher ended without last words; exit code {code}",)))
-        ending = Ending(told["code"], tuple(told["words"]), told["is_of_ranks"], told["is_suffered"])
-        return NodeEnding(host, ending, Why.SUFFERED if ending.is_suffered else Why.CAUSE)
+    def _result_told(self, code: int, result: dict[str, Any] | None) -> LaunchResult:
+        if result is None:
+            message = f"{self.host.address}: the launcher ended without a report; exit code {code}"
+            return LaunchResult(code, (message,))
+        return msgspec.convert(result, LaunchResult)
 
     def _why_silent(self) -> list[str]:
-        code, log = self._process.wait(), self._read_log()
-        if "refused" in self._record:
-            return [f"{self.host.name}: {self._record['refused']}"]
-        if "started" in self._record:
+        code = self._process.wait()
+        log = self._log.read_text(errors="replace") if self._log.exists() else ""
+        if "refused" in self._told:
+            return [f"{self.host.name}: {self._told['refused']}"]
+        if "started" in self._told:
             self.is_lost = True
             return why_lost(self.host, log)
-        return why_not_started(
-            self.host, self._ssh, code, log, self._streams[1].last_words.tail.decode(errors="replace")
-        )
-
-    def _read_log(self) -> str:
-        return self._log.read_text(errors="replace") if self._log.exists() else ""
+        stderr = self._streams[1].last_words.tail.decode(errors="replace")
+        return why_not_started(self.host, self._ssh, code, log, stderr)
 
     def _take(self, record: dict[str, Any]) -> None:
-        self._record |= record
+        self._told |= record
         self._ring()
 
     def _await_exit(self) -> None:

@@ -1,48 +1,59 @@
 """torchrun's elastic agent, in this process, with our own supervision of the ranks that it starts.
 
-The agent brings what torchrun can do: nodes that gather, ranks that are given their places, restarts. What happens to
-the processes (who failed first, who is ended and when) is the supervisor's. So there is one process per node beside
-the ranks, and all of torchrun's options mean what they mean there.
+The agent does what torchrun can do: nodes meet, ranks are given their places, ranks are restarted. The supervisor
+judges who failed first and ends processes. So there is one process per node beside the ranks, and all of torchrun's
+options mean what they mean there.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Sequence
 from typing import Any
 
-from torch.distributed import DistError, TCPStore  # type: ignore[attr-defined]
-from torch.distributed.elastic.agent.server.api import RunResult, WorkerGroup, WorkerSpec, WorkerState
-from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
-from torch.distributed.elastic.multiprocessing import PContext, SubprocessContext
-from torch.distributed.elastic.rendezvous import RendezvousError
-from torch.distributed.elastic.rendezvous.dynamic_rendezvous import DynamicRendezvousHandler
-from torch.distributed.launcher.api import LaunchConfig
-from torch.distributed.run import get_args_parser
+from torch.distributed import DistError, PrefixStore, TCPStore  # type: ignore[attr-defined]
 
-from core_sdk.environment import LaunchSettings
-from core_sdk.processes import Failed, FailedElsewhere, NodesLost, Outcome, Succeeded, Supervisor, cause_of
-from core_sdk.processes.output import RankErrors, RankOutput
-from launch._command_line import CommandError
-from launch._directory import LaunchDirectory
-from launch._framework import Framework, Start
+from core_sdk.processes import (
+    Failed,
+    FailedElsewhere,
+    NodesLost,
+    Outcome,
+    Succeeded,
+    Supervisor,
+    cause_of,
+)
+from core_sdk.processes.output import RankOutput
+from launch._command_line import CommandError, program_argv
+from launch._framework import Start
+from launch._launch import Launch
 from launch._messages import marked
-from launch._result import ending_of, loss_of
+from launch._result import describe_lost, result_of
 from launch._torchrun._config import configure, wants_files, worker_spec
-from launch._torchrun._fresh_store import fresh_store
-from launch._torchrun._keepalive import bound_silence
-from launch._torchrun._peer_nodes import Noticeboard, Word
+from launch._torchrun._keepalive import enable_keepalive
+from launch._torchrun._nodes import Nodes
+from launch._torchrun._options import TorchrunOptions
+from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
 from launch._torchrun._rank_logs import RankLogs
+from launch._torchrun._torch_internals import (
+    LaunchConfig,
+    RendezvousError,
+    RunResult,
+    TorchAgent,
+    WorkerGroup,
+    WorkerSpec,
+    WorkerState,
+)
 
 _LINE_PREFIX = "[rank=${rank}] "
-# torch's own time for ranks that must make room for other nodes: those that can save then, do.
+# torch's own time for ranks that must make room for other nodes. Those that can save in it, do.
 _MAKE_ROOM_S = 30.0
 
 _log = logging.getLogger(__name__)
 
 
 class NodesApartError(CommandError):
+    """The nodes have never met."""
+
     exit_code = 1
 
     def __init__(self, endpoint: str, reason: str) -> None:
@@ -70,14 +81,13 @@ class ProgramNotStartedError(CommandError):
         super().__init__(f"{error.filename or program} cannot be started: {error.strerror}")
 
 
-class SupervisedAgent(LocalElasticAgent):
+class SupervisedAgent(TorchAgent):
     def __init__(
         self,
         spec: WorkerSpec,
         config: LaunchConfig,
-        framework: Framework,
+        launch: Launch,
         logs: RankLogs,
-        directory: LaunchDirectory,
         supervisor: Supervisor,
         output: RankOutput,
     ) -> None:
@@ -87,129 +97,121 @@ class SupervisedAgent(LocalElasticAgent):
             start_method=config.start_method,
             log_line_prefix_template=config.log_line_prefix_template or _LINE_PREFIX,
         )
-        self._framework = framework
-        self._supervisor = supervisor
+        self._framework = launch.framework
+        self._directory = launch.directory
         self._logs = logs
-        self._directory = directory
-        self._meeting_place = config.rdzv_endpoint
+        self._supervisor = supervisor
         self._output = output
+        self._meeting_place = config.rdzv_endpoint
         self._max_restarts = spec.max_restarts
-        self._board = Noticeboard(None)
+        self._are_nodes_fixed = spec.rdzv_handler.get_backend() == "static"
+        self._peers = PeerNodes(None)
         self._num_starts = 0
         self._ranks_store: TCPStore | None = None
 
-    def _rendezvous(self, worker_group: WorkerGroup) -> None:
+    def before_meeting(self) -> None:
         self._supervisor.waiting()
-        handler = worker_group.spec.rdzv_handler
-        if isinstance(handler, DynamicRendezvousHandler):
-            # Where the ranks' store is, torch tells in the first round only: for one more node, or after the loss of
-            # the first, a new store is needed. It also is free of what the ranks of the last round wrote.
-            handler._bootstrap_store_info = None
-        super()._rendezvous(worker_group)
-        start = _start_of(worker_group)
-        if start.num_nodes > 1:
-            bound_silence()
+
+    def after_meeting(self, group: WorkerGroup) -> None:
         self._num_starts += 1
-        if self._are_nodes_fixed() and self._num_starts > 1:
-            self._ranks_store, port = fresh_store(start, self._num_starts)
-            setattr(worker_group, "master_port", port)  # noqa: B010 - torch's own annotation of it is None
-        # torch gives each meeting of nodes that come and go a fresh store; fixed ones start in step, in the same store.
-        number = self._num_starts if self._are_nodes_fixed() else 0
-        self._board = Noticeboard(worker_group.store, start.node_rank, start.num_nodes, self._meeting_place, number)
-        self._agree()
+        start = _start_of(group, self._num_starts if self._are_nodes_fixed else 0)
+        if start.num_nodes > 1:
+            enable_keepalive()
+        if self._are_nodes_fixed and self._num_starts > 1:
+            self._renew_ranks_store(group, start)
+        self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self._meeting_place)
+        self._exchange_facts()
         self._framework.meet(start)
 
-    def _agree(self) -> None:
-        """On what all ranks must be told alike, wherever the chief is now."""
-        trial = self._directory.trial_word()
-        # A node counts the restarts that its own ranks made necessary.
-        own = self._max_restarts - self._remaining_restarts
-        words = self._board.exchange(Word(socket.gethostname(), own, trial))
-        self._logs.num_restarts = max(word.num_restarts for word in words)
-        if not trial and (told := [word.trial for word in words if word.trial]):
-            self._directory.take_trial_word(told[0])
-
-    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
+    def before_start(self) -> None:
         self._supervisor.starting()
-        pids: dict[int, Any] = super()._start_workers(worker_group)
-        _close_write_ends(self._pcontext)
-        ranks = {worker.global_rank: pids[worker.local_rank] for worker in worker_group.workers}
-        self._supervisor.started(ranks, worker_group.workers[0].world_size)
-        return pids
 
-    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+    def after_start(self, group: WorkerGroup, pids: dict[int, int]) -> None:
+        ranks = {worker.global_rank: pids[worker.local_rank] for worker in group.workers}
+        self._supervisor.started(ranks, group.workers[0].world_size)
+
+    def monitor(self, group: WorkerGroup) -> RunResult:
         outcome = self._supervisor.decided or self._outcome()
         if outcome is None or self._made_room(outcome):
             return RunResult(state=WorkerState.HEALTHY)
         if isinstance(outcome, Succeeded):
-            self._board.leave()
+            self._peers.leave()
             if outcome.was_stopped:
-                # The others' store may be here, and they have their grace to save.
-                self._exit_barrier_timeout = max(self._exit_barrier_timeout, self._supervisor.grace_s)
-            ranks = [worker.global_rank for worker in worker_group.workers]
+                # This node may keep the store of the others, and they have their grace to save.
+                self.wait_for_others(self._supervisor.grace_s)
+            ranks = [worker.global_rank for worker in group.workers]
             return RunResult(state=WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
         if isinstance(outcome, Failed | NodesLost):
             self._decide_on_restart(outcome)
         elif not (isinstance(outcome, FailedElsewhere) and outcome.is_restarting):
-            self._remaining_restarts = 0
+            self.restarts_left = 0
         return RunResult(state=WorkerState.FAILED)
 
-    def _made_room(self, outcome: Outcome) -> bool:
-        """Whether the ranks have stopped because another launcher was sooner to see that more nodes want to come."""
-        if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
-            return False
-        return self._worker_group.spec.rdzv_handler.num_nodes_waiting() > 0
-
-    # What else these two are given differs between torch's versions.
-    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:
-        if worker_group.state is WorkerState.HEALTHY:
+    def before_stop(self, group: WorkerGroup) -> None:
+        if group.state is WorkerState.HEALTHY:
             # Nothing failed: more nodes want to take part.
             self._supervisor.end(_MAKE_ROOM_S)
-        super()._stop_workers(worker_group, *more, **named)
 
-    def _shutdown(self, *more: Any, **named: Any) -> None:
+    def before_reaping(self) -> None:
         self._supervisor.end()
-        # Only reaps them, and ends what torch has running beside them.
-        super()._shutdown(*more, **named)
+
+    def _renew_ranks_store(self, group: WorkerGroup, start: Start) -> None:
+        """torch keeps one store for all starts of fixed nodes, where ranks would find their predecessors' addresses."""
+        if start.node_rank == 0:
+            self._ranks_store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+            start.store.set("port", str(self._ranks_store.port))
+        setattr(group, "master_port", int(start.store.get("port")))  # noqa: B010 - torch's own annotation of it is None
+
+    def _exchange_facts(self) -> None:
+        """The ranks of all nodes must be told the same, and the chief may have moved to another node."""
+        trial = self._directory.trial_word()
+        own = NodeFacts(socket.gethostname(), self._max_restarts - self.restarts_left, trial)
+        facts = self._peers.exchange(own)
+        self._logs.num_restarts = max(each.num_restarts for each in facts)
+        if not trial and (told := [each.trial for each in facts if each.trial]):
+            self._directory.take_trial_word(told[0])
 
     def _outcome(self) -> Outcome | None:
-        elsewhere = self._board.read()
-        own = None if elsewhere else self._supervisor.outcome(is_alone=self._board.is_alone)
-        other = elsewhere or (None if own else self._board.lost())
+        elsewhere = self._peers.failure()
+        own = None if elsewhere else self._supervisor.outcome(is_alone=self._peers.is_alone)
+        other = elsewhere or (None if own else self._peers.lost())
         if other is not None:
             self._supervisor.decide(other)
         return own or other
 
+    def _made_room(self, outcome: Outcome) -> bool:
+        """Whether the ranks have stopped because another launcher saw sooner that more nodes want to come."""
+        if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
+            return False
+        return self.group.spec.rdzv_handler.num_nodes_waiting() > 0
+
     def _decide_on_restart(self, outcome: Failed | NodesLost) -> None:
-        if self._remaining_restarts > 0 and not self._may_restart(outcome):
-            self._remaining_restarts = 0
-        if self._remaining_restarts > 0:
-            attempt = self._max_restarts - self._remaining_restarts + 2
+        if self.restarts_left > 0 and not self._may_restart(outcome):
+            self.restarts_left = 0
+        if self.restarts_left > 0:
+            attempt = self._max_restarts - self.restarts_left + 2
             self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._max_restarts + 1} begins")
-            if self._are_nodes_fixed():
-                # Elsewhere nobody would notice, before ranks there fail for want of these, or never.
-                self._board.post(FailedElsewhere(1, (), is_restarting=True))
+            if self._are_nodes_fixed:
+                # Otherwise the other nodes would notice only when their ranks fail for want of these, or never.
+                self._peers.post(FailedElsewhere(1, (), is_restarting=True))
         elif isinstance(outcome, Failed):
-            ending = ending_of(outcome, self._supervisor.num_ranks, socket.gethostname())
-            earlier = self._board.post(FailedElsewhere(ending.code, ending.words))
+            result = result_of(outcome, self._supervisor.num_ranks, socket.gethostname())
+            earlier = self._peers.post(FailedElsewhere(result.code, result.messages))
             if earlier is not None:
                 self._supervisor.decide(earlier)
 
     def _may_restart(self, outcome: Failed | NodesLost) -> bool:
         if self._supervisor.stop_signal is not None:
             return False
-        if isinstance(outcome, NodesLost) and self._are_nodes_fixed():
+        if isinstance(outcome, NodesLost) and self._are_nodes_fixed:
             return False  # these nodes, or none
-        if self._board.is_gone or not self._is_meeting_place_there():
+        if self._peers.is_store_gone or not self._is_meeting_place_there():
             self._say(f"no other attempt begins: the nodes cannot meet without {self._meeting_place}, which is lost")
             return False
         return True
 
-    def _are_nodes_fixed(self) -> bool:
-        return self._worker_group.spec.rdzv_handler.get_backend() == "static"
-
     def _is_meeting_place_there(self) -> bool:
-        store: Any = self._worker_group.store
+        store: Any = self.group.store
         try:
             store.check([""])
         except RuntimeError:
@@ -220,66 +222,43 @@ class SupervisedAgent(LocalElasticAgent):
         self._output.say(marked([line]))
 
 
-def run(
-    arguments: Sequence[str],
-    framework: Framework,
-    output: RankOutput,
-    errors: RankErrors,
-    directory: LaunchDirectory,
-    supervisor: Supervisor,
-) -> None:
-    """Blocks until the ranks have ended for good; the supervisor then knows how. `arguments` are torchrun's.
+def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supervisor, output: RankOutput) -> None:
+    """Blocks until the ranks have ended for good; the supervisor then knows how.
 
-    Not in the main thread, where torch would take over the signals. Raises `CommandError`, `NotStarted`, and
-    `SystemExit` for arguments that torch's parser refuses.
+    Not in the main thread, where torch would take over the signals. Raises `CommandError`, `NotStarted`.
     """
-    settings = LaunchSettings.read()
-    _set_up_logging(settings.log_level)
-    options = get_args_parser().parse_args(arguments)
-    files_wanted = wants_files(options)
-    config, program, program_arguments = configure(options)
-    if config.nproc_per_node > 1 and not settings.has_num_threads:
+    _set_up_logging(launch.settings.log_level)
+    program = [*launch.framework.prefix(), *program_argv(launch.command.script)]
+    config = configure(options, nodes, program)
+    if config.nproc_per_node > 1 and not launch.settings.has_num_threads:
         _log.info("OMP_NUM_THREADS=1 for each rank, so that they do not fight for the processor; set it to choose")
-    if getattr(options, "shutdown_timeout", None) is not None:
-        supervisor.grace_s = options.shutdown_timeout
-    files = config.logs_specs if files_wanted else None
-    logs = RankLogs(output, errors, directory, framework, files, supervisor.grace_s)
+    if getattr(options.values, "shutdown_timeout", None) is not None:
+        supervisor.grace_s = options.values.shutdown_timeout
+    files = config.logs_specs if wants_files(options) else None
+    logs = RankLogs(output, launch.directory, launch.framework, files, supervisor.grace_s)
     try:
-        _run(config, program, program_arguments, framework, logs, directory, supervisor, output)
+        spec = worker_spec(config, program)
+        try:
+            SupervisedAgent(spec, config, launch, logs, supervisor, output).run()
+        finally:
+            launch.framework.close()
+            # So that the other nodes do not wait for this one to come back.
+            spec.rdzv_handler.shutdown()
     except (RendezvousError, DistError) as error:
         if supervisor.num_ranks:
             raise MeetingPlaceLostError(config.rdzv_endpoint) from error
         raise NodesApartError(config.rdzv_endpoint, str(error)) from error
     except OSError as error:
         if supervisor.is_starting():
-            raise ProgramNotStartedError(program, error) from error
+            raise ProgramNotStartedError(program[0], error) from error
         raise
-
-
-def _run(
-    config: LaunchConfig,
-    program: str,
-    arguments: Sequence[str],
-    framework: Framework,
-    logs: RankLogs,
-    directory: LaunchDirectory,
-    supervisor: Supervisor,
-    output: RankOutput,
-) -> None:
-    spec = worker_spec(config, program, arguments)
-    try:
-        SupervisedAgent(spec, config, framework, logs, directory, supervisor, output).run()
-    finally:
-        framework.close()
-        # So that the other nodes do not wait for this one to come back.
-        spec.rdzv_handler.shutdown()
 
 
 def _set_up_logging(log_level: str | None) -> None:
     if log_level is not None:
         logging.basicConfig(level=log_level.upper())
         return
-    # Its warnings and summaries say, in many lines, less than our last words.
+    # torch's warnings and summaries say in many lines less than our own report.
     logger = logging.getLogger("torch.distributed")
     logger.handlers = [logging.NullHandler()]
     logger.propagate = False
@@ -287,26 +266,17 @@ def _set_up_logging(log_level: str | None) -> None:
 
 def _failure_of(outcome: Failed | NodesLost) -> str:
     if isinstance(outcome, NodesLost):
-        return loss_of(outcome)
+        return describe_lost(outcome)
     return f"rank {outcome.first.rank} (pid {outcome.first.pid}) {cause_of(outcome.first)}"
 
 
-def _start_of(worker_group: WorkerGroup) -> Start:
-    store: Any = worker_group.store
+def _start_of(group: WorkerGroup, number: int) -> Start:
+    """`number` counts the starts that share torch's store: those of fixed nodes, which go in step."""
+    store: Any = group.store  # torch annotates it as None
     return Start(
-        node_rank=worker_group.group_rank or 0,
-        num_nodes=worker_group.group_world_size or 1,
-        local_size=len(worker_group.workers),
-        chief_address=worker_group.master_addr or "localhost",
-        store=store,
+        node_rank=group.group_rank or 0,
+        num_nodes=group.group_world_size or 1,
+        local_size=len(group.workers),
+        chief_address=group.master_addr or "localhost",
+        store=PrefixStore(f"core-sdk/{number}", store),
     )
-
-
-def _close_write_ends(ranks: PContext | None) -> None:
-    """torch keeps those of the ranks' pipes open, which would then seem to be written to for ever."""
-    if not isinstance(ranks, SubprocessContext):
-        raise TypeError(f"torch started the ranks as {type(ranks).__name__}, where processes were asked for")
-    for handler in ranks.subprocess_handlers.values():
-        for file in (handler._stdout, handler._stderr):
-            if file is not None:
-                file.close()

@@ -1,4 +1,4 @@
-"""What torchrun's options configure: torch's own reading of them, and the agent's specification."""
+"""What torch's agent is told: torchrun's options, completed by what is known of the nodes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from torch.distributed.elastic.agent.server.api import WorkerSpec
-from torch.distributed.elastic.rendezvous import RendezvousParameters, registry
-from torch.distributed.elastic.rendezvous.utils import parse_rendezvous_endpoint
-from torch.distributed.launcher.api import LaunchConfig
-from torch.distributed.run import config_from_args, parse_min_max_nnodes
-
 from core_sdk.environment import job_id
 from launch._command_line import UsageError
+from launch._torchrun._nodes import Nodes, meeting_options
+from launch._torchrun._options import TorchrunOptions
+from launch._torchrun._torch_internals import (
+    LaunchConfig,
+    RendezvousParameters,
+    WorkerSpec,
+    config_from_args,
+    parse_rendezvous_endpoint,
+    registry,
+)
 
-_DEFAULT_PORT = 29500
 _NO_ID = "none"
-
+# Of torch's newer versions.
 _NEWER_OPTIONS = frozenset(
     {
         "event_log_handler",
@@ -32,37 +35,25 @@ _NEWER_OPTIONS = frozenset(
 )
 
 
-def configure(options: Namespace) -> tuple[LaunchConfig, str, list[str]]:
-    """What torch's own launcher makes of its options, but for the files that it would always make."""
+def configure(options: TorchrunOptions, nodes: Nodes, program: Sequence[str]) -> LaunchConfig:
+    """As torchrun would with these options, but without the files that it always makes. Raises `UsageError`."""
+    values = vars(options.values) | _completion(options, nodes)
+    if not wants_files(options):
+        values["log_dir"] = os.devnull
+    values |= {"no_python": True, "training_script": program[0], "training_script_args": [*program[1:]]}
     try:
-        _choose_rendezvous(options)
-        if not wants_files(options):
-            options.log_dir = os.devnull
-        config, program, arguments = config_from_args(options)
+        return config_from_args(Namespace(**values))[0]
     except (ValueError, AssertionError, RuntimeError) as error:
         raise UsageError(f"torchrun refuses its options: {error}") from error
-    return config, str(program), arguments
 
 
-def _choose_rendezvous(options: Namespace) -> None:
-    """One node meets itself on a free port, so that launches never clash."""
-    is_open = options.rdzv_backend == "static" and not options.rdzv_endpoint and options.master_port is None
-    if options.standalone or (is_open and parse_min_max_nnodes(options.nnodes)[1] == 1):
-        options.rdzv_backend, options.rdzv_endpoint = "c10d", "localhost:0"
-    if options.rdzv_id == _NO_ID:
-        # Launches that meet at one place by torch's default would be one training; libraries take the id for the job's.
-        is_one_node = parse_min_max_nnodes(options.nnodes)[1] == 1
-        options.rdzv_id = uuid.uuid4().hex if is_one_node else job_id() or _NO_ID
-    if options.master_port is None:
-        options.master_port = _DEFAULT_PORT
+def wants_files(options: TorchrunOptions) -> bool:
+    values = options.values
+    wishes = (values.log_dir, values.logs_specs, values.local_ranks_filter)
+    return any(wishes) or (values.redirects, values.tee) != ("0", "0")
 
 
-def wants_files(options: Namespace) -> bool:
-    wishes = (options.log_dir, options.logs_specs, options.local_ranks_filter)
-    return any(wishes) or (options.redirects, options.tee) != ("0", "0")
-
-
-def worker_spec(config: LaunchConfig, program: str, arguments: Sequence[str]) -> WorkerSpec:
+def worker_spec(config: LaunchConfig, program: Sequence[str]) -> WorkerSpec:
     parameters = RendezvousParameters(
         backend=config.rdzv_backend,
         endpoint=config.rdzv_endpoint,
@@ -76,8 +67,8 @@ def worker_spec(config: LaunchConfig, program: str, arguments: Sequence[str]) ->
     return WorkerSpec(
         role=config.role,
         local_world_size=config.nproc_per_node,
-        entrypoint=program,
-        args=tuple(arguments),
+        entrypoint=program[0],
+        args=tuple(program[1:]),
         rdzv_handler=registry.get_rendezvous_handler(parameters),
         max_restarts=config.max_restarts,
         monitor_interval=config.monitor_interval,
@@ -88,8 +79,21 @@ def worker_spec(config: LaunchConfig, program: str, arguments: Sequence[str]) ->
     )
 
 
+def _completion(options: TorchrunOptions, nodes: Nodes) -> dict[str, Any]:
+    """The values of options that were not given, where torch's defaults are not ours."""
+    defaults: dict[str, Any] = {"nnodes": str(nodes.num_nodes), "max_restarts": 0}
+    if nodes.slots is not None:
+        defaults["nproc_per_node"] = str(nodes.slots)
+    completion = {name: value for name, value in defaults.items() if name not in options.given}
+    if options.values.rdzv_id == _NO_ID:
+        # torch's default would make one training of all launches that meet at one place. Libraries take it for the
+        # job's id.
+        completion["rdzv_id"] = uuid.uuid4().hex if nodes.num_nodes == 1 else job_id() or _NO_ID
+    return completion | meeting_options(options.given, nodes)
+
+
 def _newer_options(config: LaunchConfig) -> dict[str, Any]:
-    """Those that this torch has of what came over its versions."""
+    """Those that this version of torch has."""
     common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
     return {name: getattr(config, name) for name in _NEWER_OPTIONS & common}
 

@@ -1,7 +1,7 @@
-"""This process's connections to other nodes, which must not wait for one that is cut off.
+"""Keep-alive of this process's connections to other nodes.
 
-They are torch's, to its stores. Without more, a question to a host whose cable is cut waits a quarter of an hour, and
-a connection on which the answer is due, for ever.
+They are torch's, to its stores. Without keep-alive, a question to a host whose cable is cut waits a quarter of an hour,
+and a connection on which the answer is due waits for ever.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _IDLE_S = 10
 _INTERVAL_S = 5
 
 
-def bound_silence() -> None:
-    """From now on those that are open break when the other side has not answered for half a minute."""
+def enable_keepalive() -> None:
+    """The connections that are open now break when the other side has not answered for half a minute."""
     for path in list(Path("/dev/fd").iterdir()):
-        # The one of the listing itself is closed by now; others need not be sockets.
+        # Some descriptors are no sockets, and that of the listing itself is closed by now.
         with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as connection:
             if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
-                _bound(connection)
+                _enable(connection)
 
 
-def _bound(connection: socket.socket) -> None:
+def _enable(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if sys.platform == "linux":
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)

@@ -1,8 +1,8 @@
-"""On which nodes and slots a training runs, and the arguments with which torchrun is told so."""
+"""On which nodes and slots a training runs, and where the nodes meet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,8 @@ from core_sdk.environment import Environment, job_placement, meeting_port, run_i
 from core_sdk.errors import PlacementError, RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import PLACED, ClusterInfo
-from launch._command_line import Command, UsageError, program_argv
-from launch._torchrun._options import given_options, node_range
+from launch._command_line import UsageError
+from launch._torchrun._options import TorchrunOptions, node_range
 
 _MASTER_PORT = 29400
 _LOCALHOST = "localhost"
@@ -34,18 +34,16 @@ class Nodes:
     """What to tell the ranks, where a scheduler has placed them and nothing else tells them."""
 
 
-def find_nodes(command: Command) -> Nodes:
+def find_nodes(options: TorchrunOptions) -> Nodes:
     """Decides from torchrun's own options first, then the run info, then the scheduler, then the machine.
 
-    Imports torch. Raises `UsageError`, and `RunInfoError` for a run info that cannot be used.
+    Raises `UsageError`, and `RunInfoError` for a run info that cannot be used.
     """
     path, info = Environment.read().run_info, run_info()
     if path is not None and info is not None:
         _check(path, info)
     port = meeting_port()
-    nodes = decide_nodes(
-        given_options(command.overrides), info, _count_gpus, _placement, is_sent_by_head=port is not None
-    )
+    nodes = decide_nodes(options.given, info, _count_gpus, _placement, is_sent_by_head=port is not None)
     nodes = replace(nodes, port=port or nodes.port)
     return replace(nodes, run_info=None) if info is not None else nodes
 
@@ -83,25 +81,19 @@ def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Ca
     )
 
 
-def torchrun_argv(command: Command, nodes: Nodes, prefix: Sequence[str] = ()) -> list[str]:
-    """The arguments for `torch.distributed.run`, without the program's name.
-
-    What an override or a PET_… variable says is left to it. Imports torch. Raises `UsageError`.
-    """
-    options = given_options(command.overrides)
-    defaults = {
-        "nnodes": nodes.num_nodes,
-        "nproc_per_node": nodes.slots,
-        **_rendezvous(options, nodes),
-        "max_restarts": 0,
-    }
-    return [
-        *(f"--{name.replace('_', '-')}={value}" for name, value in defaults.items() if name not in options),
-        *command.overrides,
-        "--no-python",
-        *prefix,
-        *program_argv(command.script),
-    ]
+def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
+    """Where the nodes meet, in torchrun's options, of which `options` were given. Pure."""
+    if not options.get("standalone"):
+        if options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
+            return {}
+        if nodes.num_nodes > 1:
+            meeting = _dynamic_meeting(nodes) if _is_dynamic(options) else _fixed_meeting(options, nodes)
+            return {name: value for name, value in meeting.items() if name not in options}
+        if options.keys() & {"rdzv_endpoint", "master_port"}:
+            return {}
+    # A free port, so that launches never clash; and the machine's own name need not be known to any DNS.
+    local_addr = options.get("local_addr", _LOCALHOST)
+    return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_LOCALHOST}:0", "local_addr": local_addr}
 
 
 def _check(path: Path, info: ClusterInfo) -> None:
@@ -209,23 +201,18 @@ def _is_dynamic(options: Mapping[str, Any]) -> bool:
     return least != most or bool(options.get("standalone"))
 
 
-def _rendezvous(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
-    if options.get("standalone") or options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
-        return {}
-    if _is_dynamic(options) and nodes.num_nodes > 1:
-        return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_bracketed(nodes.chief_address)}:{nodes.port}"}
-    if nodes.num_nodes > 1:
-        return {"node_rank": nodes.node_rank} | _first_node(options, nodes)
-    if options.keys() & {"rdzv_endpoint", "master_addr", "master_port"} or options.get("rdzv_backend") == "static":
-        return {}
-    # A free port, so that jobs never clash; and the machine's own name need not be known to any DNS.
-    return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_LOCALHOST}:0", "local_addr": _LOCALHOST}
+def _dynamic_meeting(nodes: Nodes) -> dict[str, Any]:
+    return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_bracketed(nodes.chief_address)}:{nodes.port}"}
 
 
-def _first_node(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
+def _fixed_meeting(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
     if "rdzv_endpoint" in options:
-        return {}
-    return {"master_addr": _bracketed(nodes.chief_address), "master_port": nodes.port}
+        return {"node_rank": nodes.node_rank}
+    return {
+        "node_rank": nodes.node_rank,
+        "master_addr": _bracketed(nodes.chief_address),
+        "master_port": nodes.port,
+    }
 
 
 def _bracketed(address: str) -> str:

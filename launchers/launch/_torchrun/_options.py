@@ -1,33 +1,58 @@
-"""Which of torchrun's options the user gave, told by torch's own parser."""
+"""torchrun's options, read once, by torch's own parser."""
 
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from core_sdk.environment import torchrun_variables
-from launch._command_line import UsageError
+from launch._command_line import OptionParser, UsageError
 
 _SCRIPT = "SCRIPT"
 
 
-def given_options(overrides: Sequence[str]) -> dict[str, Any]:
-    """Torch's name of each option -> its value, of those that an override or a PET_… variable gives.
+@dataclass(frozen=True)
+class TorchrunOptions:
+    values: Namespace
+    """All of torchrun's options, by torch's names for them."""
+    given: Mapping[str, Any]
+    """Those that an override or a PET_… variable gives."""
 
-    In all spellings and abbreviations that torch understands; what it does not understand it says itself, and raises
-    `SystemExit(2)`. Raises `UsageError` for options that a launcher cannot let through. Imports torch.
+
+def parse_options(overrides: Sequence[str]) -> TorchrunOptions:
+    """In all spellings and abbreviations that torch understands. Imports torch.
+
+    torch prints what it does not understand, and raises `SystemExit(2)`. Raises `UsageError` for options that a
+    launcher cannot let through.
     """
-    values, overridden = _parse(overrides)
-    if values.pop("training_script") != _SCRIPT:
+    from launch._torchrun._torch_internals import get_args_parser  # a second, which `--help` does not need
+
+    parser = get_args_parser()
+    parser.prog = "torchrun"
+    arguments = [*overrides, "--no-python", _SCRIPT]
+    values = parser.parse_args(arguments)
+    if values.training_script != _SCRIPT:
         raise UsageError("torchrun's options are followed by something else before `--`; the script comes after it")
-    given = overridden | set(torchrun_variables())
-    options = {name: value for name, value in values.items() if name in given}
     for name in ("module", "run_path"):
-        if options.get(name):
+        if getattr(values, name):
             option = name.replace("_", "-")
             raise UsageError(f"--{option} is no override: write `-- -m MODULE` or `-- SCRIPT.py`, as without torchrun")
-    return options
+    # The parser gives defaults only to what is unset. What it has replaced here was on the command line.
+    unset = Namespace(**dict.fromkeys(vars(values)))
+    overridden = {name for name, value in vars(parser.parse_args(arguments, unset)).items() if value is not None}
+    names = (overridden | set(torchrun_variables())) - {"training_script", "training_script_args", "no_python"}
+    return TorchrunOptions(values, {name: value for name, value in vars(values).items() if name in names})
+
+
+def split_hostfile(overrides: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
+    """The file of `--hostfile`, which torchrun lacks, if it is given; and torchrun's options. Raises `UsageError`."""
+    parser = OptionParser(prog="launch.torch_distributed", add_help=False, allow_abbrev=False)
+    parser.add_argument("--hostfile", type=Path)
+    given, options = parser.parse_known_args(overrides)
+    return given.hostfile, tuple(options)
 
 
 def node_range(nnodes: str) -> tuple[int, int]:
@@ -40,17 +65,3 @@ def node_range(nnodes: str) -> tuple[int, int]:
     if not 1 <= numbers[0] <= numbers[1]:
         raise UsageError(f"--nnodes={nnodes} cannot be: give N or MIN:MAX with 1 <= MIN <= MAX")
     return numbers
-
-
-def _parse(overrides: Sequence[str]) -> tuple[dict[str, Any], set[str]]:
-    """All of torch's values, and the names of those that were overridden."""
-    from torch.distributed.run import get_args_parser  # a second, and only torchrun's launcher needs it
-
-    parser = get_args_parser()
-    parser.prog = "torchrun"
-    arguments = [*overrides, "--no-python", _SCRIPT]
-    values = vars(parser.parse_args(arguments))
-    # The parser gives defaults to what is unset only: what it has replaced here was on the command line.
-    unset = Namespace(**dict.fromkeys(values))
-    overridden = {name for name, value in vars(parser.parse_args(arguments, unset)).items() if value is not None}
-    return values, overridden

@@ -1,4 +1,4 @@
-"""What ranks are told of where they run: what the launcher was told or a scheduler says, and the slots of this node."""
+"""The run info of the ranks: what the launcher was told or a scheduler says, with the slots that the ranks take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from launch._torchrun._nodes import Nodes
 _NAME = "run.json"
 
 
-def tell_ranks(nodes: Nodes, directory: Path) -> None:
+def write_run_info(nodes: Nodes, directory: Path) -> None:
     """Ranks that are started from now on find it by CORE_SDK_RUN_INFO."""
     info = nodes.run_info or run_info() or ClusterInfo(task_type=PLACED)
     path = directory / _NAME
@@ -25,7 +25,7 @@ def tell_ranks(nodes: Nodes, directory: Path) -> None:
 
 
 def _with_slots(info: ClusterInfo, slots: int) -> ClusterInfo:
-    """As many as there are ranks, whatever was thought before."""
+    """As many slots as there are ranks, whatever was thought before."""
     if len(info._slot_ids) == slots:
         return info
     counts = list(info.container_slot_counts)
