@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from frameworks.build_horovod import VERSION as HOROVOD
+from frameworks.install import DEEPSPEED
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # Third-party modules that `import core_sdk` may load: what a report needs, and no more. typing_extensions is msgspec's.
 ALLOWED_MODULES = {"google_crc32c", "msgspec", "typing_extensions", "xxhash"}
+
+
+def _constrained(name: str) -> str:
+    """The version that `constraints.txt` installs."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return next(line.partition("==")[2] for line in lines if line.startswith(f"{name}=="))
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +57,25 @@ def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
     assert "core-sdk = core_sdk.cli:main" in content
     for module in ("torch_distributed", "deepspeed", "horovod", "tensorflow", "wrap_rank"):
         assert f"core-sdk-{module.replace('_', '-')} = launch.{module}:main" in content
+
+
+@pytest.mark.parametrize(
+    ("name", "tested", "untested"),
+    [
+        ("torch", _constrained("torch"), ["2.12.1", "2.14.0"]),
+        ("deepspeed", DEEPSPEED.partition("==")[2], ["0.18.9", "0.20.0"]),
+        ("horovod", HOROVOD, ["0.28.0", "0.29.0"]),
+    ],
+)
+def test_only_versions_that_the_tests_run_on_are_claimed(name: str, tested: str, untested: list[str]) -> None:
+    """The dependency accepts the version that the tests install, and neither the one before nor the one after."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    claimed = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    (requirement,) = (each for each in map(Requirement, claimed) if each.name == name)
+
+    accepted = list(requirement.specifier.filter([tested, *untested]))
+
+    assert accepted == [tested]
 
 
 @pytest.mark.parametrize("module", ["core_sdk", "core_sdk.core"])

@@ -19,7 +19,7 @@ from typing import TextIO
 from frameworks.build_horovod import BuildError, horovod_wheel
 from frameworks.environments import Framework, FrameworkEnvironment, cache
 
-_DEEPSPEED = "deepspeed==0.19.8"
+DEEPSPEED = "deepspeed==0.19.8"
 _CALLBACKS = ["lightning==2.6.6", "transformers==5.23.0", "accelerate==1.15.0"]
 _CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 _TIMEOUT_S = 600
@@ -42,7 +42,7 @@ def main(name: Framework, directory: Path) -> int:
 
 def install_deepspeed(environment: FrameworkEnvironment, log: TextIO) -> None:
     _make_layer(environment.directory)
-    _pip(environment, log, [_DEEPSPEED, "-c", str(_CONSTRAINTS)])
+    _pip(environment, log, [DEEPSPEED, "-c", str(_CONSTRAINTS)])
     done = _run([str(environment.python), "-c", _COMPILE], log, environment.variables(), check=False)
     if done != 0:
         log.write("DeepSpeed's extension is not compiled: every start of it will try again\n")
