@@ -83,8 +83,10 @@ class PlainLines:
     def _move(self, parameters: bytes, command: bytes) -> None:
         count = int(parameters) if parameters.isdigit() else 0
         if command in b"AF":
-            self._num_held = min(max(self._num_held, count or 1), _MOST_ROWS)
-            self._row = max(0, self._row - (count or 1))
+            row = self._row - (count or 1)
+            # Those above were given already: from now on so many more are held back.
+            self._num_held = min(self._num_held + max(0, -row), _MOST_ROWS)
+            self._row = max(0, row)
         elif command in b"BE":
             self._row = min(len(self._rows) - 1, self._row + (count or 1))
         elif command == b"K" and (count == 2 or self._is_at_start):
