@@ -158,6 +158,9 @@ class SeriesRow:
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 """Group -> metric -> count, last, min, max, mean."""
 
+LastValues = dict[int, dict[str, dict[str, Metric]]]
+"""Trial -> group -> metric -> the value at its highest step."""
+
 
 @dataclass(frozen=True)
 class Bucket:

@@ -17,6 +17,7 @@ from core_sdk.tracking.rows import (
     CheckpointRow,
     ExperimentChange,
     ExperimentRow,
+    LastValues,
     ReportPage,
     ReportRow,
     ReportStretch,
@@ -75,6 +76,10 @@ class View(Protocol):
         ...
 
     def summary(self, trial_id: int) -> Summary: ...
+
+    def last_values(self) -> LastValues:
+        """Those of all trials: a list of trials needs no other figure, and each other one takes all points to find."""
+        ...
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         """Those of the newest trial first, and of each trial the newest first; deleted ones too."""

@@ -107,3 +107,41 @@ def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
     assert (given.status, taken.status) == (0, 0)
     assert "fast, good" in given.output
     assert experiment["labels"] == ["good"]
+
+
+def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None:
+    """In every command, whatever its letters' case; one that begins several ids is refused and changes nothing."""
+    training = new_attempt(new_trial(home))
+    store(training, "0c1a-first", 10)
+    store(training, "0c1b-second", 20)
+    training.end()
+
+    named = [
+        cli("checkpoint", *arguments)
+        for arguments in (
+            ("describe", "0c1A"),
+            ("verify", "0c1a"),
+            ("download", "0c1a", "copy"),
+            ("pin", "0c1a"),
+            ("unpin", "0c1a"),
+            ("delete", "0c1a", "--yes"),
+        )
+    ]
+    ambiguous = cli("checkpoint", "delete", "0c1", "--yes")
+    unknown = cli("checkpoint", "describe", "0c2")
+
+    assert [ended.status for ended in named] == [0] * len(named)
+    assert all("0c1a-first" in ended.output for ended in named if "copy" not in ended.output)
+    assert stored(home) == ["0c1b-second"]
+    assert (ambiguous.status, unknown.status) == (2, 3)
+    assert "0c1a-first, 0c1b-second" in " ".join(ambiguous.errors.split())
+
+
+def test_a_whole_id_is_not_taken_for_the_beginning_of_another(home: Home, cli: Cli) -> None:
+    """`a` is a checkpoint, although `ab` begins with it."""
+    training = new_attempt(new_trial(home))
+    store(training, "a", 10)
+    store(training, "ab", 20)
+    training.end()
+
+    assert json.loads(cli("checkpoint", "describe", "a", "--json").output)["storage_id"] == "a"

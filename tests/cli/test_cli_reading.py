@@ -147,7 +147,7 @@ def test_hostile_names_reach_programs_whole_and_terminals_disarmed(cli: Cli) -> 
     shown = [
         cli(*arguments).output
         for arguments in (
-            ("trial", "list"),
+            ("trial", "list", "--experiment", HOSTILE),
             ("trial", "describe", "2"),
             ("trial", "metrics", "2"),
             ("trial", "metrics", "2", "--plot"),

@@ -92,7 +92,7 @@ def test_a_trial_of_another_experiment_is_refused(home: Home, cli: Cli) -> None:
     new_attempt(new_trial(home, experiment="digits")).end()
     new_attempt(new_trial(home, experiment="letters")).end()
 
-    for command in (("list",), ("verify", "--all")):
+    for command in (("list",), ("verify", "--all"), ("gc", "--save-trial-latest", "1", "--metric", "loss")):
         refused = cli("checkpoint", *command, "--trial", "1", "--experiment", "letters")
         assert refused.status == 2
         assert "trial 1 does not belong to experiment letters" in refused.errors

@@ -124,3 +124,17 @@ def test_an_unknown_trial_is_named_by_every_call(tracker: Tracker) -> None:
         tracker.append_change(7, CheckpointPinned(time=0.0, storage_id="a"))
     with pytest.raises(TrialNotFoundError):
         tracker.delete_trial(7)
+
+
+def test_the_last_values_of_all_trials_come_in_one_answer(tracker: Tracker, home: Home) -> None:
+    """Of each metric that at its highest step, unless a later attempt went back behind it."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0), report(2, loss=0.5), report(2, "validation", accuracy=0.9))
+    record(folder, report(2, loss=0.25), attempt=2, resumed_steps=1)
+    record(new_trial(home), report(7, loss=7.0))
+    new_trial(home)
+
+    with tracker.view() as view:
+        last_values = view.last_values()
+
+    assert last_values == {1: {"training": {"loss": 0.25}}, 2: {"training": {"loss": 7.0}}}

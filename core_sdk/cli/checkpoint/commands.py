@@ -23,8 +23,12 @@ app = command_group()
 app.command()(gc.gc)
 app.command()(verify.verify)
 
-StorageId = Annotated[str, typer.Argument(metavar="ID", help="The checkpoint's id.", show_default=False)]
-StorageIds = Annotated[list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids.", show_default=False)]
+StorageId = Annotated[
+    str, typer.Argument(metavar="ID", help="The checkpoint's id, or its first letters.", show_default=False)
+]
+StorageIds = Annotated[
+    list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids, or their first letters.", show_default=False)
+]
 
 
 class NothingMatchesError(CoreSDKError):
@@ -58,10 +62,11 @@ def list_checkpoints(
 @app.command()
 def describe(storage_id: StorageId, as_json: AsJson = False) -> None:
     """Show what is known of a checkpoint."""
-    from core_sdk.client import Tracker
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.checkpoint.selection import checkpoint_row
 
-    with Tracker().index() as index:
-        row = index.checkpoint(storage_id)
+    with open_tracker().view() as view:
+        row = checkpoint_row(view, storage_id)
     print_one(row, lambda: _properties(row), as_json)
 
 
@@ -73,15 +78,17 @@ def download(
     ] = None,
     to: Annotated[Path | None, typer.Option(help="The same as DIR.")] = None,
 ) -> None:
-    """Copy a checkpoint's files to a directory, each verified; what is there already, whole, is not copied again.
+    """Copy a checkpoint's files to a directory, and verify each of them.
 
-    So after an interruption the same command goes on, within large files too.
+    Files that are there already and whole are not copied again. After an interruption the same command goes on where
+    it stopped, within large files too.
     """
-    from core_sdk.client import Tracker
+    from core_sdk.cli.checkpoint.selection import find_checkpoints
 
     if directory is not None and to is not None:
         raise typer.BadParameter("give the directory once, as DIR or with --to")
-    typer.echo(Tracker().get_checkpoint(storage_id).download(directory or to))
+    (checkpoint,) = find_checkpoints([storage_id])
+    typer.echo(checkpoint.download(directory or to))
 
 
 @app.command()
@@ -90,11 +97,9 @@ def pin(
     note: Annotated[str, typer.Option(help="Why.", show_default=False)] = "",
 ) -> None:
     """Keep checkpoints from being deleted, until they are unpinned."""
-    from core_sdk.client import Tracker
+    from core_sdk.cli.checkpoint.selection import find_checkpoints
 
-    tracker = Tracker()
-    # All are looked up before the first is changed: a mistyped id changes nothing.
-    for checkpoint in [tracker.get_checkpoint(storage_id) for storage_id in storage_ids]:
+    for checkpoint in find_checkpoints(storage_ids):
         checkpoint.pin(note)
         typer.echo(f"pinned checkpoint {checkpoint.uuid}")
 
@@ -102,10 +107,9 @@ def pin(
 @app.command()
 def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
-    from core_sdk.client import Tracker
+    from core_sdk.cli.checkpoint.selection import find_checkpoints
 
-    tracker = Tracker()
-    for checkpoint in [tracker.get_checkpoint(storage_id) for storage_id in storage_ids]:
+    for checkpoint in find_checkpoints(storage_ids):
         was_pinned = checkpoint.is_pinned
         checkpoint.unpin()
         typer.echo(f"{'unpinned checkpoint' if was_pinned else 'not pinned: checkpoint'} {checkpoint.uuid}")
@@ -123,14 +127,16 @@ def delete(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a checkpoint's files; `checkpoint list --deleted` remembers that it was there.
+    """Delete a checkpoint's files; `checkpoint list --deleted` still shows that it was there.
 
-    Also for one whose files have vanished, so that its trial no longer counts on them. One that is pinned, that a
-    trial began with or that a running trial uses is refused; --force passes over the first two.
+    If its files have vanished already, its trial no longer counts on them. A checkpoint that is pinned, that a trial
+    began with, or that a running trial uses is not deleted; --force overrides the first two.
     """
-    from core_sdk.client import CheckpointState, Tracker
+    from core_sdk.cli.checkpoint.selection import find_checkpoints
+    from core_sdk.client import CheckpointState
 
-    checkpoint = Tracker().get_checkpoint(storage_id)
+    (checkpoint,) = find_checkpoints([storage_id])
+    storage_id = checkpoint.uuid
     what = f"{', '.join(glob)} in checkpoint" if glob else "checkpoint"
     confirm(f"Delete {what} {storage_id} of trial {checkpoint.trial_id}?", yes)
     if glob:
@@ -154,9 +160,9 @@ def _columns() -> Sequence[Column[CheckpointRow]]:
         Column("ID", lambda row: row.storage_id),
         Column("Trial", lambda row: str(row.trial_id), is_number=True),
         Column("Steps", lambda row: str(row.steps_completed), is_number=True),
+        Column("State", lambda row: f"{row.state} pinned" if row.is_pinned else row.state),
         Column("Size", lambda row: format_size(row.size_bytes), is_number=True),
         Column("Stored", lambda row: format_time(row.time)),
-        Column("State", lambda row: f"{row.state} pinned" if row.is_pinned else row.state),
     ]
 
 

@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
     from core_sdk.cli.render.tables import Column
     from core_sdk.records import SearcherMetric
-    from core_sdk.tracking import Home
-    from core_sdk.tracking.deletion.collection import Deletions, Plan, Request, Verdict
+    from core_sdk.tracking.deletion.collection import Deletions, Plan, Verdict
 
-# Another collector deletes; nobody knows how long for.
+# How long to wait for another collector that is deleting.
 _WAIT_S = 60.0
 
 
@@ -40,63 +39,53 @@ def gc(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the checkpoints that a policy does not keep, after showing which, and why the others stay.
+    """Show which checkpoints a policy keeps, and why; then delete the others.
 
     The policy is the one that the newest init() of an experiment gave in its checkpoint_storage; options replace its
-    numbers. Pinned checkpoints, those that a trial began with or that a running trial needs, and the only good one of
-    a trial always stay.
+    numbers. Pinned checkpoints, checkpoints that a trial began with or that a running trial needs, and the only good
+    checkpoint of a trial are never deleted.
     """
-    from core_sdk.client import Tracker
-    from core_sdk.tracking.deletion.collection import Collector, Request
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.checkpoint.selection import experiment_of
+    from core_sdk.tracking.deletion.collection import Request
 
     numbers = {
         "save_experiment_best": save_experiment_best,
         "save_trial_best": save_trial_best,
         "save_trial_latest": save_trial_latest,
     }
-    home = Tracker().home
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = experiment_of(view, trial, experiment)
+        is_empty = not view.experiments()
     request = Request(
-        experiment_id=None if experiment is None else _experiment_id(experiment),
+        experiment_id=experiment_id,
         trial_id=trial,
         policy={key: number for key, number in numbers.items() if number is not None},
         metric=metric,
         smaller_is_better=smaller_is_better,
     )
-    with Collector(home, request) as collector:
-        plan = collector.plan()
-        _check_rules(home, request, plan)
-        if not as_json:
-            _show(plan)
-        deletions = None
-        if not dry_run and plan.condemned:
-            confirm(f"Delete {_amount(plan.condemned)}?", yes)
-            deletions = collector.carry_out(plan, wait_s=_WAIT_S)
+    plan = tracker.plan_collection(request)
+    if not plan.rules and not (is_empty and request.policy):
+        raise typer.BadParameter(
+            "no policy is recorded, so that all checkpoints are kept: give one with --save-experiment-best, "
+            "--save-trial-best or --save-trial-latest, or in the script's checkpoint_storage"
+        )
+    if not as_json:
+        _show(plan)
+    deletions = None
+    if not dry_run and plan.condemned:
+        confirm(f"Delete {_amount(plan.condemned)}?", yes)
+        deletions = tracker.carry_out_collection(request, plan, wait_s=_WAIT_S)
     _report(plan, deletions, as_json)
-
-
-def _experiment_id(text: str) -> int:
-    from core_sdk.cli._arguments import parse_experiment
-    from core_sdk.client import Tracker
-
-    with Tracker().index() as index:
-        return index.experiment(parse_experiment(text)).experiment_id
-
-
-def _check_rules(home: Home, request: Request, plan: Plan) -> None:
-    if plan.rules or (not home.trial_ids() and request.policy):
-        return
-    raise typer.BadParameter(
-        "no policy is recorded, so that all checkpoints are kept: give one with --save-experiment-best, "
-        "--save-trial-best or --save-trial-latest, or in the script's checkpoint_storage"
-    )
 
 
 def _show(plan: Plan) -> None:
     for experiment_id, rules in plan.rules.items():
         policy = rules.policy
         typer.echo(
-            f"experiment {experiment_id}: best {policy.save_experiment_best} of the experiment, best "
-            f"{policy.save_trial_best} and latest {policy.save_trial_latest} of each trial, by {_metric(rules.metric)}"
+            f"experiment {experiment_id} keeps the best {policy.save_experiment_best}, and of each trial the best "
+            f"{policy.save_trial_best} and the latest {policy.save_trial_latest}, by {_metric(rules.metric)}"
         )
     if plan.verdicts:
         from core_sdk.cli.render.tables import print_table
@@ -106,7 +95,7 @@ def _show(plan: Plan) -> None:
 
 def _metric(metric: SearcherMetric | None) -> str:
     if metric is None:
-        return "no known metric (--metric NAME says it)"
+        return "no known metric (give one with --metric NAME)"
     return f"{'smallest' if metric.smaller_is_better else 'largest'} {metric.name}"
 
 
@@ -124,7 +113,7 @@ def _columns() -> Sequence[Column[Verdict]]:
         ),
         Column("Size", lambda verdict: format_size(verdict.size_bytes), is_number=True),
         Column("What", lambda verdict: "keep" if verdict.is_kept else "delete"),
-        Column("Why", lambda verdict: "; ".join(verdict.reasons)),
+        Column("Why", lambda verdict: "; ".join(verdict.reasons), can_be_cut=True),
     ]
 
 
@@ -139,8 +128,8 @@ def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
     else:
         typer.echo(f"to be deleted: {_amount(plan.condemned)}" if plan.condemned else "nothing to delete")
     for verdict in deletions.spared if deletions else ():
-        say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was left: its trial was started meanwhile, "
-            "or its storage failed")  # fmt: skip
+        say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was not deleted: its trial has been started "
+            "since, or its storage failed")  # fmt: skip
     for problem in problems:
         say(f"cannot be reached: {problem}")
     if problems:

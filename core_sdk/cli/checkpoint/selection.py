@@ -2,17 +2,66 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from core_sdk.cli._arguments import parse_experiment
-from core_sdk.client import Tracker
-from core_sdk.tracking.rows import CheckpointRow
+from core_sdk.cli._home import open_tracker
+from core_sdk.errors import CheckpointNotFoundError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from core_sdk.client import Checkpoint
+    from core_sdk.tracking import View
+    from core_sdk.tracking.rows import CheckpointRow
+
+_MAX_CANDIDATES = 5
+
+
+def checkpoint_row(view: View, text: str) -> CheckpointRow:
+    """The checkpoint whose id is `text` or, if there is none, begins with it.
+
+    Raises `CheckpointNotFoundError`, or `typer.BadParameter` if several ids begin so.
+    """
+    try:
+        return view.checkpoint(text)
+    except CheckpointNotFoundError:
+        rows = {row.storage_id: row for row in view.checkpoints()}
+        found = ids_with_prefix(text, rows)
+        if not found:
+            raise
+    if len(found) > 1:
+        named = ", ".join(found[:_MAX_CANDIDATES]) + (", …" if len(found) > _MAX_CANDIDATES else "")
+        raise typer.BadParameter(f"{len(found)} ids begin with {text!r}: {named}. Give more of the one that you mean")
+    return rows[found[0]]
+
+
+def ids_with_prefix(prefix: str, ids: Iterable[str]) -> list[str]:
+    """Letter case does not matter. An empty prefix is none."""
+    return sorted(one for one in ids if prefix and one.casefold().startswith(prefix.casefold()))
+
+
+def find_checkpoints(texts: Sequence[str]) -> list[Checkpoint]:
+    """All are looked up before any is returned, so that a mistyped id changes nothing. Raises as `checkpoint_row`."""
+    from core_sdk.client import Tracker  # changes go through the client, whose import questions need not pay for
+
+    with open_tracker().view() as view:
+        ids = [checkpoint_row(view, text).storage_id for text in texts]
+    tracker = Tracker()
+    return [tracker.get_checkpoint(storage_id) for storage_id in ids]
 
 
 def read_rows(trial: int | None, experiment: str | None) -> list[CheckpointRow]:
     """In the order of `checkpoint list`, deleted ones too. Raises `TrialNotFoundError` or `ExperimentNotFoundError`."""
-    with Tracker().index() as index:
-        experiment_id = None if experiment is None else index.experiment(parse_experiment(experiment)).experiment_id
-        if trial is not None and experiment_id not in (None, index.trial(trial).experiment_id):
-            raise typer.BadParameter(f"trial {trial} does not belong to experiment {experiment}: give one of them")
-        return index.checkpoints(trial_id=trial, experiment_id=experiment_id)
+    with open_tracker().view() as view:
+        return view.checkpoints(trial_id=trial, experiment_id=experiment_of(view, trial, experiment))
+
+
+def experiment_of(view: View, trial: int | None, experiment: str | None) -> int | None:
+    """The experiment's id, if one is given. Raises `typer.BadParameter` if the trial belongs to another."""
+    experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
+    if trial is not None and experiment_id not in (None, view.trial(trial).experiment_id):
+        raise typer.BadParameter(f"trial {trial} does not belong to experiment {experiment}: give one of them")
+    return experiment_id

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def verify(
     storage_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The checkpoint's id.", show_default=False)
+        str | None, typer.Argument(metavar="ID", help="The checkpoint's id, or its first letters.", show_default=False)
     ] = None,
     verify_all: Annotated[bool, typer.Option("--all", help="All that are not deleted.")] = False,
     trial: Annotated[int | None, typer.Option(help="With --all: only those of this trial.")] = None,
@@ -25,10 +25,9 @@ def verify(
         str | None, typer.Option(help="With --all: only those of this experiment, by id or name.")
     ] = None,
 ) -> None:
-    """Read every file of checkpoints and compare it with what was written; status 1 if one is damaged.
+    """Read every file of checkpoints and compare it with what was written; the exit status is 1 if one is damaged.
 
-    A storage that cannot be reached says nothing of what is in it: such checkpoints are called unreachable, and the
-    status is 1 too.
+    A checkpoint whose storage cannot be reached is reported as unreachable, and the exit status is 1 too.
     """
     if (storage_id is None) != verify_all or (storage_id is not None and (trial, experiment) != (None, None)):
         raise typer.BadParameter("give an ID, or --all with --trial or --experiment to choose among them")
@@ -39,11 +38,11 @@ def verify(
 
 
 def _verify_one(storage_id: str) -> None:
-    from core_sdk.client import Tracker
+    from core_sdk.cli.checkpoint.selection import find_checkpoints
 
-    checkpoint = Tracker().get_checkpoint(storage_id)
+    (checkpoint,) = find_checkpoints([storage_id])
     checkpoint.verify()
-    typer.echo(f"checkpoint {storage_id} is {_wholeness(checkpoint.resources, checkpoint.size_bytes)}")
+    typer.echo(f"checkpoint {checkpoint.uuid} is {_wholeness(checkpoint.resources, checkpoint.size_bytes)}")
 
 
 def _verify_all(trial: int | None, experiment: str | None) -> None:
@@ -57,7 +56,7 @@ def _verify_all(trial: int | None, experiment: str | None) -> None:
 
 
 def _verify_row(row: CheckpointRow) -> bool:
-    """One line, whatever it is."""
+    """Prints one line. Returns whether the checkpoint is whole."""
     from core_sdk.cli.render.text import printable
     from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
     from core_sdk.storage import storage_from_url

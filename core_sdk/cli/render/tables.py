@@ -1,25 +1,20 @@
-"""Tables for people."""
+"""Tables for people, laid out for the width of the terminal: `COLUMNS`, or 80 where there is none."""
 
 from __future__ import annotations
 
-import itertools
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from rich.cells import cell_len, chop_cells, set_cell_size
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from core_sdk.cli.render.text import printable
 
 _Row = TypeVar("_Row")
 
-_ENDLESS = 1_000_000
-_MARGIN = "  "
-_GAP = "   "
+_MARGIN = " "
+_GAP = "  "
+_MIN_CUT_WIDTH = 12
 
 
 @dataclass(frozen=True)
@@ -27,79 +22,93 @@ class Column(Generic[_Row]):
     title: str
     text: Callable[[_Row], str]
     is_number: bool = False
+    can_be_cut: bool = False
+    """Long texts end in "…" where they do not fit. Anything else, such as an id, is shown whole or not at all."""
 
 
 def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title: str | None = None) -> None:
-    """A row is a line, except where it does not fit a terminal."""
-    # Lines of our own: rich's tables take half a millisecond for each row, and there may be ten thousand.
-    console = Console(highlight=False)
-    titles = [printable(column.title) for column in columns]
-    texts = [[printable(column.text(row)) for column in columns] for row in rows]
-    widths = [max(map(_width, column)) for column in zip(titles, *texts, strict=True)]
-    if sys.stdout.isatty():
-        widths = fitted(widths, console.width - 2 * len(_MARGIN) - len(_GAP) * (len(columns) - 1))
-    are_numbers = [column.is_number for column in columns]
-    head = list(_lines(titles, widths, are_numbers))
-    rule = ("-" if console.options.ascii_only else "─") * (_width(head[0]) - 2)
+    """A line for each row. Columns stand in the order of their importance: the last ones are left out if too wide.
+
+    The first column is always shown. A column without any text is not.
+    """
+    rows = list(rows)
+    texts = {column: [printable(column.text(row)) for row in rows] for column in columns}
+    shown = [column for column in columns if column is columns[0] or any(texts[column])]
+    titles = {column: printable(column.title) for column in shown}
+    natural = [max(map(cell_width, (titles[column], *texts[column]))) for column in shown]
+    total = shutil.get_terminal_size().columns
+    widths = fitted(natural, [column.can_be_cut for column in shown], total - len(_MARGIN))
+    layout = [(column, width) for column, width in zip(shown, widths, strict=True) if width]
     if title is not None:
-        console.print(Text(printable(title)), style="italic", soft_wrap=True)
-    console.print("", Text("\n".join(head)), sep="\n", style="bold", soft_wrap=True)
-    sys.stdout.write(f" {rule} \n")
-    sys.stdout.writelines(f"{line}\n" for text in texts for line in _lines(text, widths, are_numbers))
+        sys.stdout.write(f"{printable(title)}\n")
+    head = _line((titles[column], width, column.is_number) for column, width in layout)
+    rule = ("─" if _is_unicode() else "-") * (sum(widths) + len(_GAP) * (len(layout) - 1))
+    sys.stdout.write(f"{head}\n{_MARGIN}{rule}\n")
+    sys.stdout.writelines(
+        f"{_line((texts[column][index], width, column.is_number) for column, width in layout)}\n"
+        for index in range(len(rows))
+    )
+    left_out = [titles[column] for column, width in zip(shown, widths, strict=True) if not width]
+    sys.stdout.write(f"{_MARGIN}({total} columns leave no room for {', '.join(left_out)})\n" if left_out else "")
     sys.stdout.write("\n")
 
 
-def fitted(widths: Sequence[int], available: int) -> list[int]:
-    """The widest columns give way until all fit; none vanishes."""
-    limit = max(widths)
-    while limit > 1 and sum(min(width, limit) for width in widths) > available:
-        limit -= 1
-    return [min(width, limit) for width in widths]
+def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) -> list[int]:
+    """The width that each column gets; 0 for one that is left out.
 
-
-def _lines(texts: Sequence[str], widths: Sequence[int], are_numbers: Sequence[bool]) -> Iterator[str]:
-    folded = [_folded(text, width) for text, width in zip(texts, widths, strict=True)]
-    for parts in itertools.zip_longest(*folded, fillvalue=""):
-        cells = map(_aligned, parts, widths, are_numbers)
-        yield f"{_MARGIN}{_GAP.join(cells)}{_MARGIN}"
-
-
-def _folded(text: str, width: int) -> list[str]:
-    if _width(text) <= width:
-        return [text]
-    if " " not in text:
-        return chop_cells(text, width)
-    return [line.plain for line in Text(text).wrap(Console(), width, overflow="fold")]
-
-
-def _aligned(text: str, width: int, is_number: bool) -> str:
-    if text.isascii():
-        return text.rjust(width) if is_number else text.ljust(width)
-    return " " * (width - cell_len(text)) + text if is_number else set_cell_size(text, width)
-
-
-def _width(text: str) -> int:
-    """In cells of a terminal; letters of some scripts take two, and combining marks none."""
-    return len(text) if text.isascii() else cell_len(text)
+    From the left, each column is taken that still fits, be it cut. What room is left then makes cut ones wider.
+    """
+    chosen: list[int] = []
+    for index, (width, is_cut) in enumerate(zip(widths, can_be_cut, strict=True)):
+        needed = min(width, _MIN_CUT_WIDTH) if is_cut else width
+        gap = len(_GAP) if index else 0
+        fits = index == 0 or needed + gap <= available
+        chosen.append(needed if fits else 0)
+        available -= needed + gap if fits else 0
+    for index, width in enumerate(widths):
+        if chosen[index]:
+            extra = max(0, min(width - chosen[index], available))
+            chosen[index] += extra
+            available -= extra
+    return chosen
 
 
 def print_properties(properties: Mapping[str, str | list[str]]) -> None:
     """A name and its value, which may be a list of lines, beside each other; empty values are left out."""
-    table = Table(box=None, show_header=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in properties.items():
-        if value:
-            lines = [value] if isinstance(value, str) else value
-            table.add_row(Text(printable(name)), Text("\n".join(map(printable, lines))))
-    _print(table)
+    shown = {printable(name): value for name, value in properties.items() if value}
+    name_width = max(map(cell_width, shown), default=0)
+    for name, value in shown.items():
+        lines = [value] if isinstance(value, str) else value
+        for index, line in enumerate(lines):
+            sys.stdout.write(f"{_MARGIN}{_aligned('' if index else name, name_width)}{_GAP}{printable(line)}\n")
 
 
-def _print(table: Table) -> None:
-    console = Console(highlight=False)
-    if not sys.stdout.isatty():
-        # A program, or a file: a row is a line there, however long.
-        console.width = max(
-            console.width, console.measure(table, options=console.options.update(max_width=_ENDLESS)).maximum
-        )
-    console.print(table)
+def cell_width(text: str) -> int:
+    """The width in cells of a terminal; letters of some scripts take two, and combining marks none."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # takes longer to import than most tables to print
+
+    return cell_len(text)
+
+
+def _line(cells: Iterable[tuple[str, int, bool]]) -> str:
+    return (_MARGIN + _GAP.join(_aligned(text, width, is_number) for text, width, is_number in cells)).rstrip()
+
+
+def _aligned(text: str, width: int, is_number: bool = False) -> str:
+    missing = width - cell_width(text)
+    if missing < 0:
+        return _cut(text, width)
+    return " " * missing + text if is_number else text + " " * missing
+
+
+def _cut(text: str, width: int) -> str:
+    from rich.cells import set_cell_size
+
+    mark = "…" if _is_unicode() else "~"
+    return set_cell_size(text, width - 1) + mark
+
+
+def _is_unicode() -> bool:
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")

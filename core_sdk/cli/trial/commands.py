@@ -10,38 +10,57 @@ from typer.core import TyperCommand
 
 from core_sdk.cli._arguments import Force, TrialId, parse_experiment
 from core_sdk.cli._group import command_group
-from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from core_sdk.cli.render.tables import Column
     from core_sdk.client import Tracker
     from core_sdk.records import CommandRecord
     from core_sdk.tracking import TrialFolder
-    from core_sdk.tracking.rows import TrialRow
 
 app = command_group()
 
 _NUM_LAST = 20
+_NO_TRIALS = "No trials yet: `core-sdk run -- python train.py` starts one."
 
 
 @app.command("list")
 def list_trials(
     experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
+    where: Annotated[
+        str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
+    ] = "",
+    sort: Annotated[
+        str, typer.Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")
+    ] = "",
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
+    ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List trials."""
-    from core_sdk.client import Tracker
-    from core_sdk.tracking.rows import TrialRow
+    """List trials, with their hyperparameters and the last values of their metrics.
+
+    Columns whose values differ between the trials come first. A table shows as many as the width of the terminal
+    allows; --json and --csv have all.
+
+    NAME is a hyperparameter (lr, model.layers), a metric (accuracy, training.loss), the extreme of a metric
+    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason. A condition compares names
+    with values by = != < <= > >=, and joins comparisons by and, or, not and parentheses. Text with spaces stands in
+    quotes. A trial that lacks a name fulfils no comparison with it.
+    """
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.trial.listing import Choice, choose_trials, print_trials
 
     form = choose_format(as_json, as_csv)
-    with Tracker().index() as index:
-        experiment_id = None if experiment is None else index.experiment(parse_experiment(experiment)).experiment_id
-        rows = index.trials(experiment_id=experiment_id)
-    nothing = "No trials yet: `core-sdk run -- python train.py` starts one."
-    print_rows(rows, TrialRow, _columns, form, nothing)
+    with open_tracker().view() as view:
+        experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
+        choice = Choice(experiment_id, where=where, sort=sort, columns=column or ())
+        found, names = choose_trials(view, choice)
+        if not found and form is Format.TABLE:
+            any_trials = bool(view.trials(experiment_id))
+            typer.echo("No trial fulfils the condition." if any_trials else _NO_TRIALS)
+            return
+    print_trials(found, names, form)
 
 
 @app.command()
@@ -74,7 +93,6 @@ def metrics(
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a trial reported."""
-    from core_sdk.cli.render.output import Format
     from core_sdk.cli.trial.reports import print_plots, print_reports, reports_of_group
     from core_sdk.client import Tracker
 
@@ -229,18 +247,3 @@ def _command(folder: TrialFolder) -> CommandRecord | None:
     except RecordDamagedError as error:
         say(str(error))
         return None
-
-
-def _columns() -> Sequence[Column[TrialRow]]:
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.cli.render.text import format_time
-
-    return [
-        Column("ID", lambda row: str(row.trial_id), is_number=True),
-        Column("Experiment", lambda row: row.experiment_name),
-        Column("State", lambda row: row.state),
-        Column("Steps", lambda row: str(row.steps_completed), is_number=True),
-        Column("Attempts", lambda row: str(row.num_attempts), is_number=True),
-        Column("Started", lambda row: format_time(row.created)),
-        Column("Reason", lambda row: row.reason),
-    ]

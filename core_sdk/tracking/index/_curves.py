@@ -8,7 +8,7 @@ from collections import defaultdict
 from core_sdk.records import Metric
 from core_sdk.tracking.index._schema import FIRST_STEPS, IS_METRIC, IS_VISIBLE, LAST_VISIBLE_STEPS, POINTS
 from core_sdk.tracking.index._values import COMPARABLE, from_column
-from core_sdk.tracking.rows import Bucket, SeriesRow, Summary
+from core_sdk.tracking.rows import Bucket, LastValues, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SERIES_OF_TRIALS = f"trial JOIN attempt USING (trial_id) JOIN series ON series.attempt_id = attempt.id AND {IS_METRIC}"
@@ -55,11 +55,11 @@ def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
         FROM {POINTS} WHERE {_OF_TRIAL} AND {IS_VISIBLE}
         GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     summary: Summary = defaultdict(dict)
-    last = _last_values(connection, trial_id)
+    last = read_last_values(connection, trial_id)[trial_id]
     for group, name, count, minimum, maximum, mean in connection.execute(query, (trial_id,)):
         summary[group][name] = {
             "count": count,
-            "last": last[group, name],
+            "last": last[group][name],
             "min": minimum,
             "max": maximum,
             "mean": mean,
@@ -83,10 +83,14 @@ def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: 
     return {name for (name,) in connection.execute(query, (experiment_id,))}
 
 
-def _last_values(connection: sqlite3.Connection, trial_id: int) -> dict[tuple[str, str], Metric]:
-    """The value at the highest visible step of each series."""
-    query = f"""SELECT series.group_name, series.name, (
+def read_last_values(connection: sqlite3.Connection, trial_id: int | None = None) -> LastValues:
+    """The value at the highest visible step of each series, of one trial or of all."""
+    query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
             SELECT point.value FROM point WHERE point.series_id = series.id AND {IS_VISIBLE}
             ORDER BY point.steps DESC, point.ticks DESC LIMIT 1
-        ) FROM {_SERIES} WHERE {_OF_TRIAL} AND {LAST_VISIBLE_STEPS} IS NOT NULL ORDER BY attempt.attempt"""
-    return {(group, name): from_column(value) for group, name, value in connection.execute(query, (trial_id,))}
+        ) FROM {_SERIES} WHERE ifnull(attempt.trial_id = ?, TRUE) AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
+        ORDER BY attempt.attempt, series.id"""
+    values: LastValues = defaultdict(lambda: defaultdict(dict))
+    for trial, group, name, value in connection.execute(query, (trial_id,)):
+        values[trial][group][name] = from_column(value)
+    return values

@@ -31,7 +31,16 @@ from core_sdk.tracking.index._database import (
 )
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.index._where import Where
-from core_sdk.tracking.rows import Bucket, CheckpointRow, ExperimentRow, ReportPage, SeriesRow, Summary, TrialRow
+from core_sdk.tracking.rows import (
+    Bucket,
+    CheckpointRow,
+    ExperimentRow,
+    LastValues,
+    ReportPage,
+    SeriesRow,
+    Summary,
+    TrialRow,
+)
 from core_sdk.tracking.tracker import View
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -125,6 +134,9 @@ class Index(View):
 
     def summary(self, trial_id: int) -> Summary:
         return self._ask(lambda connection: _curves.read_summary(connection, trial_id))
+
+    def last_values(self) -> LastValues:
+        return self._ask(_curves.read_last_values)
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         where = Where(

@@ -1,0 +1,115 @@
+"""What a trial can be asked for by name: its state, its hyperparameters, its metrics.
+
+A name is `id`, `experiment`, `state`, `steps`, `attempts`, `reason` or `label`; or a hyperparameter (`lr`,
+`model.layers`); or a metric, which means its last value (`accuracy`, `training.loss`), or `min.` or `max.` before one.
+A metric without its group is that of "validation", else of "training", else of any other group.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from core_sdk.cli.render.json import encode
+
+if TYPE_CHECKING:
+    from core_sdk.tracking import View
+    from core_sdk.tracking.rows import TrialRow
+
+_EXTREMES = ("min.", "max.")
+_FIRST_GROUPS = ("validation", "training")
+_ABSENT = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
+
+Metrics = Mapping[str, Mapping[str, Any]]
+"""Group -> metric -> the last value."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """One trial, with its values by name."""
+
+    row: TrialRow
+    hparams: Mapping[str, Any]
+    metrics: Metrics
+    values: Mapping[str, Any]
+    """All that the trial can be asked for."""
+
+
+def read_facts(view: View, rows: Iterable[TrialRow], names: Iterable[str] = ()) -> list[Facts]:
+    """Extremes of metrics are read only if one of the `names` is one, since they take a look at every point."""
+    last_values = view.last_values()
+    with_extremes = any(name.startswith(_EXTREMES) for name in names)
+    rows_metrics = [(row, last_values.get(row.trial_id, {})) for row in rows]
+    return [facts(row, metrics, view.summary(row.trial_id) if with_extremes else {}) for row, metrics in rows_metrics]
+
+
+def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Facts:
+    """`metrics` are the last values; `summary` is group -> metric -> figure -> value."""
+    values = _by_name(metrics)
+    for extreme in _EXTREMES:
+        figures = {
+            group: {name: figures[extreme.removesuffix(".")] for name, figures in of_group.items()}
+            for group, of_group in summary.items()
+        }
+        values |= _by_name(figures, extreme)
+    hparams = dict(flattened(row.hparams))
+    fields = {
+        "id": row.trial_id,
+        "experiment": row.experiment_name,
+        "state": row.state,
+        "steps": row.steps_completed,
+        "attempts": row.num_attempts,
+        "reason": row.reason,
+    }
+    return Facts(row, hparams, metrics, values | hparams | fields)
+
+
+def _by_name(metrics: Metrics, prefix: str = "") -> dict[str, Any]:
+    """With their group and without it."""
+    groups = sorted(metrics, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
+    values = {f"{prefix}{group}.{name}": value for group in groups for name, value in metrics[group].items()}
+    for group in reversed(groups):
+        values |= {f"{prefix}{name}": value for name, value in metrics[group].items()}
+    return values
+
+
+def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mappings under dotted names; lists as JSON."""
+    for name, item in value.items():
+        if isinstance(item, dict) and item:
+            yield from flattened(item, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", encode(item) if isinstance(item, (dict, list, tuple)) else item
+
+
+def metric_titles(found: Iterable[Facts]) -> dict[str, str]:
+    """Of every "group.metric" its name where the group need not be told, since no other group has such a metric."""
+    groups: dict[str, set[str]] = {}
+    for one in found:
+        for group, metrics in one.metrics.items():
+            for name in metrics:
+                groups.setdefault(name, set()).add(group)
+    return {
+        f"{group}.{name}": name if len(having) == 1 else f"{group}.{name}"
+        for name, having in groups.items()
+        for group in having
+    }
+
+
+def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    """The names whose values differ between the mappings, and those that are the same in all."""
+    names = dict.fromkeys(name for one in many for name in one)
+    differ = [name for name in names if len({encode(one.get(name, _ABSENT)) for one in many}) > 1]
+    return differ, [name for name in names if name not in differ]
+
+
+def unknown_name(name: str, all_facts: Iterable[Facts]) -> str:
+    """The message for a name that no trial has; empty if one has it, or if there are no trials."""
+    known = {known for one in all_facts for known in one.values}
+    if not known or name in known:
+        return ""
+    similar = difflib.get_close_matches(name, known, n=3)
+    hint = f": did you mean {' or '.join(similar)}?" if similar else ""
+    return f"no trial has a hyperparameter or a metric {name!r}{hint}"

@@ -1,0 +1,166 @@
+"""The language of `trial list --where`: comparisons, joined by `and`, `or`, `not` and parentheses.
+
+    condition  = all ("or" all)*
+    all        = one ("and" one)*
+    one        = "not" one | "(" condition ")" | NAME operator VALUE
+    operator   = "=" | "==" | "!=" | "<" | "<=" | ">" | ">="
+
+A NAME or a VALUE is a word, or any text in quotes.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Lookup = Callable[[str], Any]
+"""The value of a name; None where there is none."""
+_Rule = Callable[[Lookup], bool]
+
+_TOKEN = re.compile(r"""\s*(?:(?P<operator><=|>=|!=|==|=|<|>)|(?P<paren>[()])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'
+                        |(?P<word>[^\s()<>=!"']+)|(?P<other>.))""", re.VERBOSE)  # fmt: skip
+_OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_KEYWORDS = ("and", "or", "not")
+
+
+class ConditionError(ValueError):
+    """The condition cannot be understood. `place` is where in its text."""
+
+    def __init__(self, problem: str, text: str, place: int) -> None:
+        super().__init__(f"{problem}\n  {text}\n  {' ' * place}^")
+        self.place = place
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What a trial must fulfil."""
+
+    holds: _Rule
+    names: Mapping[str, int]
+    """Each name that it compares, and its place in the text."""
+
+
+def parse_condition(text: str) -> Condition:
+    """Raises `ConditionError`."""
+    parser = _Parser(text)
+    rule = parser.condition()
+    parser.expect_end()
+    return Condition(rule, parser.names)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    place: int
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [
+            _Token(str(found.lastgroup), found[str(found.lastgroup)], found.end() - len(found[0].lstrip()))
+            for found in _TOKEN.finditer(text.rstrip())
+        ]
+        self._index = 0
+        self.names: dict[str, int] = {}
+
+    def condition(self) -> _Rule:
+        rules = [self._all()]
+        while self._take_keyword("or"):
+            rules.append(self._all())
+        return lambda lookup: any(rule(lookup) for rule in rules)
+
+    def expect_end(self) -> None:
+        if self._next is not None:
+            raise self._missing("`and` or `or`")
+
+    def _all(self) -> _Rule:
+        rules = [self._one()]
+        while self._take_keyword("and"):
+            rules.append(self._one())
+        return lambda lookup: all(rule(lookup) for rule in rules)
+
+    def _one(self) -> _Rule:
+        if self._take_keyword("not"):
+            negated = self._one()
+            return lambda lookup: not negated(lookup)
+        if self._take("paren", "("):
+            rule = self.condition()
+            if not self._take("paren", ")"):
+                raise self._missing("a `)`")
+            return rule
+        return self._comparison()
+
+    def _comparison(self) -> _Rule:
+        name = self._take_text("a name")
+        self.names.setdefault(name.text, name.place)
+        token = self._take("operator")
+        if token is None:
+            raise self._missing("an operator (= != < <= > >=)")
+        value = self._take_text("a value")
+        literal = _literal(value.text) if value.kind == "word" else value.text
+        return lambda lookup: _compare(lookup(name.text), token.text, literal)
+
+    @property
+    def _next(self) -> _Token | None:
+        return self._tokens[self._index] if self._index < len(self._tokens) else None
+
+    def _take(self, kind: str, text: str | None = None) -> _Token | None:
+        token = self._next
+        if token is None or token.kind != kind or text not in (None, token.text):
+            return None
+        self._index += 1
+        return token
+
+    def _take_keyword(self, keyword: str) -> bool:
+        token = self._next
+        return token is not None and token.text.lower() == keyword and self._take("word") is not None
+
+    def _take_text(self, what: str) -> _Token:
+        token = self._next
+        if token is not None and token.kind == "word" and token.text.lower() in _KEYWORDS:
+            raise self._missing(what)
+        if found := self._take("word") or self._take("double") or self._take("single"):
+            return found
+        if token is not None and token.text in ("'", '"'):
+            raise self._missing("the closing quote")
+        raise self._missing(what)
+
+    def _missing(self, what: str) -> ConditionError:
+        place = len(self._text) if self._next is None else self._next.place
+        return ConditionError(f"{what} is missing", self._text, place)
+
+
+def _literal(word: str) -> bool | float | str:
+    if word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    try:
+        return float(word) if re.search(r"[.eEnN]", word) else int(word)
+    except ValueError:
+        return word
+
+
+def _compare(value: Any, symbol: str, literal: bool | float | str) -> bool:
+    if isinstance(value, tuple):  # labels: one of them, or none
+        is_there = any(_compare(one, "=", literal) for one in value)
+        return is_there if symbol in ("=", "==") else symbol == "!=" and not is_there
+    if isinstance(value, str) and isinstance(literal, str):
+        return bool(_OPERATORS[symbol](value.casefold(), literal.casefold()))
+    return _kind(value) is _kind(literal) and bool(_OPERATORS[symbol](value, literal))
+
+
+def _kind(value: Any) -> type:
+    """Numbers are alike; nothing else is compared with what is of another type."""
+    return float if type(value) is int else type(value)

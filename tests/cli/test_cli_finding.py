@@ -1,0 +1,78 @@
+"""Trials are found by what they were tried with and by what they reached."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from cli.commands import Cli
+from cli.recorded import new_attempt, new_trial
+
+from core_sdk.tracking import Home
+
+
+@pytest.fixture
+def three_trials(home: Home) -> None:
+    """Trials of different learning rates, of which the second has failed and the third has validated nothing."""
+    for number, (lr, accuracy) in enumerate([(0.1, 0.7), (0.01, 0.9), (0.001, None)]):
+        training = new_attempt(new_trial(home, hparams={"lr": lr, "model": {"layers": number, "name": "cnn"}}))
+        training.report(1, loss=1.0)
+        training.report(2, loss=0.5)
+        if accuracy is not None:
+            training.report(1, "validation", accuracy=accuracy + 0.05, loss=2.0)
+            training.report(2, "validation", accuracy=accuracy, loss=1.5)
+        training.end("error" if number == 1 else "completed", error="ValueError: no" if number == 1 else None)
+
+
+def ids(cli: Cli, *arguments: str) -> list[int]:
+    return [one["trial_id"] for one in json.loads(cli("trial", "list", "--json", *arguments).output)]
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
+    """In a table and in CSV; JSON has the hyperparameters as they were given, and the last values."""
+    head = cli("trial", "list", COLUMNS="200").output.splitlines()[0].split()
+    rows = list(csv.DictReader(io.StringIO(cli("trial", "list", "--csv").output)))
+    objects = json.loads(cli("trial", "list", "--json").output)
+
+    assert head[:9] == [
+        "ID", "Experiment", "State", "Steps", "lr", "model.layers", "accuracy", "validation.loss", "Reason",
+    ]  # fmt: skip
+    assert head[-2:] == ["training.loss", "model.name"]
+    assert [(row["lr"], row["validation.accuracy"]) for row in rows] == [("0.1", "0.7"), ("0.01", "0.9"), ("0.001", "")]
+    assert objects[0]["hparams"]["model"] == {"layers": 0, "name": "cnn"}
+    assert objects[0]["metrics"] == {"training": {"loss": 0.5}, "validation": {"accuracy": 0.7, "loss": 1.5}}
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
+    """On hyperparameters, on last values, on extremes and on the state."""
+    assert ids(cli, "--where", "lr<=0.01 and state=error") == [2]
+    assert ids(cli, "--where", "model.layers >= 1") == [2, 3]
+    assert ids(cli, "--where", "max.accuracy > 0.74 or training.loss < 0") == [1, 2]
+    assert ids(cli, "--where", "not accuracy > 0") == [3]
+    assert cli("trial", "list", "--where", "lr > 1").output == "No trial fulfils the condition.\n"
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_trials_are_ordered_by_a_value(cli: Cli) -> None:
+    """Those without it come last, whichever way; what was asked for is shown first."""
+    listed = cli("trial", "list", "--sort", "-min.loss", "--column", "reason", COLUMNS="200").output
+
+    assert ids(cli, "--sort", "accuracy") == [1, 2, 3]
+    assert ids(cli, "--sort", "-accuracy") == [2, 1, 3]
+    assert listed.splitlines()[0].split()[4:6] == ["Reason", "min.loss"]
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
+    """With names that are written alike."""
+    refused = cli("trial", "list", "--where", "lr>0 and acuracy>1")
+    unsorted = cli("trial", "list", "--sort", "-acuracy")
+
+    assert (refused.status, unsorted.status) == (2, 2)
+    assert "no trial has a hyperparameter or a metric 'acuracy': did you mean accuracy" in refused.errors
+    assert "  lr>0 and acuracy>1\n           ^" in refused.errors
+    assert "did you mean accuracy" in unsorted.errors
