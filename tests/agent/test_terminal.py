@@ -1,0 +1,252 @@
+"""On a terminal the script sees a terminal, and its log stays plain text."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import sys
+import termios
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.commands import COMMAND, WriteScript
+from processes import TIMEOUT_S, kill_tree, wait_for
+
+from core_sdk.tracking import Home
+
+
+class Person:
+    """Somebody who runs a command on a terminal of 30 rows and 100 columns."""
+
+    def __init__(self, directory: Path, arguments: list[str], stdout: int | None = None) -> None:
+        self.terminal, device = os.openpty()
+        termios.tcsetwinsize(self.terminal, (30, 100))
+        self.mode = termios.tcgetattr(self.terminal)
+        self.seen = b""
+        self.process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            stdin=device,
+            stdout=device if stdout is None else stdout,
+            stderr=device,
+            cwd=directory,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(device)
+
+    def reads(self, text: str) -> None:
+        """Blocks until this was shown."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while text.encode() not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            self._read()
+
+    def types(self, text: str) -> None:
+        os.write(self.terminal, text.encode())
+
+    def waits(self) -> int:
+        """Until the command has ended, and all of its output was shown."""
+        while self._read():
+            pass
+        return self.process.wait(TIMEOUT_S)
+
+    def _read(self) -> bytes:
+        if not select.select([self.terminal], [], [], TIMEOUT_S)[0]:
+            raise AssertionError(self.seen)
+        try:
+            chunk = os.read(self.terminal, 65536)
+        except OSError:  # nobody has it open any more
+            return b""
+        self.seen += chunk
+        return chunk
+
+
+Run = Callable[..., Person]
+
+
+@pytest.fixture
+def run(home: Home, tmp_path: Path, write_script: WriteScript) -> Iterator[Run]:
+    """Runs a Python script by `core-sdk run`, on a terminal."""
+    people: list[Person] = []
+
+    def start(source: str, **options: Any) -> Person:
+        script = write_script(textwrap.dedent(source))
+        people.append(Person(tmp_path, ["run", "--", sys.executable, str(script)], **options))
+        return people[-1]
+
+    yield start
+    for person in people:
+        kill_tree(person.process.pid)
+        person.process.wait()
+        os.close(person.terminal)
+
+
+def log(home: Home) -> str:
+    return home.trial(1).log_path(1).read_text()
+
+
+def test_the_script_sees_a_terminal(run: Run, home: Home) -> None:
+    """Of the size of the person's, and colours reach that; the log has the text."""
+    person = run(
+        """
+        import os, sys
+        print(*(os.isatty(number) for number in range(3)), tuple(os.get_terminal_size()))
+        print("\\x1b[31mred\\x1b[0m")
+        print("also here", file=open("/dev/tty", "w"))
+        """
+    )
+
+    status = person.waits()
+
+    assert status == 0, person.seen
+    assert b"True True True (100, 30)" in person.seen
+    assert b"\x1b[31mred\x1b[0m" in person.seen
+    assert log(home) == "True True True (100, 30)\nred\nalso here\n"
+
+
+def test_a_progress_bar_moves_on_the_screen_and_leaves_one_line_in_the_log(run: Run, home: Home) -> None:
+    """As tqdm draws it."""
+    person = run(
+        """
+        import sys
+        for step in range(50):
+            print(f"\\r{step + 1:3d}/50 |{'#' * step}", end="", file=sys.stderr, flush=True)
+        print(file=sys.stderr)
+        print("trained")
+        """
+    )
+
+    person.waits()
+
+    assert person.seen.count(b"/50 |") == 50
+    assert log(home) == f" 50/50 |{'#' * 49}\ntrained\n"
+
+
+def test_the_window_can_be_resized(run: Run) -> None:
+    """The script is told by SIGWINCH."""
+    person = run(
+        """
+        import os, signal
+        sizes = []
+        signal.signal(signal.SIGWINCH, lambda *_: sizes.append(os.get_terminal_size()))
+        print("started")
+        while not sizes: signal.pause()
+        print("now", sizes[-1].columns, sizes[-1].lines)
+        """
+    )
+    person.reads("started")
+
+    termios.tcsetwinsize(person.terminal, (40, 120))
+
+    person.reads("now 120 40")
+    assert person.waits() == 0
+
+
+def test_the_script_can_be_answered(run: Run, home: Home) -> None:
+    """What is typed is shown once, by the person's own terminal."""
+    person = run("name = input('Name? ')\nprint('hello', name)\nimport sys; print(repr(sys.stdin.read()))")
+    person.reads("Name? ")
+
+    person.types("Ada\n")
+    person.reads("hello Ada")
+    person.types("\x04")
+
+    assert person.waits() == 0
+    assert person.seen.count(b"Ada") == 2
+    assert person.seen.count(b"''") == 1
+    assert log(home) == "Name? hello Ada\n''\n"
+
+
+def test_the_script_can_be_debugged(run: Run) -> None:
+    """With pdb, a line at a time."""
+    person = run("value = 6\nbreakpoint()\nprint('went on')")
+    person.reads("(Pdb) ")
+
+    person.types("p value * 7\n")
+    person.reads("42")
+    person.types("c\n")
+
+    assert person.waits() == 0
+    assert b"went on" in person.seen
+
+
+def test_ctrl_c_reaches_the_script(run: Run) -> None:
+    """It cleans up, and the terminal is as it was."""
+    person = run(
+        """
+        import time
+        try:
+            print("started")
+            time.sleep(600)
+        except KeyboardInterrupt:
+            print("cleaned up")
+            raise SystemExit(5)
+        """
+    )
+    person.reads("started")
+    mode = termios.tcgetattr(person.terminal)
+
+    person.types("\x03")
+
+    assert person.waits() == 5
+    assert b"cleaned up" in person.seen
+    assert mode == person.mode
+
+
+def test_a_command_killed_on_a_terminal_leaves_it_as_it_was(run: Run, home: Home, tmp_path: Path) -> None:
+    """The script goes on, and the log is kept."""
+    person = run(
+        """
+        import pathlib, time
+        print("started")
+        while not pathlib.Path("go").exists(): time.sleep(0.01)
+        for line in range(10_000): print("line", line)
+        """
+    )
+    person.reads("started")
+
+    person.process.kill()
+    person.process.wait()
+    mode = termios.tcgetattr(person.terminal)
+    (tmp_path / "go").touch()
+    wait_for(lambda: home.trial(1).running_attempt() is None)
+
+    exit_record = home.trial(1).read_exit(1)
+    assert mode == person.mode
+    assert exit_record is not None
+    assert exit_record.code == 0
+    assert log(home).splitlines() == ["started", *(f"line {line}" for line in range(10_000))]
+
+
+def test_a_terminal_that_takes_nothing_holds_up_nothing(run: Run, home: Home) -> None:
+    """Ctrl-S, or a laptop that sleeps: the log is whole, and a stop ends the command."""
+    person = run("print('started')\nfor line in range(100_000): print('line', line)")
+    person.reads("started")
+
+    wait_for(lambda: home.trial(1).running_attempt() is None)
+    person.process.send_signal(signal.SIGTERM)
+
+    assert person.process.wait(TIMEOUT_S) == 0
+    assert log(home).splitlines()[-1] == "line 99999"
+    assert len(log(home).splitlines()) == 100_001
+
+
+def test_output_into_a_pipe_is_no_terminal(run: Run, home: Home) -> None:
+    """Although stderr is one: stdout decides."""
+    read, write = os.pipe()
+    person = run("import sys; print(sys.stdout.isatty(), sys.stderr.isatty(), '\\r\\x1b[31m')", stdout=write)
+    os.close(write)
+
+    with os.fdopen(read, "rb") as pipe:
+        output = pipe.read()
+
+    assert person.waits() == 0
+    assert output == b"False False \r\x1b[31m\n"
+    assert home.trial(1).log_path(1).read_bytes() == output
