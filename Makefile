@@ -2,7 +2,7 @@
 # continuous integration runs. Each works on a fresh clone: what is missing in .venv is installed first.
 
 .DEFAULT_GOAL := help
-.PHONY: help packages demo test test-integrations test-all check format-check lint types floors format bench clean
+.PHONY: help packages demo test test-integrations test-all check format-check lint types floors recording format bench clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -50,6 +50,9 @@ check: format-check lint types floors  ## all that continuous integration runs
 	@$(MAKE) test
 	@$(MAKE) test-integrations
 	@$(MAKE) demo
+
+recording: $(DEMO_INSTALLED)  ## record the demo for the README, as docs/demo.svg
+	@$(PYTHON) docs/recording.py
 
 format-check: $(INSTALLED)
 	$(BIN)/ruff format --check .
