@@ -5,26 +5,22 @@ from __future__ import annotations
 import time
 
 from core_sdk.cli._messages import say
-from core_sdk.errors import TrialNotRunningError
-from core_sdk.tracking import TrialFolder
+from core_sdk.tracking import Tracker, TrialFolder
 
 _POLL_INTERVAL_S = 0.1
 # For a save of the usual size; who knows of a longer one waits with `trial pause --wait`.
 _STOPPING_WAIT_S = 60.0
 
 
-def pause_trial(folder: TrialFolder, *, wait: bool) -> None:
+def pause_trial(tracker: Tracker, trial_id: int, *, wait: bool) -> None:
     """Raises `TrialNotRunningError`."""
-    attempt = folder.running_attempt()
-    if attempt is None:
-        raise TrialNotRunningError(folder.trial_id, "pause")
-    folder.request_stop(attempt, "core-sdk trial pause")
-    say(f"asked trial {folder.trial_id} to stop: it does when it next calls should_preempt()")
+    attempt = tracker.request_stop(trial_id, "core-sdk trial pause")
+    say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
     if not wait:
         return
-    while folder.is_running(attempt):
+    while any(row.is_running for row in tracker.attempts(trial_id) if row.attempt == attempt):
         time.sleep(_POLL_INTERVAL_S)
-    say(f"trial {folder.trial_id} has stopped: `core-sdk trial resume {folder.trial_id}` goes on with it")
+    say(f"trial {trial_id} has stopped: `core-sdk trial resume {trial_id}` goes on with it")
 
 
 def await_stop(folder: TrialFolder) -> None:

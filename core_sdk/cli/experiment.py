@@ -78,14 +78,13 @@ def delete(
     """
     from core_sdk.cli.render.text import printable
     from core_sdk.client import Tracker
-    from core_sdk.tracking.deletion import delete_experiment
 
     tracker = Tracker()
     with tracker.index() as index:
         row = index.experiment(parse_experiment(experiment))
     trials = f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
     confirm(f"Delete experiment {printable(row.name)!r} with {trials}, all their records and checkpoints?", yes)
-    delete_experiment(tracker.home, row.experiment_id, is_forced=force)
+    tracker.records.delete_experiment(row.experiment_id, is_forced=force)
     typer.echo(f"deleted experiment {row.experiment_id}")
 
 

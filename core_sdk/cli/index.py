@@ -16,11 +16,9 @@ def _group() -> None: ...
 @app.command()
 def rebuild() -> None:
     """Make the index anew from the journals."""
-    from core_sdk.environment import Environment
-    from core_sdk.tracking import Home
-    from core_sdk.tracking.index import Index
+    from core_sdk.cli._home import open_tracker
 
-    result = Index.rebuild(Home.open(Environment.read().home))
+    result = open_tracker().rebuild_index()
     typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
     if result.num_bad_lines:
         typer.echo(f"{result.num_bad_lines} damaged lines were skipped", err=True)

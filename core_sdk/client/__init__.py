@@ -17,8 +17,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.client._checkpoint import Checkpoint, CheckpointTraining, DownloadMode
-from core_sdk.client._experiment import Experiment
 from core_sdk.client._functions import (
     get_checkpoint,
     get_experiment,
@@ -32,6 +30,7 @@ from core_sdk.client._functions import (
 )
 from core_sdk.client._logs import LogLevel
 from core_sdk.client._metrics import TrialMetrics
+from core_sdk.client._objects import Checkpoint, CheckpointTraining, DownloadMode, Experiment, Trial
 from core_sdk.client._order import (
     CheckpointSortBy,
     CheckpointState,
@@ -42,7 +41,6 @@ from core_sdk.client._order import (
     TrialState,
 )
 from core_sdk.client._tracker import Determined, Tracker, login
-from core_sdk.client._trial import Trial
 from core_sdk.client._without_master import FUNCTIONS, needs_master
 
 # Older names, which scripts still say.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from core_sdk.client._checkpoint import Checkpoint
-from core_sdk.client._experiment import Experiment
 from core_sdk.client._metrics import TrialMetrics
+from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy
 from core_sdk.client._tracker import Tracker
-from core_sdk.client._trial import Trial
 
 # Each call makes its own `Tracker`, which opens nothing: a home that changes in between is simply the next one's.
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import enum
 import re
-import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 
-from core_sdk.tracking import TrialFolder
-from core_sdk.tracking.ranks import RankFilter, check_rank_ids, holds_ranks
+from core_sdk.tracking import Tracker
+from core_sdk.tracking.logs import LogChunk, LogReader
+from core_sdk.tracking.ranks import check_rank_ids
 
-_POLL_INTERVAL_S = 0.2
 _LEVEL = re.compile(r"(?:\[rank=\d+\] )?(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
 
@@ -29,7 +28,8 @@ _LEVELS = list(LogLevel)
 
 
 def log_lines(
-    folder: TrialFolder,
+    tracker: Tracker,
+    trial_id: int,
     *,
     follow: bool,
     head: int | None,
@@ -45,13 +45,45 @@ def log_lines(
             raise ValueError(f"{name} is {count}; it must be at least 0")
     if rank_ids is not None:
         check_rank_ids(rank_ids)
-    reader = _LogReader(folder, rank_ids)
-    lines: Iterator[str] = filter(wanted, reader.lines(is_complete=not follow))
-    if tail is not None:
-        lines = iter(deque(lines, maxlen=tail))
+    reader = LogReader(tracker, trial_id, ranks=rank_ids or ())
+    reader.attempts()  # a trial that does not exist is an error of this call
+    cutter = _LineCutter()
+    present = filter(wanted, cutter.cut(reader.read()))
+    later = filter(wanted, cutter.cut(reader.follow() if follow else ()))
+    rest = filter(wanted, cutter.cut(reader.finish(), is_last=True))
+    if tail is None:
+        return islice(chain(present, later, rest), head)
     if follow:
-        lines = chain(lines, filter(wanted, reader.follow()))
-    return islice(lines, head)
+        return chain(deque(present, maxlen=tail), later, rest)
+    return iter(deque(chain(present, rest), maxlen=tail))
+
+
+class _LineCutter:
+    """Cuts output into lines with their newline; the last line of an attempt gets one if it lacks it."""
+
+    def __init__(self) -> None:
+        self._attempt = 0
+        self._begun = b""
+
+    def cut(self, chunks: Iterable[LogChunk], *, is_last: bool = False) -> Iterator[str]:
+        """With `is_last` also a line that has not ended; otherwise a later call goes on with it."""
+        for chunk in chunks:
+            if chunk.attempt != self._attempt:
+                yield from self._end()
+                self._attempt = chunk.attempt
+            *lines, self._begun = (self._begun + chunk.content).split(b"\n")
+            yield from map(_text, lines)
+        if is_last:
+            yield from self._end()
+
+    def _end(self) -> Iterator[str]:
+        if self._begun:
+            yield _text(self._begun)
+        self._begun = b""
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace") + "\n"
 
 
 def line_filter(search_text: str | None, min_level: LogLevel | None) -> Callable[[str], bool]:
@@ -68,52 +100,3 @@ def line_filter(search_text: str | None, min_level: LogLevel | None) -> Callable
 def _level(line: str) -> LogLevel:
     found = _LEVEL.match(line)
     return LogLevel[found[1]] if found else LogLevel.INFO
-
-
-class _LogReader:
-    """Goes on where it stopped, from one attempt's file to the next."""
-
-    def __init__(self, folder: TrialFolder, rank_ids: Collection[int] | None) -> None:
-        self._folder = folder
-        self._rank_ids = rank_ids
-        self._ranks: RankFilter | None = None
-        self._attempt = 0
-        self._offset = 0
-
-    def lines(self, *, is_complete: bool) -> Iterator[str]:
-        """What is there now, beyond what was read; a last line without its newline only if the text `is_complete`."""
-        attempts = [attempt for attempt in self._folder.attempts() if attempt >= self._attempt]
-        for attempt in attempts:
-            if attempt != self._attempt:
-                self._attempt, self._offset = attempt, 0
-            yield from self._lines_of_file(is_complete=is_complete or attempt != attempts[-1])
-
-    def follow(self) -> Iterator[str]:
-        while True:
-            # Asked before reading: what the trial wrote before its end is then read after it.
-            is_running = self._folder.running_attempt() is not None
-            yield from self.lines(is_complete=not is_running)
-            if not is_running:
-                return
-            time.sleep(_POLL_INTERVAL_S)
-
-    def _lines_of_file(self, *, is_complete: bool) -> Iterator[str]:
-        try:
-            file = self._folder.log_path(self._attempt).open("rb")
-        except FileNotFoundError:
-            return
-        with file:
-            if self._offset == 0 and self._rank_ids is not None:
-                self._ranks = RankFilter(self._rank_ids, is_launched=holds_ranks(file))
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n") and not is_complete:
-                    return
-                self._offset += len(line)
-                yield from self._chosen(line.removesuffix(b"\n") + b"\n")
-
-    def _chosen(self, line: bytes) -> Iterator[str]:
-        if self._ranks is not None:
-            line = self._ranks.feed(line)
-        if line:
-            yield line.removesuffix(b"\n").decode(errors="replace") + "\n"

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.client._checkpoint import Checkpoint
-from core_sdk.client._experiment import Experiment
 from core_sdk.client._metrics import TrialMetrics
+from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy, in_order
-from core_sdk.client._trial import Trial
 from core_sdk.client._without_master import FUNCTIONS, needs_master
 from core_sdk.environment import Environment
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker, View
 from core_sdk.tracking.rows import ExperimentRow
-
-if TYPE_CHECKING:
-    from core_sdk.tracking.index import Index
 
 
 class Tracker:
@@ -30,15 +25,12 @@ class Tracker:
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
+        self.records = HomeTracker(self.home)
+        """All that can be asked of the records and done to them."""
 
-    @contextlib.contextmanager
-    def index(self) -> Iterator[Index]:
-        """The index, brought up to date, for questions that the client does not answer."""
-        from core_sdk.tracking.index import Index  # a database, which many commands need not open
-
-        with Index(self.home) as index:
-            index.refresh()
-            yield index
+    def index(self) -> AbstractContextManager[View]:
+        """For questions that the client does not answer: what the home holds now."""
+        return self.records.view()
 
     def list_experiments(
         self,
@@ -58,22 +50,22 @@ class Tracker:
         with self.index() as index:
             rows = [row for row in index.experiments() if wanted(row)]
         key = _EXPERIMENT_KEYS[sort_by or ExperimentSortBy.ID]
-        return [Experiment(self, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
+        return [Experiment(self.records, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
 
     def get_experiment(self, experiment: int | str) -> Experiment:
         """By id, or by the whole name. Raises `ExperimentNotFoundError`."""
         with self.index() as index:
-            return Experiment(self, index.experiment(experiment))
+            return Experiment(self.records, index.experiment(experiment))
 
     def get_trial(self, trial_id: int) -> Trial:
         """Raises `TrialNotFoundError`."""
         with self.index() as index:
-            return Trial(self, index.trial(trial_id))
+            return Trial(self.records, index.trial(trial_id))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
         """Also one that was deleted. Raises `CheckpointNotFoundError`."""
         with self.index() as index:
-            return Checkpoint(self, index.checkpoint(uuid))
+            return Checkpoint(self.records, index.checkpoint(uuid))
 
     def iter_trials_metrics(self, trial_ids: Iterable[int], group: str) -> Iterator[TrialMetrics]:
         """The reports of one trial after the other, as `Trial.iter_metrics` gives them.
@@ -81,7 +73,7 @@ class Tracker:
         Raises `TrialNotFoundError` at the call.
         """
         with self.index() as index:
-            trials = [Trial(self, index.trial(trial_id)) for trial_id in trial_ids]
+            trials = [Trial(self.records, index.trial(trial_id)) for trial_id in trial_ids]
         return (metrics for trial in trials for metrics in trial.iter_metrics(group))
 
     stream_trials_metrics = iter_trials_metrics

@@ -16,6 +16,7 @@ from core_sdk.tracking.tracker import Tracker, View
 
 if TYPE_CHECKING:
     from core_sdk.tracking.deletion.collection import Deletions, Plan, Request
+    from core_sdk.tracking.index import RefreshResult
 
 _STRETCH_BYTES = 1 << 20
 
@@ -50,18 +51,20 @@ class HomeTracker(Tracker):
     def attempts(self, trial_id: int) -> list[AttemptRow]:
         folder = self.home.trial(trial_id)
         try:
-            return [
-                AttemptRow(
-                    trial_id=trial_id,
-                    attempt=attempt,
-                    is_running=folder.is_running(attempt),
-                    is_asked_to_stop=folder.stop_path(attempt).exists(),
-                    log_size_bytes=_size_bytes(folder.log_path(attempt)),
-                )
-                for attempt in folder.attempts()
-            ]
+            numbers = folder.attempts()
         except FileNotFoundError as error:
             raise TrialNotFoundError(trial_id, self.home.root) from error
+        running = folder.running_attempts()
+        return [
+            AttemptRow(
+                trial_id=trial_id,
+                attempt=attempt,
+                is_running=attempt in running,
+                is_asked_to_stop=folder.stop_path(attempt).exists(),
+                log_size_bytes=_size_bytes(folder.log_path(attempt)),
+            )
+            for attempt in numbers
+        ]
 
     def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
         try:
@@ -145,6 +148,12 @@ class HomeTracker(Tracker):
             return collector.carry_out(plan, wait_s=wait_s)
 
     # What follows only a folder on this machine can give.
+
+    def rebuild_index(self) -> RefreshResult:
+        """Raises `HomeNotWritableError`."""
+        from core_sdk.tracking.index import Index
+
+        return Index.rebuild(self.home)
 
     def journals(self, trial_id: int) -> list[Path]:
         """The journals that rank 0 wrote, attempt by attempt."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 _PREFIX = re.compile(rb"\[rank=(\d+)\] ")
+_MAX_PREFIX_BYTES = 64
 _UNFINISHED_PREFIX = re.compile(rb"\[rank=\d*\]?")
 
 
@@ -21,11 +22,11 @@ class RankFilter:
         self._is_launched = is_launched
         self._held = b""
         self._last_end = b"\n"
-        """Of the piece before: empty in the middle of one."""
+        """How the last piece ended; empty in the middle of one."""
         self._is_chosen = False
 
     def feed(self, chunk: bytes) -> bytes:
-        """Also of a line that has no end yet, as soon as it is clear whose it is."""
+        """The chosen part of the chunk, also of a line that has not ended, as soon as its rank is clear."""
         # Each update of a progress bar is a piece: it has a prefix of its own.
         pieces = (self._held + chunk).splitlines(keepends=True)
         is_at_start = len(pieces) > 1 or self._last_end
@@ -33,7 +34,7 @@ class RankFilter:
         return b"".join(map(self._choose, pieces))
 
     def finish(self) -> bytes:
-        """At the end of the output."""
+        """The rest, at the end of the output."""
         held, self._held = self._held, b""
         return self._choose(held)
 
@@ -53,15 +54,19 @@ def _may_become_prefix(piece: bytes) -> bool:
     return b"[rank=".startswith(piece) or _UNFINISHED_PREFIX.fullmatch(piece) is not None
 
 
-def holds_ranks(lines: Iterable[bytes]) -> bool:
-    """Whether a launcher wrote this output."""
-    return any(map(_PREFIX.match, lines))
+class RankSearch:
+    """Finds the ranks whose lines it is fed with, in any chunks."""
 
+    def __init__(self) -> None:
+        self.found: set[int] = set()
+        """Empty if no launcher wrote the output."""
+        self._rest = b""
 
-def ranks_in(lines: Iterable[bytes]) -> set[int]:
-    """The ranks that wrote this output: rank 0, if no launcher started several."""
-    found = {int(match[1]) for line in lines if (match := _PREFIX.match(line))}
-    return found or {0}
+    def feed(self, chunk: bytes) -> None:
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        # Of a line that has not ended, only its beginning counts.
+        self.found |= {int(match[1]) for line in (*lines, self._rest) if (match := _PREFIX.match(line))}
+        self._rest = self._rest[:_MAX_PREFIX_BYTES]
 
 
 def check_rank_ids(rank_ids: Collection[int]) -> None:

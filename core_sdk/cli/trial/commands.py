@@ -13,9 +13,8 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 
 if TYPE_CHECKING:
-    from core_sdk.client import Tracker
     from core_sdk.records import CommandRecord
-    from core_sdk.tracking import TrialFolder
+    from core_sdk.tracking import HomeTracker
 
 app = command_group()
 
@@ -66,13 +65,13 @@ def list_trials(
 @app.command()
 def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
     """Show what is known of a trial."""
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.trial.description import TrialDescription, properties
-    from core_sdk.client import Tracker
 
-    tracker = Tracker()
-    with tracker.index() as index:
-        row = index.trial(trial_id)
-        description = TrialDescription.of(row, index.summary(trial_id), _command(tracker.home.trial(trial_id)))
+    tracker = open_tracker()
+    with tracker.view() as view:
+        row = view.trial(trial_id)
+        description = TrialDescription.of(row, view.summary(trial_id), _command(tracker, trial_id))
     print_one(description, lambda: properties(description), as_json)
 
 
@@ -93,8 +92,8 @@ def metrics(
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a trial reported."""
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.trial.reports import print_plots, print_reports, reports_of_group
-    from core_sdk.client import Tracker
 
     form = choose_format(as_json, as_csv)
     if plot and (form is not Format.TABLE or superseded or last is not None):
@@ -103,12 +102,12 @@ def metrics(
         )
     if form is not Format.TABLE and last is not None:
         raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
-    with Tracker().index() as index:
-        index.trial(trial_id)  # an unknown one fails before anything is printed
+    with open_tracker().view() as view:
+        view.trial(trial_id)  # an unknown one fails before anything is printed
         if plot:
-            print_plots(index, trial_id, group)
+            print_plots(view, trial_id, group)
         else:
-            reports = reports_of_group(index, trial_id, group, with_superseded=superseded)
+            reports = reports_of_group(view, trial_id, group, with_superseded=superseded)
             print_reports(reports, form, with_superseded=superseded, num_last=last or _NUM_LAST)
 
 
@@ -129,11 +128,10 @@ def logs(
 
     With one --rank its lines come without their [rank=N]; lines of the launcher itself belong to no rank.
     """
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.trial.logs import print_logs
-    from core_sdk.client import Tracker
 
-    folder = Tracker().home.trial(trial_id)
-    print_logs(folder, attempt=attempt, ranks=rank or [], tail=tail, follow=follow)
+    print_logs(open_tracker(), trial_id, attempt=attempt, ranks=rank or [], tail=tail, follow=follow)
 
 
 @app.command()
@@ -142,10 +140,10 @@ def pause(
     wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
 ) -> None:
     """Ask a running trial to save a checkpoint and stop."""
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli._pause import pause_trial
-    from core_sdk.client import Tracker
 
-    pause_trial(Tracker().home.trial(trial_id), wait=wait)
+    pause_trial(open_tracker(), trial_id, wait=wait)
 
 
 class _CommandAfterDashes(TyperCommand):
@@ -203,24 +201,23 @@ def delete(
     One with a checkpoint that is pinned, that another trial began with or that a running trial uses is refused;
     --force passes over the first two.
     """
-    from core_sdk.client import Tracker
-    from core_sdk.tracking.deletion import delete_trial
+    from core_sdk.cli._home import open_tracker
 
-    tracker = Tracker()
-    folder = tracker.home.trial(trial_id)
+    tracker = open_tracker()
+    tracker.attempts(trial_id)  # an unknown one fails before anything is asked
     confirm(f"Delete trial {trial_id}{_at_a_glance(tracker, trial_id)}, all its records and checkpoints?", yes)
-    delete_trial(folder, is_forced=force)
+    tracker.delete_trial(trial_id, is_forced=force)
     typer.echo(f"deleted trial {trial_id}")
 
 
-def _at_a_glance(tracker: Tracker, trial_id: int) -> str:
+def _at_a_glance(tracker: HomeTracker, trial_id: int) -> str:
     """By which a person notices a mistyped id; nothing of a trial that cannot be read."""
     from core_sdk.cli.render.text import printable
     from core_sdk.errors import CoreSDKError
 
     try:
-        with tracker.index() as index:
-            row = index.trial(trial_id)
+        with tracker.view() as view:
+            row = view.trial(trial_id)
     except CoreSDKError:
         return ""
     return f" of experiment {printable(row.experiment_name)!r} ({row.state}, {row.steps_completed:,} steps)"
@@ -232,18 +229,18 @@ def tensorboard(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
 ) -> None:
     """Show a trial's curves in TensorBoard, until Ctrl-C."""
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.trial.tensorboard import serve_tensorboard
-    from core_sdk.client import Tracker
 
-    raise typer.Exit(serve_tensorboard(Tracker().home.trial(trial_id), port))
+    raise typer.Exit(serve_tensorboard(open_tracker(), trial_id, port))
 
 
-def _command(folder: TrialFolder) -> CommandRecord | None:
+def _command(tracker: HomeTracker, trial_id: int) -> CommandRecord | None:
     from core_sdk.cli._messages import say
     from core_sdk.errors import RecordDamagedError
 
     try:
-        return folder.read_command()
+        return tracker.command(trial_id)
     except RecordDamagedError as error:
         say(str(error))
         return None

@@ -18,7 +18,7 @@ from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking.rows import ReportRow
 
 if TYPE_CHECKING:
-    from core_sdk.tracking.index import Index
+    from core_sdk.tracking import View
 
 _MAX_METRIC_COLUMNS = 5
 _NOTHING = "No reports yet."
@@ -35,13 +35,13 @@ class NothingToPlotError(CoreSDKError):
         super().__init__(f"group {group!r} of trial {trial_id} has no numbers over steps to plot. Leave out --plot.")
 
 
-def reports_of_group(index: Index, trial_id: int, group: str | None, *, with_superseded: bool) -> Iterator[ReportRow]:
+def reports_of_group(view: View, trial_id: int, group: str | None, *, with_superseded: bool) -> Iterator[ReportRow]:
     """Of all groups if `group` is None. Raises `NoSuchGroupError` for one without reports."""
-    reports = index.reports(trial_id, group=group, superseded=with_superseded)
+    reports = view.reports(trial_id, group=group, superseded=with_superseded)
     first = next(reports, None)
     if first is None:
         if group is not None:
-            raise NoSuchGroupError(trial_id, group, index.groups(trial_id))
+            raise NoSuchGroupError(trial_id, group, view.groups(trial_id))
         return iter(())
     return chain([first], reports)
 
@@ -80,14 +80,14 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
         print(_NOTHING)
 
 
-def print_plots(index: Index, trial_id: int, group: str | None) -> None:
+def print_plots(view: View, trial_id: int, group: str | None) -> None:
     width = shutil.get_terminal_size().columns
-    series = [one for one in index.series(trial_id) if group in (None, one.group)]
+    series = [one for one in view.series(trial_id) if group in (None, one.group)]
     if group is not None and not series:
-        known = index.groups(trial_id)
+        known = view.groups(trial_id)
         raise NothingToPlotError(trial_id, group) if group in known else NoSuchGroupError(trial_id, group, known)
     for one in series:
-        lines = plot(index.buckets(trial_id, one.group, one.name, num_buckets(width)), width=width)
+        lines = plot(view.buckets(trial_id, one.group, one.name, num_buckets(width)), width=width)
         print(printable(f"{one.group} {one.name}"))
         print("\n".join(lines or ["  (no finite values)"]))
         print()

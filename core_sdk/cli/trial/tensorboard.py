@@ -10,18 +10,18 @@ from core_sdk.cli._exit_codes import of_child
 from core_sdk.cli._messages import say
 from core_sdk.errors import MissingDependencyError
 from core_sdk.tensorboard import write_event_files
-from core_sdk.tracking import TrialFolder
+from core_sdk.tracking import HomeTracker
 
 
-def serve_tensorboard(folder: TrialFolder, port: int) -> int:
+def serve_tensorboard(tracker: HomeTracker, trial_id: int, port: int) -> int:
     """TensorBoard's exit status. Raises `MissingDependencyError`."""
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="trial tensorboard")
-    journals = [folder.journal_path(attempt) for attempt in folder.attempts()]
+    directory = tracker.tensorboard_directory(trial_id)
     # What an attempt had not mirrored when it was killed is made good now.
-    write_event_files([path for path in journals if path.exists()], folder.tensorboard_path)
-    arguments = ["--logdir", str(folder.tensorboard_path), "--port", str(port)]
-    say(f"TensorBoard shows {folder.tensorboard_path}; Ctrl-C ends it")
+    write_event_files(tracker.journals(trial_id), directory)
+    arguments = ["--logdir", str(directory), "--port", str(port)]
+    say(f"TensorBoard shows {directory}; Ctrl-C ends it")
     try:
         return of_child(subprocess.call([sys.executable, "-m", "tensorboard.main", *arguments]))
     except KeyboardInterrupt:

@@ -101,8 +101,16 @@ class TrialFolder:
         """None for a script that nothing else started."""
         return read_file(self.run_info_path(attempt), ClusterInfo)
 
+    def running_attempts(self) -> set[int]:
+        """Attempts whose processes live; what was started as one of them may be a launcher that has begun others."""
+        running, is_supervised = set(), False
+        for attempt in self.attempts():
+            is_supervised = is_supervised or is_alive(self.supervised_path(attempt))
+            if is_supervised or is_alive(self.alive_path(attempt)):
+                running.add(attempt)
+        return running
+
     def is_running(self, attempt: int) -> bool:
-        # What was started as an earlier attempt may be a launcher that has begun others since.
         supervised = (self.supervised_path(number) for number in range(attempt, 0, -1))
         return is_alive(self.alive_path(attempt)) or any(map(is_alive, supervised))
 

@@ -18,7 +18,7 @@ from core_sdk.errors import (
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.index import _checkpoints, _curves, _refresh, _reports, _trials
-from core_sdk.tracking.index._batch import Batch, OnProgress, RefreshResult
+from core_sdk.tracking.index._batch import Batch, RefreshResult
 from core_sdk.tracking.index._database import (
     DamagedError,
     FileDatabase,
@@ -55,9 +55,8 @@ class Index(View):
     written, or there is no home, the index is kept in memory.
     """
 
-    def __init__(self, home: Home, on_progress: OnProgress = lambda num_points: None) -> None:
+    def __init__(self, home: Home) -> None:
         self.home = home
-        self._on_progress = on_progress
         can_write = os.access(home.root, os.W_OK)
         self._database: FileDatabase | MemoryDatabase = FileDatabase(home.database) if can_write else MemoryDatabase()
 
@@ -201,9 +200,7 @@ class Index(View):
     def _refresh(self) -> RefreshResult:
         # Damage of what is not read here would get a seal of its own, if anything is written.
         with self._database.connect(verify_anew=True) as connection:
-            return _refresh.refresh(
-                self.home, Batch(connection, lambda: self._database.commit(connection), self._on_progress)
-            )
+            return _refresh.refresh(self.home, Batch(connection, lambda: self._database.commit(connection)))
 
     def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         try:

@@ -27,8 +27,7 @@ def refresh(home: Home, batch: Batch) -> RefreshResult:
     for trial_id in present:
         if trial_id not in known or has_changed(home, trial_id, known[trial_id]):
             _index_or_forget(home.folder(trial_id), batch, is_known=trial_id in known)
-    batch.commit()
-    return batch.result
+    return batch.finish()
 
 
 def have_changed(home: Home, connection: sqlite3.Connection, trial_ids: Iterable[int]) -> bool:

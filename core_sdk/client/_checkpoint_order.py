@@ -1,0 +1,127 @@
+"""Which checkpoints come first, by their own figures or by what was validated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
+from core_sdk.records import Metric, SearcherMetric
+from core_sdk.tracking import Tracker, View
+from core_sdk.tracking.rows import CheckpointRow
+
+
+def list_checkpoints(
+    tracker: Tracker,
+    sort_by: CheckpointSortBy | str | None,
+    order_by: OrderBy | None,
+    max_results: int | None,
+    *,
+    trial_id: int | None = None,
+    experiment_id: int,
+) -> list[CheckpointRow]:
+    """The contract is `Trial.list_checkpoints`'s."""
+    if (sort_by is None) != (order_by is None):
+        given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
+        raise ValueError(f"{given} was given without {missing}: give both, or neither")
+    metric = searcher_metric(tracker, experiment_id)
+    if sort_by is CheckpointSortBy.SEARCHER_METRIC:
+        sort_by = known_metric(metric, experiment_id).name
+    with tracker.view() as view:
+        rows = [
+            row
+            for row in view.checkpoints(trial_id=trial_id, experiment_id=experiment_id)
+            if row.state != CheckpointState.DELETED.name
+        ]
+        if sort_by is not None:
+            key = _sort_key(view, rows, sort_by)
+        elif metric is not None:
+            key, order_by = _metric_key(view, rows, metric.name), best_first(metric.smaller_is_better)
+        else:
+            return in_order(rows, _as_listed, OrderBy.ASC, max_results)
+    return in_order(rows, key, order_by or OrderBy.ASC, max_results)
+
+
+def top_checkpoints(
+    tracker: Tracker,
+    sort_by: str | None,
+    smaller_is_better: bool | None,
+    *,
+    trial_id: int | None = None,
+    experiment_id: int,
+) -> list[CheckpointRow]:
+    """By a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
+    metric = searcher_metric(tracker, experiment_id)
+    if sort_by is None:
+        sort_by = known_metric(metric, experiment_id).name
+        smaller_is_better = None
+    if smaller_is_better is None:
+        if metric is None or metric.name != sort_by:
+            raise ValueError(f"nothing says whether a smaller {sort_by!r} is better: give smaller_is_better")
+        smaller_is_better = metric.smaller_is_better
+    found = list_checkpoints(
+        tracker, sort_by, best_first(smaller_is_better), None, trial_id=trial_id, experiment_id=experiment_id
+    )
+    if not found:
+        raise ValueError(
+            f"{f'trial {trial_id}' if trial_id else f'experiment {experiment_id}'} has no checkpoint: there is no best"
+        )
+    return found
+
+
+def searcher_metric(tracker: Tracker, experiment_id: int) -> SearcherMetric | None:
+    """By what checkpoints of the experiment are called better, if somebody has said so."""
+    return tracker.experiment_record(experiment_id).searcher_metric
+
+
+def known_metric(metric: SearcherMetric | None, experiment_id: int) -> SearcherMetric:
+    if metric is None:
+        raise ValueError(f"experiment {experiment_id} has no searcher metric: name the metric to sort by")
+    return metric
+
+
+def best_first(smaller_is_better: bool) -> OrderBy:
+    return OrderBy.ASC if smaller_is_better else OrderBy.DESC
+
+
+def _as_listed(row: CheckpointRow) -> int:
+    return 0  # the index gives the newest first
+
+
+def _sort_key(
+    view: View, rows: Sequence[CheckpointRow], sort_by: CheckpointSortBy | str
+) -> Callable[[CheckpointRow], Any]:
+    if not isinstance(sort_by, str):
+        return _SORT_KEYS[sort_by]
+    if rows and sort_by not in (names := _metric_names(view, {row.trial_id for row in rows})):
+        raise ValueError(f"no validation metric is called {sort_by!r}; there are {', '.join(sorted(names)) or 'none'}")
+    return _metric_key(view, rows, sort_by)
+
+
+_SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
+    CheckpointSortBy.UUID: lambda row: row.storage_id,
+    CheckpointSortBy.TRIAL_ID: lambda row: row.trial_id,
+    CheckpointSortBy.BATCH_NUMBER: lambda row: row.steps_completed,
+    CheckpointSortBy.END_TIME: lambda row: row.time,
+    CheckpointSortBy.STATE: lambda row: row.state,
+}
+
+
+def _metric_names(view: View, trial_ids: Iterable[int]) -> set[str]:
+    return {name for trial_id in trial_ids for name in view.summary(trial_id).get("validation", {})}
+
+
+def _metric_key(view: View, rows: Sequence[CheckpointRow], name: str) -> Callable[[CheckpointRow], Any]:
+    metrics = validation_metrics(view, rows)
+    return lambda row: metrics.get(row.storage_id, {}).get(name)
+
+
+def validation_metrics(view: View, rows: Sequence[CheckpointRow]) -> dict[str, dict[str, Metric]]:
+    """By storage id: what the attempt that stored the checkpoint validated at its step."""
+    reported: dict[tuple[int, int, int | None], dict[str, Metric]] = {}
+    for trial_id in {row.trial_id for row in rows}:
+        # Also the superseded: they are what was measured of these very weights.
+        for report in view.reports(trial_id, group="validation", superseded=True):
+            reported.setdefault((trial_id, report.attempt, report.steps_completed), {}).update(report.metrics)
+    places = {row.storage_id: (row.trial_id, row.attempt, row.steps_completed) for row in rows}
+    return {storage_id: reported[place] for storage_id, place in places.items() if place in reported}

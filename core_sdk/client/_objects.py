@@ -1,0 +1,603 @@
+"""Experiments, trials and checkpoints, seen from outside the training. They lead to one another."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from core_sdk.client._checkpoint_order import (
+    known_metric,
+    list_checkpoints,
+    searcher_metric,
+    top_checkpoints,
+    validation_metrics,
+)
+from core_sdk.client._logs import LogLevel, line_filter, log_lines
+from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
+from core_sdk.client._order import (
+    CheckpointSortBy,
+    CheckpointState,
+    ExperimentState,
+    OrderBy,
+    TrialSortBy,
+    TrialState,
+    in_order,
+)
+from core_sdk.client._without_master import needs_master
+from core_sdk.errors import ExperimentNotRunningError, PausedError, TrialNotRunningError
+from core_sdk.records import (
+    CheckpointMetadataSet,
+    CheckpointPinned,
+    CheckpointUnpinned,
+    Metric,
+    Record,
+    check_name,
+    from_json,
+    to_json,
+)
+from core_sdk.tracking import Tracker, View
+from core_sdk.tracking.rows import CheckpointRow, ExperimentChange, ExperimentRow, TrialRow
+
+if TYPE_CHECKING:
+    from core_sdk.storage import Storage
+
+
+@dataclass(frozen=True)
+class CheckpointTraining:
+    """The training that stored a checkpoint."""
+
+    experiment_config: dict[str, Any]
+    """As `Experiment.config`."""
+    experiment_id: int
+    trial_id: int
+    hparams: dict[str, Any]
+    validation_metrics: dict[str, dict[str, Metric]]
+    """Under "avgMetrics" what the same attempt reported of the group "validation" at the checkpoint's step.
+
+    Empty if it reported nothing.
+    """
+
+
+class DownloadMode(enum.Enum):
+    """Which way files come. Without a master each means the same: from the storage."""
+
+    DIRECT = "direct"
+    MASTER = "master"
+    AUTO = "auto"
+
+
+class Checkpoint:
+    """A checkpoint as it was when it was looked up; `reload` looks again."""
+
+    def __init__(self, tracker: Tracker, row: CheckpointRow) -> None:
+        self._tracker = tracker
+        self._take(row)
+
+    def __repr__(self) -> str:
+        return f"Checkpoint(uuid={self.uuid!r}, trial_id={self.trial_id}, state={self.state.name})"
+
+    def _take(self, row: CheckpointRow) -> None:
+        self._row = row
+        self.uuid = row.storage_id
+        self.trial_id = row.trial_id
+        self.experiment_id = row.experiment_id
+        self.trial_run_id = row.attempt
+        self.steps_completed = row.steps_completed
+        self.task_id = f"trial-{row.trial_id}"
+        self.allocation_id = f"trial-{row.trial_id}.{row.attempt}"
+        self.state = CheckpointState[row.state]
+        self.report_time = to_datetime(row.time)
+        self.metadata = row.metadata
+        self.resources = row.resources
+        self.size_bytes = row.size_bytes
+        self.storage = row.storage
+        self.is_pinned = row.is_pinned
+        self.pin_note = row.pin_note
+
+    @property
+    def training(self) -> CheckpointTraining:
+        with self._tracker.view() as view:
+            hparams = view.trial(self.trial_id).hparams
+            metrics = validation_metrics(view, [self._row]).get(self.uuid)
+        return CheckpointTraining(
+            experiment_config=self.get_experiment().config,
+            experiment_id=self.experiment_id,
+            trial_id=self.trial_id,
+            hparams=hparams,
+            validation_metrics={"avgMetrics": metrics} if metrics else {},
+        )
+
+    def get_trial(self) -> Trial:
+        with self._tracker.view() as view:
+            return Trial(self._tracker, view.trial(self.trial_id))
+
+    def get_experiment(self) -> Experiment:
+        with self._tracker.view() as view:
+            return Experiment(self._tracker, view.experiment(self.experiment_id))
+
+    def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode | str = DownloadMode.AUTO) -> str:
+        """Copies the files into `path`, by default `checkpoints/<uuid>`, and gives that path.
+
+        Every file is verified. Files that are there already, whole, are not copied again. Its metadata.json is the one
+        that was stored. After an interruption it goes on. Raises `CheckpointNotFoundError`, `CheckpointDamagedError`,
+        `NotEnoughSpaceError`, or a `StorageError`.
+        """
+        DownloadMode(mode)  # raises for what is none
+        directory = Path("checkpoints", self.uuid) if path is None else Path(path)
+        with self._opened_storage() as storage:
+            storage.download(self.uuid, directory)
+        return str(directory)
+
+    def verify(self) -> None:
+        """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file.
+
+        A `StorageError` says nothing of it.
+        """
+        with self._opened_storage() as storage:
+            storage.verify(self.uuid)
+
+    def write_metadata_file(self, path: str | os.PathLike[str]) -> None:
+        """Writes `metadata` as JSON."""
+        Path(path).write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
+
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Adds keys to the tracker's `metadata`, and updates those that are there; the stored files stay as they are.
+
+        Raises `TypeError` for what JSON cannot keep.
+        """
+        if not isinstance(metadata, Mapping):
+            raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
+        self._change(
+            CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, metadata=to_json(metadata, "metadata"))
+        )
+
+    def remove_metadata(self, keys: Iterable[str]) -> None:
+        """Takes keys from the tracker's `metadata`; those that it does not have are passed over."""
+        if isinstance(keys, str):
+            raise TypeError(f"keys must be a list of strings, not the string {keys!r}")
+        removed = [check_name("the metadata key", key) for key in keys]
+        self._change(CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, removed=removed))
+
+    def pin(self, note: str = "") -> None:
+        """Keeps the checkpoint from being deleted, by collection or by hand; `note` says why."""
+        note = to_json(note, "the note")
+        if not isinstance(note, str):
+            raise TypeError(f"the note must be a string, not {type(note).__name__}")
+        self._change(CheckpointPinned(time=time.time(), storage_id=self.uuid, note=note))
+
+    def unpin(self) -> None:
+        """Does nothing if it is not pinned."""
+        self._change(CheckpointUnpinned(time=time.time(), storage_id=self.uuid))
+
+    def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
+        """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
+
+        What remains is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
+        Raises as `delete`.
+        """
+        self._tracker.delete_files(self.uuid, globs, is_forced=force)
+        self.reload()
+
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the files, where they are still there, and marks the checkpoint as deleted.
+
+        Raises `CheckpointProtectedError` for one that is pinned, that a trial began with, or that a running attempt
+        uses; `force` passes over the first two. Raises a `StorageError` where the storage cannot be asked.
+        """
+        self._tracker.delete_checkpoint(self.uuid, is_forced=force)
+        self.reload()
+
+    get_pachyderm_commit = needs_master("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
+    get_metrics = needs_master(
+        "Checkpoint.get_metrics()", "`iter_metrics(group)` of the trial that used the checkpoint gives what it reported"
+    )
+
+    def _opened_storage(self) -> contextlib.closing[Storage]:
+        from core_sdk.storage import storage_from_url  # which most questions do not need
+
+        return contextlib.closing(storage_from_url(self.storage))
+
+    def _change(self, record: Record) -> None:
+        self._tracker.append_change(self.trial_id, record)
+        self.reload()
+
+    def reload(self) -> None:
+        with self._tracker.view() as view:
+            self._take(view.checkpoint(self.uuid))
+
+
+class Trial:
+    """A trial as it was when it was looked up; `reload` looks again."""
+
+    def __init__(self, tracker: Tracker, row: TrialRow) -> None:
+        self._tracker = tracker
+        self._take(row)
+
+    def __repr__(self) -> str:
+        return f"Trial(trial_id={self.trial_id}, experiment_id={self.experiment_id}, state={self.state.name})"
+
+    def _take(self, row: TrialRow) -> None:
+        self.id = self.trial_id = row.trial_id
+        self.experiment_id = row.experiment_id
+        self.experiment_name = row.experiment_name
+        self.hparams = row.hparams
+        self.state = TrialState[row.state]
+        self.reason = row.reason
+        self.start_time = to_datetime(row.created)
+        self.end_time = None if row.ended is None else to_datetime(row.ended)
+        self.num_attempts = row.num_attempts
+        self.steps_completed = row.steps_completed
+        self.progress = row.progress
+        self.status = row.status
+        self.metadata = row.metadata
+        self.latest_checkpoint = row.latest_checkpoint
+        self.continued_from = row.continued_from
+        self.num_dropped = row.num_dropped
+        self.ranks = row.ranks
+
+    @property
+    def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
+        """Group -> metric -> count, last, min, max and mean as of now; of NaN only `count` and `last` know."""
+        with self._tracker.view() as view:
+            return view.summary(self.trial_id)
+
+    def get_experiment(self) -> Experiment:
+        with self._tracker.view() as view:
+            return Experiment(self._tracker, view.experiment(self.experiment_id))
+
+    def iter_metrics(self, group: str | None = None, *, superseded: bool = False) -> Iterator[TrialMetrics]:
+        """The reports of `group`, or of all groups but the profiler's, by `steps_completed` and then by time.
+
+        Reports that a later attempt has superseded are left out, unless `superseded` asks for them.
+        """
+        with self._tracker.view() as view:
+            for row in view.reports(self.trial_id, group, superseded=superseded):
+                yield trial_metrics(row)
+
+    stream_metrics = iter_metrics
+
+    def stream_training_metrics(self) -> Iterator[TrialMetrics]:
+        """As `iter_metrics("training")`."""
+        return self.iter_metrics("training")
+
+    def stream_validation_metrics(self) -> Iterator[TrialMetrics]:
+        """As `iter_metrics("validation")`."""
+        return self.iter_metrics("validation")
+
+    def metrics_frame(self, group: str | None = None) -> dict[str, list[Any]]:
+        """What `iter_metrics(group)` gives, as columns: `pandas.DataFrame(trial.metrics_frame())`.
+
+        The columns are trial_id, attempt, rank, group, steps_completed, time (aware, in UTC), then one per metric, None
+        where a report does not have it. They are of one length, one row per report. A metric named like one of the
+        first six is put under "metrics.<name>".
+        """
+        return frame(self.iter_metrics(group))
+
+    def iter_logs(
+        self,
+        follow: bool = False,
+        *,
+        head: int | None = None,
+        tail: int | None = None,
+        rank_ids: Collection[int] | None = None,
+        min_level: LogLevel | None = None,
+        search_text: str | None = None,
+    ) -> Iterator[str]:
+        """The output of all attempts that `core-sdk run` or `core-sdk trial resume` started: lines with their newline.
+
+        `rank_ids` keeps the lines of these ranks, where a launcher started several: those of a single rank as it wrote
+        them, those of more with the `[rank=N] ` before each. The launcher's own lines belong to no rank; all lines of a
+        script that was started without one belong to rank 0.
+
+        `min_level` keeps the lines of at least this level, where `logging` writes them in `core_sdk.LOG_FORMAT`: the
+        level comes first. Other lines, such as those of `print`, are at INFO.
+
+        `search_text` keeps the lines that contain it, in any case of letters; the first `head` or the last `tail` of
+        them are given. With `follow`, what comes later too, until the trial runs no longer.
+        """
+        wanted = line_filter(search_text, min_level)
+        return log_lines(
+            self._tracker, self.trial_id, follow=follow, head=head, tail=tail, wanted=wanted, rank_ids=rank_ids
+        )
+
+    logs = iter_logs
+
+    def list_checkpoints(
+        self,
+        sort_by: CheckpointSortBy | str | None = None,
+        order_by: OrderBy | None = None,
+        max_results: int | None = None,
+    ) -> list[Checkpoint]:
+        """The checkpoints that exist: the best first where the experiment has a searcher metric, else the newest first.
+
+        `sort_by` and `order_by` are given both or neither. A `sort_by` that is a string names a validation metric:
+        checkpoints without it, or with NaN, come last. Raises `ValueError` for one that nobody reported.
+        """
+        scope = {"trial_id": self.trial_id, "experiment_id": self.experiment_id}
+        rows = list_checkpoints(self._tracker, sort_by, order_by, max_results, **scope)
+        return [Checkpoint(self._tracker, row) for row in rows]
+
+    get_checkpoints = list_checkpoints
+
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        """The best checkpoint by the validation metric `sort_by`; by default, by the experiment's searcher metric.
+
+        Raises `ValueError` if there is no checkpoint, or if nothing says which metric counts or how to read it.
+        """
+        scope = {"trial_id": self.trial_id, "experiment_id": self.experiment_id}
+        return Checkpoint(self._tracker, top_checkpoints(self._tracker, sort_by, smaller_is_better, **scope)[0])
+
+    def select_checkpoint(
+        self,
+        latest: bool = False,
+        best: bool = False,
+        uuid: str | None = None,
+        sort_by: str | None = None,
+        smaller_is_better: bool | None = None,
+    ) -> Checkpoint:
+        """The latest checkpoint, the best as `top_checkpoint` finds it, or that of a `uuid`: exactly one is asked for.
+
+        Raises `ValueError`, `CheckpointNotFoundError`.
+        """
+        if [latest, best, uuid is not None].count(True) != 1:
+            raise ValueError("give exactly one of latest, best and uuid")
+        if uuid is not None:
+            with self._tracker.view() as view:
+                return Checkpoint(self._tracker, view.checkpoint(uuid))
+        if best:
+            return self.top_checkpoint(sort_by, smaller_is_better)
+        newest = self.list_checkpoints(CheckpointSortBy.BATCH_NUMBER, OrderBy.DESC, 1)
+        if not newest:
+            raise ValueError(f"trial {self.trial_id} has no checkpoint")
+        return newest[0]
+
+    def pause(self) -> None:
+        """Asks the script to stop: its `should_preempt()` becomes true within a second. Does not wait for it.
+
+        Raises `TrialNotRunningError`.
+        """
+        self._tracker.request_stop(self.trial_id, "client")
+
+    kill = needs_master("Trial.kill()", "pause() asks it to stop; `kill` ends a process that does not")
+
+    def wait(self, interval: float = 5.0) -> TrialState:
+        """Returns when the trial has ended; looks every `interval` seconds.
+
+        Raises `PausedError` if it is paused meanwhile, or was before.
+        """
+        self.reload()
+        while self.state is TrialState.ACTIVE:
+            time.sleep(interval)
+            self.reload()
+        if self.state is TrialState.PAUSED:
+            raise PausedError(f"trial {self.trial_id}")
+        return self.state
+
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the trial with its records and checkpoints.
+
+        Raises `TrialRunningError`, and `CheckpointProtectedError` if a checkpoint is pinned, or if another trial began
+        with it or uses it while it runs; `force` passes over the first two.
+        """
+        self._tracker.delete_trial(self.trial_id, is_forced=force)
+
+    def reload(self) -> None:
+        with self._tracker.view() as view:
+            self._take(view.trial(self.trial_id))
+
+
+class Experiment:
+    """An experiment as it was when it was looked up; `reload` looks again."""
+
+    archived = False
+    """Nothing is archived here."""
+
+    def __init__(self, tracker: Tracker, row: ExperimentRow) -> None:
+        self._tracker = tracker
+        self._take(row)
+
+    def __repr__(self) -> str:
+        return f"Experiment(id={self.id}, name={self.name!r}, state={self.state.name})"
+
+    def _take(self, row: ExperimentRow) -> None:
+        self.id = row.experiment_id
+        self.name = row.name
+        self.start_time = to_datetime(row.created)
+        self.labels: Set[str] = frozenset(row.labels)
+        self.description = row.description
+        self.num_trials = row.num_trials
+        self.state = ExperimentState[row.state]
+
+    @property
+    def progress(self) -> float | None:
+        """The mean of what its trials say of their progress; None if none says anything."""
+        told = [trial.progress for trial in self.list_trials() if trial.progress is not None]
+        return sum(told) / len(told) if told else None
+
+    @property
+    def notes(self) -> str:
+        return self._tracker.experiment_record(self.id).notes
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What is known of the experiment, in the form of an experiment configuration.
+
+        "hyperparameters" and "data" are those of its first trial, each hyperparameter as a constant; "searcher" has the
+        "metric" if one is known, and "checkpoint_storage" how many checkpoints are kept.
+        """
+        record = self._tracker.experiment_record(self.id)
+        config: dict[str, Any] = {
+            "name": record.name,
+            "description": record.description,
+            "labels": list(record.labels),
+            "searcher": {"name": "single"} | _plain(record.searcher_metric, name="metric"),
+            "checkpoint_storage": _plain(record.retention),
+        }
+        if (first := self._first_trial()) is not None:
+            trial = self._tracker.trial_record(first)
+            config["data"] = from_json(trial.data)
+            config["hyperparameters"] = {
+                name: {"type": "const", "val": value} for name, value in from_json(trial.hparams).items()
+            }
+            if trial.max_length is not None:
+                config["searcher"]["max_length"] = trial.max_length
+        return config
+
+    def _first_trial(self) -> int | None:
+        with self._tracker.view() as view:
+            return min((row.trial_id for row in view.trials(self.id)), default=None)
+
+    def list_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
+        """Trials without a value to sort by, such as the end of one that runs, come last."""
+        return list(self.iter_trials(sort_by, order_by))
+
+    def iter_trials(
+        self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC, limit: int | None = None
+    ) -> Iterator[Trial]:
+        """The first `limit` of `list_trials`."""
+        with self._tracker.view() as view:
+            rows = view.trials(experiment_id=self.id)
+            key = _TRIAL_KEYS.get(sort_by) or self._metric_key(view, sort_by)
+            rows = in_order(rows, key, order_by, limit)
+        return (Trial(self._tracker, row) for row in rows)
+
+    get_trials = list_trials
+
+    def _metric_key(self, view: View, sort_by: TrialSortBy) -> Callable[[TrialRow], Any]:
+        metric = known_metric(searcher_metric(self._tracker, self.id), self.id)
+        best = "min" if metric.smaller_is_better else "max"
+        figure = best if sort_by is TrialSortBy.BEST_VALIDATION_METRIC else "last"
+        return lambda row: view.summary(row.trial_id).get("validation", {}).get(metric.name, {}).get(figure)
+
+    def await_first_trial(self, interval: float = 0.1) -> Trial:
+        """The trial with the lowest id, as soon as there is one; looks every `interval` seconds."""
+        while not (trials := self.list_trials()):
+            time.sleep(interval)
+        return trials[0]
+
+    def wait(self, interval: float = 5.0) -> ExperimentState:
+        """Returns when no trial is active any more; looks every `interval` seconds.
+
+        So it returns at once before the first trial: `await_first_trial` waits for that one. Raises `PausedError` if a
+        trial is paused at the end.
+        """
+        self.reload()
+        while self.state is ExperimentState.ACTIVE:
+            time.sleep(interval)
+            self.reload()
+        if self.state is ExperimentState.PAUSED:
+            raise PausedError(f"experiment {self.id}")
+        return self.state
+
+    def list_checkpoints(
+        self,
+        sort_by: CheckpointSortBy | str | None = None,
+        order_by: OrderBy | None = None,
+        max_results: int | None = None,
+    ) -> list[Checkpoint]:
+        """The checkpoints of all trials, as `Trial.list_checkpoints` lists them."""
+        rows = list_checkpoints(self._tracker, sort_by, order_by, max_results, experiment_id=self.id)
+        return [Checkpoint(self._tracker, row) for row in rows]
+
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        """As `Trial.top_checkpoint`, over all trials."""
+        return self.top_n_checkpoints(1, sort_by, smaller_is_better)[0]
+
+    def top_n_checkpoints(
+        self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
+    ) -> list[Checkpoint]:
+        """The best checkpoint of each of the `limit` best trials, as `top_checkpoint` finds them, the best first."""
+        found = top_checkpoints(self._tracker, sort_by, smaller_is_better, experiment_id=self.id)
+        best: dict[int, CheckpointRow] = {}
+        for row in found:
+            best.setdefault(row.trial_id, row)
+        return [Checkpoint(self._tracker, row) for row in list(best.values())[:limit]]
+
+    def pause(self) -> None:
+        """Asks each trial that runs to stop, as `Trial.pause` does. Raises `ExperimentNotRunningError` if none runs."""
+        running = [trial for trial in self.list_trials() if trial.state is TrialState.ACTIVE]
+        if not running:
+            raise ExperimentNotRunningError(self.id, "pause")
+        for trial in running:
+            with contextlib.suppress(TrialNotRunningError):  # it has ended meanwhile
+                trial.pause()
+
+    def set_name(self, name: str) -> None:
+        """Renames the experiment. A script that begins a trial under the old name makes another experiment.
+
+        Raises `NameTakenError`.
+        """
+        self._change(ExperimentChange(name=name))
+
+    def set_labels(self, labels: Iterable[str]) -> None:
+        if isinstance(labels, str):
+            raise TypeError(f"labels must be a set of strings, not the string {labels!r}")
+        checked = {check_name("label", label) for label in labels}
+        self._change(ExperimentChange(labels=tuple(sorted(checked))))
+
+    def add_label(self, label: str) -> None:
+        self._change(ExperimentChange(added_labels=(check_name("label", label),)))
+
+    def remove_label(self, label: str) -> None:
+        """Does nothing if the experiment does not have it."""
+        self._change(ExperimentChange(removed_labels=(label,)))
+
+    def set_description(self, description: str) -> None:
+        if not isinstance(description, str):
+            raise TypeError(f"description must be a string, not {type(description).__name__}")
+        self._change(ExperimentChange(description=description))
+
+    def set_notes(self, notes: str) -> None:
+        if not isinstance(notes, str):
+            raise TypeError(f"notes must be a string, not {type(notes).__name__}")
+        self._change(ExperimentChange(notes=notes))
+
+    activate = needs_master("Experiment.activate()", "`core-sdk trial resume ID` goes on with a trial that is paused")
+    archive = unarchive = needs_master("Experiment.archive()", "A label tells the experiments that you are done with")
+    cancel = needs_master("Experiment.cancel()", "pause() stops its trials")
+    kill = needs_master("Experiment.kill()", "pause() stops its trials; `kill` ends a process that does not stop")
+    move_to_project = needs_master(
+        "Experiment.move_to_project()", "There are no projects: labels tell experiments apart"
+    )
+    delete_tensorboard_files = needs_master(
+        "Experiment.delete_tensorboard_files()", "delete() removes them with all other records"
+    )
+    download_code = needs_master("Experiment.download_code()", "The code stays where it was run from")
+    get_pachyderm_config = needs_master("Experiment.get_pachyderm_config()", "Pachyderm's settings are not recorded")
+
+    def delete(self, *, force: bool = False) -> None:
+        """Deletes the experiment with its trials, their records and checkpoints. Raises as `Trial.delete` does."""
+        self._tracker.delete_experiment(self.id, is_forced=force)
+
+    def reload(self) -> None:
+        with self._tracker.view() as view:
+            self._take(view.experiment(self.id))
+
+    def _change(self, change: ExperimentChange) -> None:
+        self._tracker.change_experiment(self.id, change)
+        self.reload()
+
+
+def _plain(value: msgspec.Struct | None, **renamed: str) -> dict[str, Any]:
+    fields = {} if value is None else msgspec.structs.asdict(value)
+    return {renamed.get(name, name): field for name, field in fields.items()}
+
+
+_TRIAL_KEYS: Mapping[TrialSortBy, Callable[[TrialRow], Any]] = {
+    TrialSortBy.ID: lambda row: row.trial_id,
+    TrialSortBy.START_TIME: lambda row: row.created,
+    TrialSortBy.END_TIME: lambda row: row.ended,
+    TrialSortBy.DURATION: lambda row: (row.ended or time.time()) - row.created,
+    TrialSortBy.STATE: lambda row: row.state,
+    TrialSortBy.BATCHES_PROCESSED: lambda row: row.steps_completed,
+    TrialSortBy.RESTARTS: lambda row: row.num_attempts,
+}

@@ -1,0 +1,94 @@
+"""Reading the output that was kept of a trial's attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from core_sdk.tracking.ranks import RankFilter, RankSearch
+from core_sdk.tracking.rows import AttemptRow
+from core_sdk.tracking.tracker import Tracker
+
+_POLL_INTERVAL_S = 0.1
+_CHUNK_BYTES = 1 << 20
+
+
+class LogChunk(NamedTuple):
+    attempt: int
+    content: bytes
+
+
+class LogReader:
+    """Reads the attempts one after the other, bytes as they are, and goes on where it stopped.
+
+    It reads all attempts, or only `attempt`; all that was written, or only what these `ranks` wrote.
+    """
+
+    def __init__(
+        self, tracker: Tracker, trial_id: int, *, attempt: int | None = None, ranks: Collection[int] = ()
+    ) -> None:
+        self._tracker = tracker
+        self._trial_id = trial_id
+        self._only = attempt
+        self._ranks = ranks
+        self._chosen: RankFilter | None = None
+        self._attempt = 0
+        self._offset = 0
+
+    def attempts(self) -> list[AttemptRow]:
+        """Those that are read and of which output was kept."""
+        return [
+            row
+            for row in self._tracker.attempts(self._trial_id)
+            if row.log_size_bytes is not None and self._only in (None, row.attempt)
+        ]
+
+    def is_running(self) -> bool:
+        """Whether more output may come."""
+        rows = self._tracker.attempts(self._trial_id)
+        return any(row.is_running for row in rows if self._only in (None, row.attempt))
+
+    def read(self) -> Iterator[LogChunk]:
+        """What is there now, beyond what was read."""
+        for row in self.attempts():
+            if row.attempt < self._attempt:
+                continue
+            if row.attempt > self._attempt:
+                yield from self._begin(row.attempt)
+            for content in self._contents(row.attempt, self._offset):
+                self._offset += len(content)
+                yield LogChunk(row.attempt, content if self._chosen is None else self._chosen.feed(content))
+
+    def follow(self) -> Iterator[LogChunk]:
+        """What comes, until no attempt runs any more."""
+        is_running = True
+        while is_running:
+            # Asked before reading: what was written before the end is then read.
+            is_running = self.is_running()
+            yield from self.read()
+            if is_running:
+                time.sleep(_POLL_INTERVAL_S)
+
+    def finish(self) -> Iterator[LogChunk]:
+        """What was held back of a last line whose rank could not be told."""
+        if self._chosen is not None:
+            yield LogChunk(self._attempt, self._chosen.finish())
+
+    def ranks_of(self, attempt: int) -> set[int]:
+        """The ranks that wrote the output of an attempt; empty if no launcher started several."""
+        search = RankSearch()
+        for content in self._contents(attempt, 0):
+            search.feed(content)
+        return search.found
+
+    def _begin(self, attempt: int) -> Iterator[LogChunk]:
+        yield from self.finish()
+        self._attempt, self._offset = attempt, 0
+        if self._ranks:
+            self._chosen = RankFilter(self._ranks, is_launched=bool(self.ranks_of(attempt)))
+
+    def _contents(self, attempt: int, offset: int) -> Iterator[bytes]:
+        while content := self._tracker.read_log(self._trial_id, attempt, offset, _CHUNK_BYTES):
+            yield content
+            offset += len(content)
