@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
+from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent
 from core_sdk.cli._display import Display
 from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
+from core_sdk.cli._pause import await_end
 from core_sdk.cli._signals import SignalRelay
 from core_sdk.cli._terminal import open_screen, serve_terminal
+from core_sdk.errors import CommandError
 from core_sdk.journal import read_journal
 from core_sdk.records import Ended, StopAcknowledged
 from core_sdk.tracking import TrialFolder
@@ -25,37 +27,65 @@ _STDOUT = 1
 _TAIL_BYTES = 1 << 17
 # For the end of a script whose agent was killed.
 _ORPHAN_S = 5.0
-_POLL_S = 0.05
 
 
-def run_in_foreground(start: Start, agent: Agent) -> int:
-    """The exit status for our own process. Raises `CommandNotExecutableError`."""
-    folder, trial_id = start.folder, start.folder.trial_id
+def run_in_foreground(decide: Callable[[], Start]) -> int:
+    """Starts the attempt that `decide` gives, shows it to its end, and returns the exit status for this process.
+
+    Raises what `decide` raises, or `CommandNotExecutableError`.
+    """
+    agent = Agent()  # it comes up meanwhile
+    start = decide()
+    _tell_continuation(start)
+    trial_id = start.folder.trial_id
     say(
         f"trial {trial_id}, attempt {start.number}: "
         f"`core-sdk trial describe {trial_id}` shows it, `trial pause` stops it"
     )
     relay = SignalRelay()
-    source = os.open(folder.log_path(start.number), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    screen = None
-    # The script sees a terminal exactly if our stdout is one.
-    if os.isatty(_STDOUT):
-        source, screen = open_screen()
-    display = Display(source)
-    agent.start(start, stdin=None if screen is not None and os.isatty(_STDIN) else _STDIN, screen=screen)
+    try:
+        display = _start(start, agent)
+    except CommandError:
+        start.withdraw()
+        raise
     relay.attach(agent.signal)
-    if screen is not None:
-        os.close(screen.output)
-        serve_terminal(agent)
     ended = agent.wait()
     for problem in ended.problems:
         say(problem)
     if ended.code is None:
-        _await_end(folder)
-    state, reason = trial_state(_recorded_end(folder, ended.code), is_running=False)
+        await_end(start.folder, _ORPHAN_S)
+    state, reason = trial_state(_recorded_end(start.folder, ended.code), is_running=False)
     # Somebody who has asked for an end does not wait for a reader who has stalled.
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}", lambda: relay.num_received > 0)
     return exit_status(state, ended.code)
+
+
+def _start(start: Start, agent: Agent) -> Display:
+    source = os.open(start.folder.log_path(start.number), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not os.isatty(_STDOUT):
+        display = Display(source)
+        agent.start(start, stdin=_STDIN)
+        return display
+    # The script sees a terminal exactly if our stdout is one.
+    source, screen = open_screen()
+    display = Display(source)
+    agent.start(start, stdin=None if os.isatty(_STDIN) else _STDIN, screen=screen)
+    os.close(screen.output)
+    serve_terminal(agent)
+    return display
+
+
+def _tell_continuation(start: Start) -> None:
+    if start.continuation is None:
+        return
+    for skipped in start.continuation.skipped:
+        say(f"skipped checkpoint {skipped.storage_id}: {skipped.reason}")
+    checkpoint = start.continuation.checkpoint
+    if checkpoint is None:
+        trial_id = start.folder.trial_id
+        say(f"trial {trial_id} has no checkpoint: it begins anew, and what it has reported is superseded")
+    else:
+        say(f"continuing from checkpoint {checkpoint.storage_id} (steps_completed={checkpoint.steps_completed})")
 
 
 def exit_status(state: TrialState, code: int | None) -> int:
@@ -81,12 +111,6 @@ def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
         case "CANCELED":
             return f"was canceled{because}: `core-sdk trial resume {trial_id}` goes on with it"
     return f"failed{because}: `core-sdk trial resume {trial_id}` starts it again"
-
-
-def _await_end(folder: TrialFolder) -> None:
-    deadline = time.monotonic() + _ORPHAN_S
-    while folder.running_attempt() is not None and time.monotonic() < deadline:
-        time.sleep(_POLL_S)
 
 
 def _recorded_end(folder: TrialFolder, code: int | None) -> AttemptEnd:

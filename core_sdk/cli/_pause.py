@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 from core_sdk.cli._messages import say
 from core_sdk.tracking import Tracker, TrialFolder
 
 _POLL_INTERVAL_S = 0.1
-# For a save of the usual size; who knows of a longer one waits with `trial pause --wait`.
+# Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
 _STOPPING_WAIT_S = 60.0
 
 
@@ -24,11 +25,14 @@ def pause_trial(tracker: Tracker, trial_id: int, *, wait: bool) -> None:
 
 
 def await_stop(folder: TrialFolder) -> None:
-    """Waits a while for the end of an attempt that was asked to stop; any other is not waited for."""
+    """Waits for the end of an attempt that was asked to stop, but not for long; any other is not waited for."""
     attempt = folder.running_attempt()
-    if attempt is None or folder.read_stop_request(attempt) is None:
-        return
-    say(f"trial {folder.trial_id} is stopping: waiting for its end")
-    deadline = time.monotonic() + _STOPPING_WAIT_S
-    while folder.is_running(attempt) and time.monotonic() < deadline:
+    if attempt is not None and folder.read_stop_request(attempt) is not None:
+        say(f"trial {folder.trial_id} is stopping: waiting for its end")
+        await_end(folder, _STOPPING_WAIT_S)
+
+
+def await_end(folder: TrialFolder, timeout_s: float = math.inf) -> None:
+    deadline = time.monotonic() + timeout_s
+    while folder.running_attempt() is not None and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL_S)

@@ -50,15 +50,16 @@ def run(
     core-sdk run --name digits -- python train.py --lr 0.1
 
     The output is kept for `core-sdk trial logs` and shown on stdout: the script's stdout and stderr together, in their
-    order. SIGTERM and SIGHUP are handed on to the script, Ctrl-C reaches it through the terminal. If core-sdk itself is
-    killed, the script goes on and its output is still kept.
+    order. If stdout is a terminal, the script sees a terminal too. Ctrl-C, SIGTERM and SIGHUP are handed on to the
+    script. If core-sdk itself is killed, the script goes on, and its output and its end are still recorded.
     """
-    from core_sdk.cli._attempts import start_trial
+    from core_sdk.cli._foreground import run_in_foreground
     from core_sdk.cli._hparams import parse_hparams
     from core_sdk.environment import Environment
+    from core_sdk.tracking.attempts.starting import begin
 
     hparams = parse_hparams(hparam or [])
-    status = start_trial(
-        Environment.read().home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots
+    home = Environment.read().home
+    raise typer.Exit(
+        run_in_foreground(lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots))
     )
-    raise typer.Exit(status)

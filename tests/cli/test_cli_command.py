@@ -22,7 +22,7 @@ from core_sdk.tracking.attempts.command import resolve, script_name
         ("python3 -m launch.torch_distributed --nnodes 2 -- train.py --evaluate other.py", "train.py"),
         ("python -m launch.torch_distributed --max-restarts=3 -- python3 -u -m package.train data.py", "package.train"),
         ("python -m launch.torch_distributed -m package.train", "package.train"),
-        ("python -m launch.torch_distributed ./train --lr 1", "train"),
+        ("python -m launch.torch_distributed ./train --lr 1", "launch.torch_distributed"),
         ("python -m launch.torch_distributed --trial model_def:Trial", "launch.torch_distributed"),
         ("python -m launch.torch_distributed", "launch.torch_distributed"),
         ("/opt/venv/bin/core-sdk-torch-distributed --nproc-per-node=2 -- python3 train.py", "train.py"),

@@ -172,10 +172,14 @@ def resume(
 
     A trial that was asked to pause is waited for, for a minute.
     """
-    from core_sdk.cli._attempts import resume_trial
-    from core_sdk.environment import Environment
+    from core_sdk.cli._foreground import run_in_foreground
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli._pause import await_stop
+    from core_sdk.tracking.attempts import starting
 
-    raise typer.Exit(resume_trial(Environment.read().home, trial_id, command or (), is_again=again))
+    folder = open_tracker().home.trial(trial_id)
+    await_stop(folder)
+    raise typer.Exit(run_in_foreground(lambda: starting.resume(folder, command or (), is_again=again)))
 
 
 @app.command("continue")
@@ -184,10 +188,12 @@ def continue_(trial_id: TrialId) -> None:
 
     It has the same command and hyperparameters, counts its steps from 0, and leaves the other trial as it is.
     """
-    from core_sdk.cli._attempts import continue_trial
-    from core_sdk.environment import Environment
+    from core_sdk.cli._foreground import run_in_foreground
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.tracking.attempts.starting import continue_from
 
-    raise typer.Exit(continue_trial(Environment.read().home, trial_id))
+    folder = open_tracker().home.trial(trial_id)
+    raise typer.Exit(run_in_foreground(lambda: continue_from(folder)))
 
 
 @app.command()

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import mmap
 from dataclasses import dataclass
-from pathlib import Path
 
 from core_sdk.errors import CoreSDKError, MissingDependencyError, StorageError, UnknownStorageError
 from core_sdk.records import CheckpointStored
@@ -68,20 +66,10 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
 def _find(home: Home, storage_id: str) -> CheckpointStored | None:
     """Searches all trials of the home: the record of a continued trial has only the checkpoint's id."""
     for trial_id in reversed(home.trial_ids()):
-        folder = TrialFolder(home.root, trial_id)
-        if not any(_mentions(folder.journal_path(attempt), storage_id) for attempt in folder.attempts()):
-            continue
-        for recorded in read_history(folder).checkpoints:
+        for recorded in read_history(TrialFolder(home.root, trial_id)).checkpoints:
             if recorded.record.storage_id == storage_id:
                 return recorded.record
     return None
-
-
-def _mentions(path: Path, text: str) -> bool:
-    if not path.exists() or path.stat().st_size == 0:
-        return False
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(text.encode()) >= 0
 
 
 def _problem(checkpoint: CheckpointStored) -> str | None:
