@@ -90,8 +90,9 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
+    args = parse_arguments()
     torch.distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     distributed_context = det.core.DistributedContext.from_torch_distributed()
-    with det.core.init(distributed=distributed_context, name="digits") as core_context:
-        main(parse_arguments(), core_context)
+    with det.core.init(distributed=distributed_context, name="digits", hparams=vars(args)) as core_context:
+        main(args, core_context)
     torch.distributed.destroy_process_group()
