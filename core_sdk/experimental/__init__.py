@@ -1,9 +1,4 @@
-"""The names under which scripts know `core_sdk.client` and the one-context style from its predecessor.
-
-    from core_sdk.experimental import client, core_v2
-
-`experimental.Trial` and the like are those of `client`.
-"""
+"""`client` and `core_v2` at the paths that Determined gives them; names such as `experimental.Trial` are `client`'s."""
 
 from __future__ import annotations
 

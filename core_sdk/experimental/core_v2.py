@@ -6,17 +6,18 @@
     core_v2.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
     core_v2.close()
 
-A thin shape over `core.init()`: names and arguments are the predecessor's. `init()` sets `train`, `checkpoint`,
-`preempt` and the other parts in this module, where they are None before.
+Names and arguments are those of Determined's `core_v2`. `init()` sets `train`, `checkpoint`, `preempt` and the other
+parts in this module; before, they are None.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ParamSpec
 
 from core_sdk import core
 from core_sdk.client import Tracker
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 logger = logging.getLogger("core_sdk.core")
+_P = ParamSpec("_P")
 
 train: core.TrainContext | None = None
 checkpoint: core.CheckpointContext | None = None
@@ -57,12 +59,12 @@ _context: core.Context | None = None
 
 @dataclasses.dataclass
 class Config:
-    """What `core.init()` takes as arguments of its own.
+    """The description of the training, which `core.init()` takes as single arguments.
 
     The experiment's name is `name`, followed by a slash and the `external_experiment_id` if one is given. With an
     `external_trial_id`, each start with the same two ids goes on with the same trial.
 
-    `searcher` is read for "metric", "smaller_is_better" and "max_length". `workspace` and `project` mean nothing here.
+    `searcher` is read for "metric", "smaller_is_better" and "max_length". `workspace` and `project` are ignored.
     """
 
     name: str | None = None
@@ -81,36 +83,6 @@ class Config:
 DefaultConfig = UnmanagedConfig = Config
 
 
-def init(
-    *,
-    config: Config | None = None,
-    defaults: Config | None = None,
-    unmanaged: Config | None = None,
-    client: Tracker | None = None,
-    distributed: DistributedContext | None = None,
-    checkpoint_storage: str | Mapping[str, Any] | None = None,
-    preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
-    tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
-) -> None:
-    """Opens this process's Context, after closing the one before, and sets the parts in this module.
-
-    `close()` or the interpreter's exit ends it. Arguments and errors are those of `init_context`.
-    """
-    global _context
-    close()
-    _context = init_context(
-        config=config,
-        defaults=defaults,
-        unmanaged=unmanaged,
-        client=client,
-        distributed=distributed,
-        checkpoint_storage=checkpoint_storage,
-        preempt_mode=preempt_mode,
-        tensorboard_mode=tensorboard_mode,
-    ).__enter__()
-    globals().update({part: getattr(_context, part) for part in _PARTS})
-
-
 def init_context(
     *,
     config: Config | None = None,
@@ -122,13 +94,13 @@ def init_context(
     preempt_mode: PreemptMode = PreemptMode.WorkersAskChief,
     tensorboard_mode: TensorboardMode = TensorboardMode.AUTO,
 ) -> core.Context:
-    """A Context, to be entered with `with`.
+    """Returns a Context, to be entered with `with`.
 
-    `defaults` and `unmanaged` are older names of `config`; what the first leaves out, the second says.
-    `checkpoint_storage` goes before that of the config.
+    `defaults` and `unmanaged` are older names of `config`; a value in `defaults` overrides one in `unmanaged`.
+    `checkpoint_storage` overrides that of the config.
 
-    Raises what `core.init()` raises, and `ValueError` for an `external_trial_id` without an `external_experiment_id`,
-    or for a `client` that reads another home than this process records in.
+    Raises what `core.init()` raises. Also raises `ValueError` for an `external_trial_id` without an
+    `external_experiment_id`, or for a `client` that reads a home other than the one this process records in.
     """
     _check_home(client)
     chosen = config or _merged(defaults, unmanaged)
@@ -149,9 +121,31 @@ def init_context(
         job_id=_job_id(chosen),
     )
     if context.distributed.is_chief and isinstance(metric := search.get("metric"), str):
-        smaller_is_better = bool(search.get("smaller_is_better", True))
-        _record_metric(context, SearcherMetric(name=metric, smaller_is_better=smaller_is_better))
+        with Tracker().home.experiment(context.info.trial.experiment_id).edit() as experiment:
+            experiment.searcher_metric = SearcherMetric(
+                name=metric, smaller_is_better=bool(search.get("smaller_is_better", True))
+            )
     return context
+
+
+def _in_this_module(make_context: Callable[_P, core.Context]) -> Callable[_P, None]:
+    """`init()`, with the arguments of `init_context()`."""
+
+    def init(*args: _P.args, **kwargs: _P.kwargs) -> None:
+        """Opens this process's Context, after closing the previous one, and sets the parts in this module.
+
+        `close()` or the interpreter's exit ends it. Arguments and errors are those of `init_context()`.
+        """
+        global _context
+        close()
+        _context = make_context(*args, **kwargs).__enter__()
+        globals().update({part: getattr(_context, part) for part in _PARTS})
+
+    init.__signature__ = inspect.signature(make_context).replace(return_annotation=None)  # type: ignore[attr-defined]
+    return init
+
+
+init = _in_this_module(init_context)
 
 
 def close() -> None:
@@ -190,14 +184,9 @@ def _experiment_name(config: Config) -> str | None:
 
 
 def _job_id(config: Config) -> str | None:
-    """What all starts of one trial have in common, and no others."""
+    """An id that all starts of one trial share, and no other trial has."""
     if config.external_trial_id is None:
         return None
     if config.external_experiment_id is None:
         raise ValueError("external_trial_id was given without external_experiment_id: give both, or neither")
     return json.dumps([config.external_experiment_id, check_name("external_trial_id", config.external_trial_id)])
-
-
-def _record_metric(context: core.Context, metric: SearcherMetric) -> None:
-    with Tracker().home.experiment(context.info.trial.experiment_id).edit() as experiment:
-        experiment.searcher_metric = metric
