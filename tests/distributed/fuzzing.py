@@ -19,7 +19,7 @@ from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.joining._handshake import ConnectorHandshake, WrongPeerError
 from core_sdk.distributed.joining._incoming import IncomingConnection
 from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._encoding import Contribution
+from core_sdk.distributed.transport._encoding import Contribution, Failure
 from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind, Operation, Seal
 from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
@@ -58,10 +58,10 @@ class Corpus:
             Frame(Kind.VALUE, Operation.BROADCAST, 2, b"train.py:8", bomb + pickle.dumps(bytes(3000))),
             Frame(Kind.FAILURE, Operation.GATHER, 3, b"", bytes(Contribution.of_error(1, ValueError("no")).content)),  # type: ignore[arg-type]
             Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Notice("stop", 1, bomb))),
-            Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Left(1, 2, "an error", "a traceback"))),
+            Frame(Kind.MESSAGE, 0, 0, b"", encode_message(Left(1, 2, Failure(1, "an error", "a traceback")))),
         ]
         self.messages = [
-            encode_message(Left(1, 2, "an error", "a traceback")),
+            encode_message(Left(1, 2, Failure(1, "an error", "a traceback"))),
             encode_message(Died(1, "process 7")),
             encode_message(Notice("stop", 1, bomb)),
         ]

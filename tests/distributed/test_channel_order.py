@@ -173,7 +173,6 @@ def test_what_a_rank_has_said_before_it_went_is_heard(calling: ThreadPoolExecuto
         {1: rank.peer.control},
         on_message=lambda _, message: heard.append(message),
         on_end=lambda _: ended.set(),
-        on_tick=lambda: None,
     )
     rank.say(Left(1, 5))
     rank.die()

@@ -18,7 +18,7 @@ from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
 from core_sdk.distributed.joining._incoming import IncomingConnection
 from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._encoding import join, split
+from core_sdk.distributed.transport._encoding import Failure, join, split
 from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation, Seal
 from core_sdk.distributed.transport._messages import Hello, Left, decode_message, encode_message
 
@@ -292,7 +292,7 @@ def test_50_000_fuzzed_strings_crash_no_reception(holds_key: bool) -> None:
 def test_100_000_fuzzed_messages_are_news_or_refused() -> None:
     """The channel's thread gets nothing but what it knows."""
     generator = random.Random(3)
-    whole = encode_message(Left(1, 2, "an error", "a traceback"))
+    whole = encode_message(Left(1, 2, Failure(1, "an error", "a traceback")))
     num_refused = 0
 
     for _ in range(100_000):

@@ -1,4 +1,4 @@
-"""The line of the script that calls a collective, for the words of errors."""
+"""One collective call, and the line of the script that makes it, which errors name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import threading
 from concurrent import futures
 from pathlib import Path, PurePath
 from types import CodeType, FrameType
+from typing import NamedTuple
+
+from core_sdk.distributed.transport._frames import Frame, Operation
 
 _NUM_CACHED = 4096
 _MAX_CHARS = 200
 _UNKNOWN = "an unknown place"
 
-# What may stand between the script's own line and ours.
+# Files whose frames may stand between the script's own line and ours.
 _NOT_THE_SCRIPT = (
     str(Path(__file__).parent.parent.parent),
     contextlib.__file__,
@@ -22,11 +25,29 @@ _NOT_THE_SCRIPT = (
 )
 
 
+class Call(NamedTuple):
+    """One collective, as one rank makes it."""
+
+    operation: Operation
+    number: int
+    """Counts all calls of the group, from 1."""
+    site: bytes
+    is_patient: bool = False
+    """Whether it goes on waiting after its time-out."""
+
+    def __str__(self) -> str:
+        return f"{self.operation.name.lower()} (its call {self.number}, at {describe(self.site)})"
+
+    def is_met_by(self, frame: Frame) -> bool:
+        """Whether another rank's frame belongs to the same call, whichever line of its script makes it."""
+        return frame.operation == self.operation and frame.sequence == self.number
+
+
 class CallSites:
-    """The call sites of this process's collectives, as bytes for the wire. Safe to use from several threads."""
+    """The lines of the script that make calls, as bytes for the wire. Several threads may use it."""
 
     def __init__(self) -> None:
-        # The code objects are kept alive so that none other gets the id of one of them.
+        # Keeping the code objects alive keeps their ids from being used again.
         self._known: dict[tuple[int, int], tuple[bytes, CodeType]] = {}
 
     def current_call_site(self) -> bytes:
@@ -36,7 +57,7 @@ class CallSites:
             frame = frame.f_back
         if frame is None:
             return b""
-        # The instruction, not its line: that is slow to work out.
+        # By instruction: its line is slow to find.
         known = self._known.get((id(frame.f_code), frame.f_lasti))
         return known[0] if known is not None else self._learn(frame)
 
@@ -49,9 +70,9 @@ class CallSites:
 
 
 def describe(site: bytes) -> str:
-    """A call site for messages, such as `train.py:57 (evaluate)`. Takes any bytes, since they came from elsewhere."""
+    """A call site for messages, such as `train.py:57 (evaluate)`. Accepts any bytes, since another rank sent them."""
     text = site.decode("utf-8", "replace")
-    # Nothing in it moves the reader's cursor.
+    # Control characters could move the cursor of the reader's terminal.
     return "".join(letter if letter.isprintable() else "?" for letter in text) or _UNKNOWN
 
 

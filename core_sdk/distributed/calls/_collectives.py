@@ -1,8 +1,9 @@
-"""A group of ranks around its chief: what the chief and the members have in common."""
+"""The collective calls of a group: what its chief and its members have in common."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import threading
@@ -11,26 +12,28 @@ import traceback
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Never, TypeVar
+from typing import Any, Never, TypeVar
 
 from core_sdk.distributed._channel import Channel, Listener
 from core_sdk.distributed._topology import RankIdentity
-from core_sdk.distributed.calls._call_site import CallSites, describe
+from core_sdk.distributed.calls._call_site import Call, CallSites, describe
 from core_sdk.distributed.calls._control_thread import ControlThread
 from core_sdk.distributed.calls._group_state import GroupState
-from core_sdk.distributed.transport._connection import Connection
+from core_sdk.distributed.calls._late_ranks import StatusSurvey
+from core_sdk.distributed.transport._connection import Peer
 from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, Failure, decode, names_in, release
-from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, Frame, Operation
+from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, Operation
 from core_sdk.distributed.transport._memory_file import MemoryFiles
 from core_sdk.distributed.transport._messages import (
     Died,
     Fault,
-    Interrupted,
     Left,
     Message,
     Mismatch,
     Notice,
     Status,
+    StatusRequest,
+    TimedOut,
 )
 from core_sdk.errors import (
     ChannelClosedError,
@@ -42,36 +45,24 @@ from core_sdk.errors import (
 
 logger = logging.getLogger("core_sdk.distributed")
 T = TypeVar("T")
+Contents = Sequence[Content | Decoded]
 
+CHIEF = 0
+NOTHING = Contribution(False, b"")
 # A host that is cut off must not keep the others longer than its loss already has.
 _CLOSE_TIMEOUT_S = 5.0
-NOTHING = Contribution(False, b"")
-# A busy host may take its time to read it, and a network that loses packets to bring it.
+# Longer than a busy host takes to read it, and a network that loses packets to bring it.
 _NEWS_TIMEOUT_S = 5.0
-
-
-class Call(NamedTuple):
-    """One collective, as one rank makes it."""
-
-    operation: Operation
-    number: int
-    """From 1, over all calls of the group."""
-    site: bytes
-    is_patient: bool = False
-    """It goes on past its time-out."""
-
-    def __str__(self) -> str:
-        return f"{self.operation.name.lower()} (its call {self.number}, at {describe(self.site)})"
-
-    def is_met_by(self, frame: Frame) -> bool:
-        """Whether the frame belongs to the same call of another rank, from whichever line that makes it."""
-        return frame.operation == self.operation and frame.sequence == self.number
+_SURVEY_S = 2.0
 
 
 class StarChannel(Channel):
-    """The chief has two connections to every member: one for the collectives, one for all else."""
+    """A rank of a group whose chief has two connections to every member: one for collectives, one for all else."""
 
-    def __init__(self, identity: RankIdentity, ranks: Sequence[RankIdentity], timeout_s: float) -> None:
+    def __init__(
+        self, identity: RankIdentity, ranks: Sequence[RankIdentity], peers: Sequence[Peer], timeout_s: float
+    ) -> None:
+        """`peers` are the ranks that this one has connections to. The subclass starts the control thread."""
         self.rank = identity.rank
         self.size = len(ranks)
         self.ranks = tuple(ranks)
@@ -88,67 +79,49 @@ class StarChannel(Channel):
         self._is_closed = False
         self._listeners: dict[str, Listener] = {}
         self._unheard: list[Notice] = []
+        self._survey_serials = itertools.count(1)
+        self._survey = StatusSurvey(0, 0)
         self._files = MemoryFiles()
-        for connection in self._data_connections():
+        self._connections = [peer.data for peer in peers]
+        for connection in self._connections:
             connection.exchange_files(self._files)
-        self._has_files = any(connection.has_files() for connection in self._data_connections())
-        self._control = self._open_control()
+        self._has_files = any(connection.has_files() for connection in self._connections)
+        self._control = ControlThread(
+            {peer.identity.rank: peer.control for peer in peers}, on_message=self._on_message, on_end=self._on_end
+        )
         _close_in_child(self)
 
     @abstractmethod
-    def _open_control(self) -> ControlThread:
-        """Not yet started."""
+    def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
+        """A failure, or the other ranks' contents that this rank gets; raises a `ChannelError`."""
 
     @abstractmethod
-    def _data_connections(self) -> Sequence[Connection]: ...
-
-    @abstractmethod
-    def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Sequence[Content | Decoded]:
-        """A failure, or the other ranks' contents as `Operation` says; raises a `ChannelError`."""
-
-    @abstractmethod
-    def _tell_others(self, message: Message) -> None:
-        """Of the whole group."""
+    def _relay(self, message: Message, sender: int) -> None:
+        """On the chief, sends it to all but the sender and itself."""
 
     def gather(self, value: T) -> list[T] | None:
-        if self.rank == 0:
-            # Its own value goes nowhere.
-            return self._values(self._make(Operation.GATHER, None), value)
+        if self.rank == CHIEF:
+            # Its own value is not sent, and need not be pickled.
+            return self._values(self._make(Operation.GATHER, None)[1], value)
         self._make(Operation.GATHER, lambda: value)
         return None
 
     def allgather(self, value: T) -> list[T]:
-        return self._values(self._make(Operation.ALLGATHER, lambda: value), value)
+        return self.allgather_outcome(lambda: value)
 
     def broadcast(self, value: T) -> T:
-        if self.rank == 0:
-            self._make(Operation.BROADCAST, lambda: value)
-            return value
-        (content,) = self._make(Operation.BROADCAST, None)
-        return self._read(0, content)  # type: ignore[no-any-return]
+        return self.broadcast_outcome(lambda: value)
 
     def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
-        values: list[T] = []
-
-        def compute_once() -> T:
-            values.append(compute())
-            return values[0]
-
-        contents = self._make(Operation.ALLGATHER, compute_once, is_patient)
-        return self._values(contents, values[0])
+        own_value, contents = self._make(Operation.ALLGATHER, compute, is_patient)
+        return self._values(contents, own_value)
 
     def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
-        values: list[T] = []
-
-        def compute_once() -> T:
-            values.append(compute())
-            return values[0]
-
-        if self.rank == 0:
-            self._make(Operation.BROADCAST, compute_once, is_patient)
-            return values[0]
-        (content,) = self._make(Operation.BROADCAST, None, is_patient)
-        return self._read(0, content)  # type: ignore[no-any-return]
+        if self.rank == CHIEF:
+            value: T = self._make(Operation.BROADCAST, compute, is_patient)[0]
+            return value
+        _, (content,) = self._make(Operation.BROADCAST, None, is_patient)
+        return self._read(CHIEF, content)  # type: ignore[no-any-return]
 
     def listen(self, topic: str, listener: Listener) -> None:
         def register() -> None:
@@ -158,6 +131,22 @@ class StarChannel(Channel):
                 self._hear_notice(notice)
 
         self._control.call(register)
+
+    def tell_chief(self, topic: str, content: bytes) -> None:
+        notice = Notice(topic, self.rank, content)
+        if self.rank == CHIEF:
+            self._control.call(lambda: self._hear_notice(notice))
+        else:
+            self._control.post(CHIEF, notice)
+
+    def tell_all(self, topic: str, content: bytes) -> None:
+        if self.rank != CHIEF:
+            raise RuntimeError(f"rank {self.rank} is not the chief: only the chief tells all")
+        self._control.post_to_all(Notice(topic, CHIEF, content))
+        self.tell_chief(topic, content)
+
+    def has_chief(self) -> bool:
+        return self.rank == CHIEF or not self._state.knows(CHIEF)
 
     def check(self) -> None:
         if not self._is_closed and not self._state.is_quiet():
@@ -177,30 +166,26 @@ class StarChannel(Channel):
         if self._has_left:
             return
         self._has_left = True
-        failure = Failure(self.rank, "") if error is None else Failure.of(self.rank, error)
-        num_calls = self._num_calls - self._is_inside
-        self._tell_others(Left(self.rank, num_calls, failure.error_text, failure.traceback_text))
+        failure = None if error is None else Failure.of(self.rank, error)
+        self._control.post_to_all(Left(self.rank, self._num_calls - self._is_inside, failure))
 
     def _finish_sending(self) -> None:
-        """Nothing that was sent gets lost."""
+        """Waits until nothing that was sent can be lost by closing."""
 
     def _close_if_unused(self) -> None:
-        """A call that is going on, in another thread or under a signal handler that closes, closes at its end."""
+        """Leaves closing to a call that goes on, in another thread or below a signal handler."""
         if not self._is_closed or not self._calling.acquire(blocking=False):
             return
         try:
             if not self._is_inside:
-                self._close_descriptors()
+                for connection in self._connections:
+                    connection.end_sending()
+                    connection.close()
+                self._state.wakeup.close()
         finally:
             self._calling.release()
 
-    def _close_descriptors(self) -> None:
-        for connection in self._data_connections():
-            connection.end_sending()
-            connection.close()
-        self._state.close()
-
-    def _values(self, contents: Sequence[Content | Decoded], own_value: Any) -> list[Any]:
+    def _values(self, contents: Contents, own_value: Any) -> list[Any]:
         return [own_value if rank == self.rank else self._read(rank, content) for rank, content in enumerate(contents)]
 
     def _read(self, sender: int, content: Content | Decoded) -> Any:
@@ -222,17 +207,19 @@ class StarChannel(Channel):
 
     def _make(
         self, operation: Operation, compute: Callable[[], object] | None, is_patient: bool = False
-    ) -> Sequence[Content | Decoded]:
-        """Makes a call of the group with what `compute` returns, or raises; nothing at all if it is None."""
+    ) -> tuple[Any, Contents]:
+        """Makes a call of the group with what `compute` returns or raises, or with nothing if it is None.
+
+        Returns that value, and the contents of the other ranks that this one gets.
+        """
         site = self._sites.current_call_site()
         if self._is_inherited or self._has_left:
             raise ChannelClosedError(operation.name.lower(), is_forked=self._is_inherited)
-        contribution, own_error = self._contribution(compute)
+        value, contribution, own_error = self._contribution(compute)
         if not self._calling.acquire(blocking=False):
             self._refuse_thread(Call(operation, self._num_calls, site))
         try:
-            call = Call(operation, self._num_calls + 1, site, is_patient)
-            outcome = self._begin(call, contribution)
+            outcome = self._begin(Call(operation, self._num_calls + 1, site, is_patient), contribution)
         except ChannelError:
             if own_error is None:
                 raise
@@ -247,21 +234,23 @@ class StarChannel(Channel):
         if isinstance(outcome, Contribution):
             failure = outcome.failure()
             raise RankFailedError(self.ranks[failure.rank].known_as, failure.error_text, failure.traceback_text)
-        return outcome
+        return value, outcome
 
-    def _contribution(self, compute: Callable[[], object] | None) -> tuple[Contribution, BaseException | None]:
+    def _contribution(self, compute: Callable[[], object] | None) -> tuple[object, Contribution, BaseException | None]:
+        """This rank's value, the same for the wire, and the error if there is no value."""
         if compute is None:
-            return NOTHING, None
+            return None, NOTHING, None
         try:
-            contribution = Contribution.of_value(compute(), self._files if self._has_files else None)
+            value = compute()
+            contribution = Contribution.of_value(value, self._files if self._has_files else None)
             if len(contribution.content) > MAX_PAYLOAD_BYTES:
                 raise MessageTooLargeError(len(contribution.content), MAX_PAYLOAD_BYTES)
-            return contribution, None
+            return value, contribution, None
         except BaseException as error:  # noqa: BLE001 - raised again, once the others know of it
-            return Contribution.of_error(self.rank, error), error
+            return None, Contribution.of_error(self.rank, error), error
 
     def _refuse_thread(self, call: Call) -> Never:
-        """On other ranks it may have been the other thread that came first: their results would be exchanged."""
+        """On other ranks the other thread may have come first: the two results would be exchanged."""
         if self._is_closed:
             raise ChannelClosedError(str(call), is_forked=False)
         error = RuntimeError(
@@ -269,13 +258,12 @@ class StarChannel(Channel):
             f"{call.operation.name.lower()} at {describe(call.site)} while another one was in {self._call}. Ranks may "
             "differ in which comes first: make all calls from one thread, or give each a DistributedContext of its own."
         )
-        failure = Failure.of(self.rank, error)
-        self._break(Interrupted(self.rank, failure.error_text, failure.traceback_text))
+        self._break(Failure.of(self.rank, error))
         raise error
 
-    def _begin(self, call: Call, contribution: Contribution) -> Contribution | Sequence[Content | Decoded]:
+    def _begin(self, call: Call, contribution: Contribution) -> Contribution | Contents:
         if not self._state.is_quiet():
-            self._state.check(call.number, str(call))
+            self._state.check(call.number, call)
         if self._is_inside:
             raise RuntimeError(f"{call} is inside {self._call}: a signal handler makes no calls")
         self._num_calls = call.number
@@ -286,9 +274,8 @@ class StarChannel(Channel):
         except ChannelError:
             raise
         except BaseException as error:
-            # Whatever comes next on this rank would be out of step.
-            failure = Failure.of(self.rank, error)
-            self._break(Interrupted(self.rank, failure.error_text, failure.traceback_text))
+            # The next calls of this rank would be out of step.
+            self._break(Failure.of(self.rank, error))
             raise
         finally:
             self._is_inside = False
@@ -296,11 +283,81 @@ class StarChannel(Channel):
     def _break(self, fault: Fault) -> None:
         """Ends the group, on all ranks."""
         if self._state.report(fault):
-            self._tell_others(fault)
+            self._control.post_to_all(fault)
 
-    def _status(self, serial: int) -> Status:
-        call = "" if self._call is None else str(self._call)
-        return Status(serial, self.rank, self._num_calls, call, self._is_inside)
+    def _fail(self, fault: Fault, call: Call) -> None:
+        """Ends the group, and raises the first reason why it has ended."""
+        self._break(fault)
+        self._state.check(call.number, call)
+
+    def _fail_mismatch(self, rank: int, found: Call, call: Call) -> None:
+        """Ends the group because that rank has made another call."""
+        pairs = sorted([(rank, str(found)), (self.rank, str(call))])
+        self._fail(Mismatch(*pairs[0], *pairs[1]), call)
+
+    def _fail_late(self, missing: list[int], findings: list[str], call: Call) -> None:
+        # A rank that has left meanwhile gives a better reason than the time-out.
+        self._state.check(call.number, call)
+        self._fail(TimedOut(str(call), self.timeout_s, missing, findings), call)
+
+    def _fail_lost(self, rank: int, call: Call) -> None:
+        """Raises the reason why the connection to this rank has ended."""
+        # The other connection tells it, at about the same time.
+        deadline = time.monotonic() + _NEWS_TIMEOUT_S
+        while not self._state.knows(rank) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        self._state.check(call.number, call)
+        self._state.check_presence(rank, call)
+        self._fail(Died(rank, self.ranks[rank].process), call)
+
+    def _heed_wakeup(self, call: Call) -> None:
+        """Raises what has happened to the group meanwhile."""
+        self._state.wakeup.forget()
+        self._state.check(call.number, call)
+
+    def _ask_all(self) -> dict[int, Status]:
+        """How far the other ranks are, of those that answer in time. The channels' threads answer, not the scripts."""
+        survey = self._survey = StatusSurvey(next(self._survey_serials), self.size - 1)
+        self._control.post_to_all(StatusRequest(self.rank, survey.serial))
+        if not self._state.has_fault() and self.has_chief():
+            survey.is_over.wait(_SURVEY_S)
+        return dict(survey.answers)
+
+    def _on_message(self, sender: int, message: Message) -> None:
+        match message:
+            case Notice():
+                self._hear_notice(message)
+            # First to the others: once our own thread knows, it may leave, and they must hear of this reason before.
+            case Left():
+                self._relay(message, sender)
+                self._state.report_left(message)
+                if message.rank == CHIEF:
+                    self._survey.is_over.set()
+            case StatusRequest(asker, serial):
+                self._relay(message, sender)
+                call = "" if self._call is None else str(self._call)
+                self._answer(Status(asker, serial, self.rank, self._num_calls, call, self._is_inside))
+            case Status():
+                self._answer(message)
+            case Died() | Mismatch() | TimedOut() | Failure():
+                self._hear_fault(message, sender)
+
+    def _answer(self, status: Status) -> None:
+        if status.asker == self.rank:
+            self._survey.hear(status)
+        else:
+            self._control.post(status.asker if self.rank == CHIEF else CHIEF, status)
+
+    def _hear_fault(self, fault: Fault, sender: int) -> None:
+        self._state.report(fault)
+        self._survey.is_over.set()
+
+    def _on_end(self, rank: int) -> Message | None:
+        if self._state.knows(rank):
+            return None
+        died = Died(rank, self.ranks[rank].process)
+        self._hear_fault(died, rank)
+        return died
 
     def _hear_notice(self, notice: Notice) -> None:
         listener = self._listeners.get(notice.topic)
@@ -310,38 +367,20 @@ class StarChannel(Channel):
         try:
             listener(notice.rank, notice.content)
         except Exception:
-            # The thread must live: deaths and other notices come through it. Who waits for this one has a time-out.
+            # The thread must live: deaths and other notices come through it. Whoever waits for this one has a time-out.
             logger.exception("a notice about %r could not be handled", notice.topic)
-
-    def _lose(self, rank: int, call: Call) -> None:
-        """Raises why the connection to this rank has ended."""
-        self._await_news(rank)
-        self._state.check(call.number, str(call))
-        self._state.check_presence(rank, str(call))
-        self._break(Died(rank, self.ranks[rank].process))
-        self._state.check(call.number, str(call))
-
-    def _await_news(self, rank: int) -> None:
-        """Why a connection has ended is told on the other one, at about the same time."""
-        deadline = time.monotonic() + _NEWS_TIMEOUT_S
-        while not self._state.knows(rank) and time.monotonic() < deadline:
-            time.sleep(0.005)
 
     def _close_inherited(self) -> None:
         self._is_inherited = True
         self._control.close_inherited()
-        for connection in self._data_connections():
+        for connection in self._connections:
             connection.close()
         self._files.close_inherited()
-        self._state.close_inherited()
-
-
-def mismatch(first_rank: int, first: Call, second_rank: int, second: Call) -> Mismatch:
-    return Mismatch(first_rank, str(first), second_rank, str(second))
+        self._state.wakeup.close_inherited()
 
 
 def milliseconds_until(deadline: float) -> float:
-    """At most what `poll` takes, eleven days: a deadline may be infinitely far."""
+    """At most eleven days, as much as `poll` takes: a deadline may be infinitely far."""
     return min(max(0.0, 1000 * (deadline - time.monotonic())), 1e9)
 
 

@@ -1,6 +1,6 @@
-"""The channel's thread: hears and says what no collective waits for, on connections of its own.
+"""The channel's thread: it sends and hears what no collective waits for, on connections of its own.
 
-It is what lets a rank learn of another's death while its script computes, and answer while its script does not.
+Through it a rank learns of another's death while its script computes, and answers while its script does not.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import collections
 import contextlib
 import logging
-import select
 import selectors
 import threading
 import time
@@ -18,18 +17,17 @@ import msgspec
 
 from core_sdk.distributed.calls._wakeup_pipe import WakeupPipe
 from core_sdk.distributed.transport._connection import Connection
-from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind
+from core_sdk.distributed.transport._frames import ConnectionEndedError
 from core_sdk.distributed.transport._messages import Message, decode_message, encode_message
 
 logger = logging.getLogger("core_sdk.distributed")
 
 _SEND_TIMEOUT_S = 5.0
-_TICK_S = 1.0
 _FINISH_INTERVAL_S = 0.01
 
 
 class ControlThread:
-    """Posts may come from any thread, and from signal handlers: they are sent by the thread itself."""
+    """Any thread and any signal handler may post: the thread itself sends."""
 
     def __init__(
         self,
@@ -37,17 +35,14 @@ class ControlThread:
         *,
         on_message: Callable[[int, Message], None],
         on_end: Callable[[int], Message | None],
-        on_tick: Callable[[], None],
     ) -> None:
-        """All three are called by the thread.
+        """The thread calls `on_message` with the sending rank, and `on_end` with a rank whose connection has ended.
 
-        `on_message` gets the sending rank, `on_tick` comes each second. `on_end` gets the rank whose connection has
-        ended, and gives what that rank is to be told if it lives: it may have sent what nobody understands.
+        What `on_end` returns is sent to that rank, which may live: it may have sent what cannot be understood.
         """
         self._connections = dict(connections)
         self._on_message = on_message
         self._on_end = on_end
-        self._on_tick = on_tick
         self._posts: collections.deque[tuple[int, Message] | Callable[[], None]] = collections.deque()
         self._wakeup = WakeupPipe()
         self._selector = selectors.DefaultSelector()
@@ -55,6 +50,7 @@ class ControlThread:
         for rank, connection in self._connections.items():
             connection.expect_answers()
             self._selector.register(connection, selectors.EVENT_READ, rank)
+        self._ranks = tuple(self._connections)
         self._is_stopping = False
         self._deadline = 0.0
         self._thread = threading.Thread(target=self._run, name="core-sdk-channel", daemon=True)
@@ -63,12 +59,17 @@ class ControlThread:
         self._thread.start()
 
     def post(self, rank: int, message: Message) -> None:
-        """Sends it soon; it is forgotten if the rank is gone."""
+        """Sends it soon; drops it if the rank is gone."""
         self._posts.append((rank, message))
         self._wakeup.wake()
 
+    def post_to_all(self, message: Message, but: int | None = None) -> None:
+        """Sends it soon to every rank that this one is connected to."""
+        self._posts.extend((rank, message) for rank in self._ranks if rank != but)
+        self._wakeup.wake()
+
     def call(self, action: Callable[[], None]) -> None:
-        """Has the thread do something soon."""
+        """Has the thread call `action` soon."""
         self._posts.append(action)
         self._wakeup.wake()
 
@@ -77,12 +78,12 @@ class ControlThread:
         self._deadline = time.monotonic() + timeout_s
         self._is_stopping = True
         self._wakeup.wake()
-        # The collector of garbage may run in any thread, and end a forgotten group in its own.
+        # The garbage collector runs in any thread, this one included, and may close a forgotten group.
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def close_inherited(self) -> None:
-        """In a forked child: the connections are the parent's, and must end with it."""
+        """In a forked child: the connections belong to the parent, and must end with it."""
         for connection in self._connections.values():
             connection.close()
         self._selector.close()
@@ -91,7 +92,7 @@ class ControlThread:
     def _run(self) -> None:
         try:
             while self._connections or not self._is_stopping:
-                ready = self._selector.select(_TICK_S)
+                ready = self._selector.select()
                 # In this order: a stop that comes later wakes the next turn, and what was posted before it is sent.
                 self._wakeup.forget()
                 is_last = self._is_stopping
@@ -102,7 +103,6 @@ class ControlThread:
                 for key, _ in ready:
                     if key.data is not None:
                         self._hear(key.data)
-                self._on_tick()
         finally:
             for connection in self._connections.values():
                 connection.end_sending()
@@ -111,7 +111,7 @@ class ControlThread:
             self._wakeup.close()
 
     def _finish_sending(self) -> None:
-        """A TCP connection that is closed before all was read from it may lose what the other side has not yet."""
+        """A TCP connection that is closed before all was read from it may lose what the other side has not yet read."""
         for connection in self._connections.values():
             connection.end_sending()
         while time.monotonic() < self._deadline and any(
@@ -119,9 +119,9 @@ class ControlThread:
         ):
             for key, _ in self._selector.select(_FINISH_INTERVAL_S):
                 if key.data is not None:
-                    self._read_to_nobody(key.data)
+                    self._discard(key.data)
 
-    def _read_to_nobody(self, rank: int) -> None:
+    def _discard(self, rank: int) -> None:
         try:
             while self._connections[rank].receive_nowait() is not None:
                 pass
@@ -139,16 +139,10 @@ class ControlThread:
                 self._send(post[0], connection, post[1])
 
     def _send(self, rank: int, connection: Connection, message: Message) -> None:
-        def blocked() -> None:
-            poller = select.poll()
-            poller.register(connection, select.POLLOUT)
-            if not poller.poll(_SEND_TIMEOUT_S * 1000):
-                raise ConnectionEndedError("it has not read for seconds")
-
         try:
-            connection.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(message)), blocked)
+            connection.send_message(encode_message(message), _SEND_TIMEOUT_S)
         except ConnectionEndedError:
-            # What it said before it went is still there.
+            # What the rank sent before it went is still there.
             self._hear(rank)
             if rank in self._connections:
                 self._end(rank)
@@ -163,12 +157,8 @@ class ControlThread:
     def _end(self, rank: int) -> None:
         connection = self._connections.pop(rank)
         self._selector.unregister(connection)
-        last_word = self._on_end(rank)
+        last_message = self._on_end(rank)
         with contextlib.suppress(ConnectionEndedError):
-            if last_word is not None:
-                connection.send(Frame(Kind.MESSAGE, 0, 0, b"", encode_message(last_word)), _give_up)
+            if last_message is not None:
+                connection.send_message(encode_message(last_message), timeout_s=0.0)
         connection.close()
-
-
-def _give_up() -> None:
-    raise ConnectionEndedError("it does not read")

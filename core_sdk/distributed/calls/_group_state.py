@@ -1,4 +1,4 @@
-"""What went wrong in a group, told at once to the thread that waits."""
+"""Whether a group still works: the fault that has ended it, and the ranks that have left."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import threading
 from collections.abc import Sequence
 
 from core_sdk.distributed.calls._wakeup_pipe import WakeupPipe
-from core_sdk.distributed.transport._messages import Died, Fault, Interrupted, Left, Mismatch, TimedOut
+from core_sdk.distributed.transport._encoding import Failure
+from core_sdk.distributed.transport._messages import Died, Fault, Left, Mismatch, TimedOut
 from core_sdk.errors import (
     ChannelClosedError,
     ChannelError,
@@ -19,58 +20,54 @@ from core_sdk.errors import (
 
 
 class GroupState:
-    """The first trouble, which ends the group, and who has left it. Any thread may write; one waits."""
+    """Any thread may report; the thread that makes the calls waits for `wakeup` among its connections."""
 
     def __init__(self, known_as: Sequence[int]) -> None:
-        """`known_as` has the number of each rank of the group for errors."""
+        """`known_as` has the number under which errors name each rank of the group."""
+        self.wakeup = WakeupPipe()
         self._known_as = known_as
-        self._wakeup = WakeupPipe()
         self._guard = threading.Lock()
         self._fault: Fault | None = None
         self._left: dict[int, Left] = {}
         self._is_closed = False
 
-    def fileno(self) -> int:
-        """Readable when there is something new."""
-        return self._wakeup.fileno()
-
     def report(self, fault: Fault) -> bool:
-        """Whether it is the first."""
+        """Only the first fault counts; returns whether it is this one."""
         with self._guard:
             if self._fault is not None:
                 return False
             self._fault = fault
-        self._wakeup.wake()
+        self.wakeup.wake()
         return True
 
     def report_left(self, left: Left) -> None:
         with self._guard:
             self._left[left.rank] = left
-        self._wakeup.wake()
-
-    def knows(self, rank: int) -> bool:
-        """Whether it is known why the connection to this rank has ended."""
-        return rank in self._left or self._fault is not None
+        self.wakeup.wake()
 
     def report_closed(self) -> None:
         """This rank itself leaves, perhaps in the middle of a call."""
         self._is_closed = True
-        self._wakeup.wake()
+        self.wakeup.wake()
 
-    def check(self, number: int, call: str) -> None:
+    def check(self, number: int, call: object) -> None:
         """Raises the `ChannelError` that makes this rank's call of that number impossible."""
         if self._is_closed:
-            raise ChannelClosedError(call, is_forked=False)
+            raise ChannelClosedError(str(call), is_forked=False)
         if self._fault is not None:
             raise self._error_of(self._fault)
         for left in list(self._left.values()):
             if left.num_calls < number:
                 raise self._error_of_left(left, call)
 
-    def check_presence(self, rank: int, call: str) -> None:
-        """Raises the `ChannelError` for a call that needs this rank, even one that it had made."""
+    def check_presence(self, rank: int, call: object) -> None:
+        """Raises the `ChannelError` for a call that needs this rank, even if the rank has made that call."""
         if rank in self._left:
             raise self._error_of_left(self._left[rank], call)
+
+    def knows(self, rank: int) -> bool:
+        """Whether it is known why the connection to this rank has ended."""
+        return rank in self._left or self._fault is not None
 
     def has_fault(self) -> bool:
         return self._fault is not None
@@ -80,15 +77,6 @@ class GroupState:
 
     def is_quiet(self) -> bool:
         return self._fault is None and not self._left and not self._is_closed
-
-    def forget_wakes(self) -> None:
-        self._wakeup.forget()
-
-    def close(self) -> None:
-        self._wakeup.close()
-
-    def close_inherited(self) -> None:
-        self._wakeup.close_inherited()
 
     def _error_of(self, fault: Fault) -> ChannelError:
         match fault:
@@ -100,10 +88,10 @@ class GroupState:
                 )
             case TimedOut(call, timeout_s, missing, findings):
                 return CollectiveTimeoutError(call, timeout_s, [self._known_as[rank] for rank in missing], findings)
-            case Interrupted(rank, error_text, traceback_text):
+            case Failure(rank, error_text, traceback_text):
                 return RankFailedError(self._known_as[rank], error_text, traceback_text)
 
-    def _error_of_left(self, left: Left, call: str) -> ChannelError:
-        if left.error_text:
-            return RankFailedError(self._known_as[left.rank], left.error_text, left.traceback_text)
-        return RankLeftError(self._known_as[left.rank], call)
+    def _error_of_left(self, left: Left, call: object) -> ChannelError:
+        if left.failure is not None:
+            return self._error_of(left.failure)
+        return RankLeftError(self._known_as[left.rank], str(call))

@@ -1,65 +1,29 @@
-"""A question to all ranks, asked when some are late: how are you?"""
+"""Which ranks are late for a call, and what is known of each: for the error of a call that has timed out."""
 
 from __future__ import annotations
 
-import itertools
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.transport._messages import Status
 
-_PATIENCE_S = 1.0
 
+class StatusSurvey:
+    """One question to all other ranks, and the answers so far."""
 
-class Survey:
-    """The chief's own, or on behalf of the rank `asker`, who calls it `asked`."""
-
-    def __init__(self, asker: int, asked: int) -> None:
-        self.asker = asker
-        self.asked = asked
+    def __init__(self, serial: int, num_asked: int) -> None:
+        self.serial = serial
         self.answers: dict[int, Status] = {}
-        self.is_complete = threading.Event()
-        self._expires_at = time.monotonic() + _PATIENCE_S
+        self.is_over = threading.Event()
+        """Set when all have answered; also by whoever knows that the answers are of no use any more."""
+        self._num_asked = num_asked
 
-    def is_late(self) -> bool:
-        return time.monotonic() > self._expires_at
-
-
-class Surveys:
-    """Those of one chief. The calling thread and the channel's may both begin one."""
-
-    def __init__(self, num_members: int, *, ask_all: Callable[[int], None], on_end: Callable[[Survey], None]) -> None:
-        """`ask_all` gets the serial number of the question, `on_end` what has been answered in time."""
-        self._num_members = num_members
-        self._ask_all = ask_all
-        self._on_end = on_end
-        self._running: dict[int, Survey] = {}
-        self._serials = itertools.count(1)
-
-    def start(self, asker: int, asked: int = 0) -> Survey:
-        serial = next(self._serials)
-        survey = self._running[serial] = Survey(asker, asked)
-        self._ask_all(serial)
-        return survey
-
-    def hear(self, rank: int, status: Status) -> None:
-        if (survey := self._running.get(status.serial)) is None:
-            return
-        survey.answers[rank] = status
-        if len(survey.answers) == self._num_members:
-            self._end(status.serial)
-
-    def end_late(self) -> None:
-        # A copy: the calling thread may begin another one meanwhile.
-        for serial in [serial for serial, survey in list(self._running.items()) if survey.is_late()]:
-            self._end(serial)
-
-    def _end(self, serial: int) -> None:
-        survey = self._running.pop(serial)
-        survey.is_complete.set()
-        self._on_end(survey)
+    def hear(self, status: Status) -> None:
+        if status.serial == self.serial:
+            self.answers[status.rank] = status
+            if len(self.answers) == self._num_asked:
+                self.is_over.set()
 
 
 def late_ranks(answers: Mapping[int, Status], size: int, number: int, asker: int) -> list[int]:
@@ -70,7 +34,7 @@ def late_ranks(answers: Mapping[int, Status], size: int, number: int, asker: int
 def findings_on(
     missing: Sequence[int], answers: Mapping[int, Status], ranks: Sequence[RankIdentity], number: int
 ) -> list[str]:
-    """What is known of each rank that is waited for."""
+    """A sentence about each rank that is waited for."""
     return [_finding(ranks[rank], answers.get(rank), number) for rank in missing]
 
 

@@ -1,4 +1,4 @@
-"""Wakes a thread that polls."""
+"""A pipe that wakes a thread which polls."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 
 
 class WakeupPipe:
-    """Its descriptor is readable from `wake` to `forget`. Any thread may wake, also after the end, and signal handlers.
+    """Readable from `wake()` to `forget()`. Any thread and any signal handler may wake it, even after it is closed.
 
-    Once it is closed, its descriptors' numbers may be those of other files: they are never written to again.
+    After `close()` its descriptors are never used again: their numbers may belong to other files.
     """
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        # Reentrant: a signal handler may wake while the thread that it interrupts does.
+        # Reentrant: a signal handler may call `wake()` while the thread that it interrupts does.
         self._guard = threading.RLock()
         self._is_closed = False
 
@@ -23,7 +23,7 @@ class WakeupPipe:
         return self._read
 
     def wake(self) -> None:
-        with self._guard, contextlib.suppress(BlockingIOError):  # full: it is awake already
+        with self._guard, contextlib.suppress(BlockingIOError):  # a full pipe is readable already
             if not self._is_closed:
                 os.write(self._write, b"!")
 
@@ -40,6 +40,6 @@ class WakeupPipe:
                 os.close(self._write)
 
     def close_inherited(self) -> None:
-        """In a forked child, where a thread that held the guard may be no more."""
+        """Closes it in a forked child, where the thread that held the guard may not exist."""
         self._guard = threading.RLock()
         self.close()

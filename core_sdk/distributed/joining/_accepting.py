@@ -6,7 +6,6 @@ import contextlib
 import errno
 import itertools
 import logging
-import select
 import selectors
 import socket
 import time
@@ -19,7 +18,7 @@ from core_sdk.distributed.joining._handshake import WrongPeerError
 from core_sdk.distributed.joining._incoming import STRANGER_TIMEOUT_S, IncomingConnection
 from core_sdk.distributed.joining._listeners import Listeners
 from core_sdk.distributed.transport._connection import Connection, Peer
-from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind
+from core_sdk.distributed.transport._frames import ConnectionEndedError
 from core_sdk.distributed.transport._messages import Died, Hello, JoinRefused, Welcome, encode_message
 from core_sdk.errors import ContradictoryRanksError, RankDiedError, RanksMissingError
 
@@ -231,13 +230,6 @@ def _join_refused(error: BaseException) -> JoinRefused:
 
 
 def _tell(control: Connection, message: bytes) -> None:
-    """A rank that is gone meanwhile is noticed later."""
-
-    def blocked() -> None:
-        poller = select.poll()
-        poller.register(control, select.POLLOUT)
-        if not poller.poll(_TELL_TIMEOUT_S * 1000):
-            raise ConnectionEndedError("it has not read for seconds")
-
+    """A rank that has gone meanwhile is noticed later."""
     with contextlib.suppress(ConnectionEndedError):
-        control.send(Frame(Kind.MESSAGE, 0, 0, b"", message), blocked)
+        control.send_message(message, _TELL_TIMEOUT_S)

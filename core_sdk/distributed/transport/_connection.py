@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import errno
 import fcntl
 import os
+import select
 import socket
 import sys
 import termios
@@ -14,7 +16,6 @@ from dataclasses import dataclass
 
 from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.transport._encoding import Content
-from core_sdk.distributed.transport._fd_passing import receive_with_descriptor, send_with_descriptor
 from core_sdk.distributed.transport._frames import (
     CODE_BYTES,
     HEADER,
@@ -35,7 +36,7 @@ _COPIED_BYTES = 1 << 15
 # A process may have a thousand files open, or fewer. What is beyond travels as bytes.
 _MAX_FILES = 64
 
-# Looking a member of an enumeration up takes longer than all else that is done with it.
+# Looking up a member of an enumeration takes longer than all else that is done with it.
 _FIRST_KIND, _FILE_KIND, _LAST_OPERATION = int(Kind.HELLO), int(Kind.FILE), int(Operation.BROADCAST)
 
 # Linux: Python does not name it yet.
@@ -92,6 +93,9 @@ class Connection:
 
         Raises `ConnectionEndedError`.
         """
+        if self._seal is None and not payload and len(frame.payload) <= _COPIED_BYTES:
+            self._send_small(frame.packed(), blocked)
+            return
         body = [frame.site, *self._lend_files([frame.payload, *payload], blocked)]
         num_bytes = sum(map(len, body)) - len(frame.site)
         header = HEADER.pack(frame.kind, frame.operation, len(frame.site), frame.sequence, num_bytes)
@@ -103,17 +107,27 @@ class Connection:
         else:
             self._send_all([header, *body], blocked)
 
-    def send_packed(self, content: bytes) -> int:
-        """How many bytes of a `Frame.packed()` were sent, on a link without a seal. `send_rest` must follow."""
+    def _send_small(self, content: bytes, blocked: Callable[[], None]) -> None:
+        """Without the preparations of `_send_all`, which take longer than sending."""
         try:
-            return self._socket.send(content, _NO_SIGNAL)
+            num_sent = self._socket.send(content, _NO_SIGNAL)
         except BlockingIOError:
-            return 0
+            num_sent = 0
         except OSError as error:
             raise ConnectionEndedError(str(error)) from error
+        if num_sent < len(content):
+            self._send_all([content[num_sent:]], blocked)
 
-    def send_rest(self, content: bytes, blocked: Callable[[], None]) -> None:
-        self._send_all([content], blocked)
+    def send_message(self, message: bytes, timeout_s: float) -> None:
+        """Raises `ConnectionEndedError`, also for a peer that reads nothing for so long."""
+
+        def wait() -> None:
+            poller = select.poll()
+            poller.register(self, select.POLLOUT)
+            if not poller.poll(1000 * timeout_s):
+                raise ConnectionEndedError("it does not read")
+
+        self.send(Frame(Kind.MESSAGE, Operation.NONE, 0, b"", message), wait)
 
     def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
         """What is left to send as bytes."""
@@ -136,7 +150,8 @@ class Connection:
         header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
         while True:
             try:
-                num_sent = send_with_descriptor(self._socket, header, file.fileno())
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [file.fileno()]))]
+                num_sent = self._socket.sendmsg([header], rights, _NO_SIGNAL)
                 break
             except BlockingIOError:
                 blocked()
@@ -199,7 +214,7 @@ class Connection:
         # All whole frames were taken: it can only belong to one of which a part has come.
         if self._descriptor is not None and self._data[self._offset : self._offset + 1] != bytes([Kind.FILE]):
             raise ConnectionEndedError("a descriptor came that was not announced")
-        chunk, descriptor = receive_with_descriptor(self._socket, _CHUNK_BYTES)
+        chunk, descriptor = _receive_with_descriptor(self._socket)
         if descriptor is not None:
             self._keep(descriptor)
         return chunk
@@ -211,7 +226,7 @@ class Connection:
         self._descriptor = descriptor
 
     def _take_small(self) -> Frame | None:
-        """What most frames are: all there, without a seal, a file, or anything wrong."""
+        """A frame as most are: complete, without a seal or a file, and correct."""
         begin = self._offset + HEADER.size
         if self._header is not None or self._seal is not None or self._lent or len(self._data) < begin:
             return None
@@ -342,6 +357,21 @@ class Peer:
     identity: RankIdentity
     data: Connection
     control: Connection
+
+
+def _receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
+    """Some bytes, and the descriptor that came with them.
+
+    What comes with a descriptor ends where the `send` that brought it ended. Raises `OSError`, with EMFILE if this
+    process has no room for the descriptor, and `ValueError` for several descriptors.
+    """
+    content, descriptors, flags, _ = socket.recv_fds(sock, _CHUNK_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
+    if not flags & socket.MSG_CTRUNC:
+        return content, descriptors[0] if descriptors else None
+    if not descriptors:
+        raise OSError(errno.EMFILE, "a memory file of another rank cannot be opened: " + os.strerror(errno.EMFILE))
+    os.close(descriptors[0])
+    raise ValueError("several descriptors came at once")
 
 
 def _tune_tcp(sock: socket.socket) -> None:

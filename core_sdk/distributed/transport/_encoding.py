@@ -27,8 +27,8 @@ _FEW = MIN_BYTES // 8
 _COUNT = struct.Struct("!I")
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """An error of one rank, for the eyes of the others."""
+class Failure(msgspec.Struct, frozen=True, tag=True):
+    """An error of one rank, as text for the others."""
 
     rank: int
     error_text: str

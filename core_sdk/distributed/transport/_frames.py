@@ -63,7 +63,7 @@ class Frame(NamedTuple):
         return self.files.get(0, self.payload) if self.files else self.payload
 
     def packed(self) -> bytes:
-        """As it goes over a link without a seal, if its payload is small enough to be copied."""
+        """The bytes of a small frame for a connection without a seal."""
         header = HEADER.pack(self.kind, self.operation, len(self.site), self.sequence, len(self.payload))
         return b"".join((header, self.site, self.payload))
 

@@ -1,13 +1,14 @@
-"""What channel threads tell each other, beside the collectives."""
+"""The messages that ranks exchange beside the collectives."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.transport._encoding import Failure
+from core_sdk.distributed.transport._memory_file import Buffer
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -15,23 +16,25 @@ class Hello(msgspec.Struct, frozen=True):
 
     identity: RankIdentity
     member: str
-    """The same in both connections of one context, and in no other."""
+    """An id that the two connections of one rank share."""
     is_control: bool
 
 
 class Welcome(msgspec.Struct, frozen=True, tag=True):
-    """All have joined."""
+    """All ranks have joined."""
 
     ranks: list[RankIdentity]
 
 
 class Died(msgspec.Struct, frozen=True, tag=True):
+    """A connection to this rank has ended without a `Left`."""
+
     rank: int
     process: str
 
 
 class JoinRefused(msgspec.Struct, frozen=True, tag=True):
-    """Not all have joined in time, or one has died, or what they say of themselves is contradictory."""
+    """The group does not form: some ranks did not come in time, one has died, or they contradict each other."""
 
     problems: list[str] = []
     missing: list[int] = []
@@ -40,15 +43,16 @@ class JoinRefused(msgspec.Struct, frozen=True, tag=True):
 
 
 class Left(msgspec.Struct, frozen=True, tag=True):
-    """A rank has left in good order, perhaps because of an error; it has completed so many calls."""
+    """A rank has left in good order after `num_calls` completed calls, perhaps because of an error of its script."""
 
     rank: int
     num_calls: int
-    error_text: str = ""
-    traceback_text: str = ""
+    failure: Failure | None = None
 
 
 class Mismatch(msgspec.Struct, frozen=True, tag=True):
+    """Two ranks have made different calls."""
+
     first_rank: int
     first_call: str
     second_rank: int
@@ -56,75 +60,63 @@ class Mismatch(msgspec.Struct, frozen=True, tag=True):
 
 
 class TimedOut(msgspec.Struct, frozen=True, tag=True):
+    """A call has waited for the `missing` ranks for too long; `findings` has a sentence about each."""
+
     call: str
     timeout_s: float
     missing: list[int]
     findings: list[str]
 
 
-class Interrupted(msgspec.Struct, frozen=True, tag=True):
-    """A rank gave up in the middle of a call, so that its next one would be out of step."""
+class StatusRequest(msgspec.Struct, frozen=True, tag=True):
+    """Asks every rank how far it is. The chief passes requests and answers on between members."""
 
-    rank: int
-    error_text: str
-    traceback_text: str
-
-
-class Question(msgspec.Struct, frozen=True, tag=True):
-    """To the chief: how are all ranks? To a member: how are you?"""
-
+    asker: int
     serial: int
 
 
 class Status(msgspec.Struct, frozen=True, tag=True):
-    """One rank's answer."""
+    """One rank's answer to the request `serial` of the rank `asker`."""
 
+    asker: int
     serial: int
     rank: int
     num_calls: int
-    """Calls begun so far."""
+    """The number of calls that it has begun."""
     call: str
-    """The one it is in, or its last."""
+    """The call that it is in, or its last one."""
     is_inside: bool
 
 
-class Statuses(msgspec.Struct, frozen=True, tag=True):
-    """The chief's answer: of those that answered it within a second."""
-
-    serial: int
-    statuses: list[Status]
-
-
 class Notice(msgspec.Struct, frozen=True, tag=True):
+    """What `tell_chief()` and `tell_all()` send."""
+
     topic: str
     rank: int
     content: bytes
 
 
-Content = bytes | bytearray | memoryview
-Fault = Died | Mismatch | TimedOut | Interrupted
-Message = Welcome | JoinRefused | Left | Fault | Question | Status | Statuses | Notice
+Fault = Died | Mismatch | TimedOut | Failure
+"""What ends a group. A `Failure` has interrupted a rank within a call, so that its next call would be out of step."""
+Message = Welcome | JoinRefused | Left | Fault | StatusRequest | Status | Notice
 
 
 def encode_message(message: Message) -> bytes:
     return msgspec.msgpack.encode(message)
 
 
-def decode_message(content: Content) -> Message:
+def decode_message(content: Buffer) -> Message:
     """Raises `msgspec.MsgspecError`."""
-    with _refusing_what_is_no_text():
-        return msgspec.msgpack.decode(content, type=Message)  # type: ignore[no-any-return]
+    return _decode(content, Message)  # type: ignore[no-any-return]
 
 
-def decode_hello(content: Content) -> Hello:
+def decode_hello(content: Buffer) -> Hello:
     """Raises `msgspec.MsgspecError`."""
-    with _refusing_what_is_no_text():
-        return msgspec.msgpack.decode(content, type=Hello)
+    return _decode(content, Hello)  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def _refusing_what_is_no_text() -> Iterator[None]:
+def _decode(content: Buffer, kind: Any) -> Any:
     try:
-        yield
+        return msgspec.msgpack.decode(content, type=kind)
     except UnicodeDecodeError as error:
         raise msgspec.DecodeError(str(error)) from error
