@@ -92,12 +92,10 @@ class DistributedContext:
         except KeyError:
             if not has_process_group():
                 raise
-            from core_sdk.distributed.joining._process_group import (
-                ProcessGroupRendezvous,
-            )  # torch, which is loaded then
+            from core_sdk.distributed.joining._process_group import process_group_ranks  # torch is loaded in this case
 
-            meeting = ProcessGroupRendezvous()
-            return cls._made(meeting.place(), options, lambda: meeting)
+            place, meeting = process_group_ranks()
+            return cls._made(place, options, lambda: meeting)
         return cls._from_torch(place, options)
 
     @classmethod
@@ -124,11 +122,11 @@ class DistributedContext:
 
         Raises `HorovodNotInitializedError`.
         """
-        from core_sdk.distributed.joining._horovod import HorovodRendezvous, horovod_place  # of no use without Horovod
+        from core_sdk.distributed.joining._horovod import horovod_place, horovod_rendezvous  # useless without Horovod
 
         options = _options(chief_ip, timeout_s, join_timeout_s)
         place = horovod_place(hvd)
-        return cls._made(place, options, lambda: HorovodRendezvous(hvd))
+        return cls._made(place, options, lambda: horovod_rendezvous(hvd))
 
     @classmethod
     def _from_torch(cls, place: RankPlace, options: JoinOptions) -> Self:

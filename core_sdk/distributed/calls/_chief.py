@@ -171,12 +171,13 @@ class ChiefChannel(StarChannel):
         small, rest = _joined([contribution.content, *pieces])
         kind = Kind.FAILURE if contribution.is_failure else Kind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, small)
+        has_files = any(isinstance(content, MemoryFile) for content in rest)
         deadline = time.monotonic() + self.timeout_s
         lost = []
         with self._delivering:
             for member in self._members.values():
                 try:
-                    if member.data.has_files() and any(isinstance(content, MemoryFile) for content in rest):
+                    if has_files and member.data.has_files():
                         self._await_room(member, call, deadline)
                     member.data.send(frame, lambda: self._wait_to_send(member, call, deadline), rest)  # noqa: B023 - called at once
                 except ConnectionEndedError:

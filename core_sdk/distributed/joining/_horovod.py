@@ -1,4 +1,4 @@
-"""The ranks as Horovod knows them, and the rendezvous through it, which can carry an object to all from the start."""
+"""The ranks as Horovod knows them, and the rendezvous through its `broadcast_object()`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from core_sdk.distributed._topology import host_identity
-from core_sdk.distributed.joining._rendezvous import Address, Rendezvous
+from core_sdk.distributed.joining._rendezvous import BroadcastRendezvous, Rendezvous
 from core_sdk.environment import RankPlace
 from core_sdk.errors import HorovodNotInitializedError
 
-# Left to itself Horovod takes the name from the object's type, which is not the same on rank 0 as on those that wait
-# for its object; and operations of different names wait for each other for ever.
+# Without a name Horovod uses the type of the object, which differs between rank 0 and the ranks that wait for it;
+# operations of different names wait for each other for ever.
 _PLACE = "core_sdk.place"
 _ADDRESS = "core_sdk.address"
 
 
 class Horovod(Protocol):
-    """As much as we need of the module `horovod.torch`, after its `init()`."""
+    """The part of the module `horovod.torch` that we use, after its `init()`."""
 
     def is_initialized(self) -> bool: ...
     def rank(self) -> int: ...
@@ -28,29 +28,14 @@ class Horovod(Protocol):
     def broadcast_object(self, obj: Any, root_rank: int = ..., name: str | None = ...) -> Any: ...
 
 
-class HorovodRendezvous(Rendezvous):
-    """`publish` and the first `look` are one collective call of Horovod."""
-
-    where = "Horovod's broadcast_object"
-
-    def __init__(self, hvd: Horovod) -> None:
-        self._hvd = hvd
-        self._found: Address | None = None
-
-    def publish(self, address: Address) -> None:
-        self._hvd.broadcast_object(address, root_rank=0, name=_ADDRESS)
-
-    def look(self) -> Address:
-        if self._found is None:
-            self._found = self._hvd.broadcast_object(None, root_rank=0, name=_ADDRESS)
-        return self._found
-
-    def withdraw(self) -> None:
-        pass
+def horovod_rendezvous(hvd: Horovod) -> Rendezvous:
+    return BroadcastRendezvous(
+        "Horovod's broadcast_object", lambda address: hvd.broadcast_object(address, root_rank=0, name=_ADDRESS)
+    )
 
 
 def horovod_place(hvd: Horovod) -> RankPlace:
-    """Collective. Raises `HorovodNotInitializedError`, and `TypeError` for what is no `horovod.torch`."""
+    """Collective. Raises `HorovodNotInitializedError`, and `TypeError` for anything but `horovod.torch`."""
     if not hasattr(hvd, "broadcast_object") or not hasattr(hvd, "rank"):
         raise TypeError(f"from_horovod() takes the module horovod.torch, after its init(); not {hvd!r}")
     if not hvd.is_initialized():
@@ -65,9 +50,9 @@ def horovod_place(hvd: Horovod) -> RankPlace:
 def nodes_of(ranks: Sequence[tuple[int, str]]) -> list[int]:
     """Each rank's node, from the local rank and the host of each, in rank order.
 
-    Horovod's own cross ranks count the nodes that have an equal local rank: fewer, where nodes differ in their numbers
-    of ranks. One host may be several nodes, of which each then has its ranks in a row; on different hosts the ranks may
-    alternate, as under mpirun.
+    Horovod's own cross ranks count only the nodes that have an equal local rank, which are fewer where nodes have
+    different numbers of ranks. The ranks of different hosts may alternate, as under mpirun. One host may also be
+    several nodes; then the ranks of each are consecutive.
     """
     nodes: list[int] = []
     newest, newest_on_host = -1, dict[str, int]()

@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,8 +26,7 @@ from core_sdk.distributed.joining._options import JoinOptions
 from core_sdk.distributed.joining._rendezvous import (
     Address,
     DirectoryRendezvous,
-    FixedRendezvous,
-    GatheredRendezvous,
+    KnownRendezvous,
     Rendezvous,
     own_addresses,
 )
@@ -40,7 +39,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class ListenOptions:
-    """From where a chief is to be reached."""
+    """Where a chief listens, and how others reach it."""
 
     tcp_hosts: Sequence[str]
     bind_host: str | None
@@ -54,9 +53,8 @@ def join_ranks(
 ) -> StarChannel:
     """The group of all ranks. Collective; raises a `JoinError`."""
     if identity.rank != 0:
-        chief, ranks = join_chief(rendezvous, identity, options.join_timeout_s)
-        return MemberChannel(identity, chief, ranks, options.timeout_s)
-    key = rendezvous.address.key if isinstance(rendezvous, FixedRendezvous) else secrets.token_bytes(32)
+        return _connect(rendezvous, identity, options)
+    key = rendezvous.address.key if isinstance(rendezvous, KnownRendezvous) else secrets.token_bytes(32)
     with Listeners() as listeners:
         address = _listen(listeners, identity, listen_options, key)
         try:
@@ -64,7 +62,7 @@ def join_ranks(
             peers = RankAcceptor(listeners, key, identity, options.join_timeout_s, rendezvous.insist).receive_all()
         finally:
             rendezvous.withdraw()
-    # Only now: whoever is welcome may go on to the next group, with another chief at the same rendezvous.
+    # Only now: a rank that is welcomed may go on to the next group, with another chief at the same rendezvous.
     welcome(identity, peers)
     return ChiefChannel(identity, peers, options.timeout_s)
 
@@ -77,37 +75,56 @@ def join_again(
         key = secrets.token_bytes(32)
         address = everyone.broadcast_outcome(lambda: _listen(listeners, identity, listen_options, key))
         if identity.rank == 0:
-            peers = RankAcceptor(listeners, key, identity, options.join_timeout_s, everyone.check).receive_all()
-            welcome(identity, peers)
-            return ChiefChannel(identity, peers, options.timeout_s)
-    chief, ranks = join_chief(GatheredRendezvous(address), identity, options.join_timeout_s, everyone.check)
-    return MemberChannel(identity, chief, ranks, options.timeout_s)
+            return _accept(listeners, key, identity, everyone, options)
+    return _connect(_gathered(address), identity, options, everyone.check)
 
 
 def join_node(identity: RankIdentity, everyone: StarChannel, options: JoinOptions) -> Channel:
     """The group of this rank's node. Collective over all ranks; raises a `JoinError`."""
     if identity.cross_size == 1:
         return everyone
-    node = _identity_in_node(identity)
+    node = msgspec.structs.replace(
+        identity,
+        rank=identity.local_rank,
+        size=identity.local_size,
+        cross_rank=0,
+        cross_size=1,
+        rank_of_all=identity.rank,
+    )
     is_chief = identity.local_rank == 0 and identity.local_size > 1
     with Listeners() as listeners:
-        address = (
-            _listen(listeners, node, _listen_options_in_node(options), secrets.token_bytes(32)) if is_chief else None
-        )
+        key = secrets.token_bytes(32)
+        address = _listen(listeners, node, _listen_options_in_node(options), key) if is_chief else None
         addresses = everyone.allgather((identity.cross_rank, address))
         if identity.local_size == 1:
             return SoloChannel()
-        if address is not None:
-            peers = RankAcceptor(listeners, address.key, node, options.join_timeout_s, everyone.check).receive_all()
-            welcome(node, peers)
-            return ChiefChannel(node, peers, options.timeout_s)
+        if is_chief:
+            return _accept(listeners, key, node, everyone, options)
     found = next(address for cross_rank, address in addresses if cross_rank == identity.cross_rank and address)
-    chief, ranks = join_chief(GatheredRendezvous(found), node, options.join_timeout_s, everyone.check)
-    return MemberChannel(node, chief, ranks, options.timeout_s)
+    return _connect(_gathered(found), node, options, everyone.check)
+
+
+def _accept(
+    listeners: Listeners, key: bytes, identity: RankIdentity, everyone: StarChannel, options: JoinOptions
+) -> StarChannel:
+    peers = RankAcceptor(listeners, key, identity, options.join_timeout_s, everyone.check).receive_all()
+    welcome(identity, peers)
+    return ChiefChannel(identity, peers, options.timeout_s)
+
+
+def _connect(
+    rendezvous: Rendezvous, identity: RankIdentity, options: JoinOptions, check: Callable[[], None] = lambda: None
+) -> StarChannel:
+    chief, ranks = join_chief(rendezvous, identity, options.join_timeout_s, check)
+    return MemberChannel(identity, chief, ranks, options.timeout_s)
+
+
+def _gathered(address: Address) -> Rendezvous:
+    return KnownRendezvous("the group of all ranks", address)
 
 
 def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Meeting) -> Rendezvous:
-    """Raises `NoChannelKeyError`, or `ValueError` for a rendezvous that is none."""
+    """Raises `NoChannelKeyError`, or `ValueError` for a `rendezvous` that is neither a directory nor an address."""
     if options.rendezvous is not None:
         return _given_rendezvous(options.rendezvous, identity, meeting)
     is_spread = identity.cross_size > 1
@@ -118,13 +135,13 @@ def choose_rendezvous(identity: RankIdentity, options: JoinOptions, meeting: Mee
     chief_ip = options.chief_ip or launched_chief_ip()
     if chief_ip is None:
         raise ValueError("on several nodes the ranks must be told where rank 0 is: pass chief_ip, or set DET_CHIEF_IP")
-    return FixedRendezvous(chief_ip, options.number, _key(meeting, identity))
+    return _fixed(chief_ip, options.number, _key(meeting, identity))
 
 
 def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | None:
-    """Through the store that torchrun or DeepSpeed has told of; None if there is none, or none is needed.
+    """Through the store whose address torchrun or DeepSpeed has set; None if there is no store, or none is needed.
 
-    Raises `ValueError` for a port that is none, and `JoinError` if the store does not answer.
+    Raises `ValueError` for a wrong port, and `JoinError` if the store does not answer.
     """
     if options.rendezvous is not None or meeting.directory is not None:
         return None
@@ -141,7 +158,7 @@ def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | Non
 def choose_listen_options(
     identity: RankIdentity, options: JoinOptions, meeting: Meeting, rendezvous: Rendezvous
 ) -> ListenOptions:
-    if isinstance(rendezvous, FixedRendezvous):
+    if isinstance(rendezvous, KnownRendezvous):
         address = rendezvous.address
         host = address.tcp_hosts[0]
         bind_host = host if identity.cross_size == 1 else _own_address(host)
@@ -153,7 +170,7 @@ def choose_listen_options(
 
 
 def _own_address(host: str) -> str | None:
-    """None for a name, which may be another address here than elsewhere, and for what is translated on its way here."""
+    """`host` if it is an address of this host; None for a name, and for an address that a router translates."""
     with contextlib.suppress(ValueError, OSError):
         family = socket.AF_INET6 if ipaddress.ip_address(host).version == 6 else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -177,21 +194,10 @@ def _listen(listeners: Listeners, identity: RankIdentity, listen_options: Listen
     )
 
 
-def _identity_in_node(identity: RankIdentity) -> RankIdentity:
-    return msgspec.structs.replace(
-        identity,
-        rank=identity.local_rank,
-        size=identity.local_size,
-        cross_rank=0,
-        cross_size=1,
-        rank_of_all=identity.rank,
-    )
-
-
 def _chief_hosts(options: JoinOptions, meeting: Meeting) -> list[str]:
     if options.chief_ip is not None:
         return [options.chief_ip]
-    # torchrun chooses the node of rank 0 for its own store.
+    # torchrun's own store is on the node of rank 0.
     told = [address for address in (launched_chief_ip(), meeting.master_address) if address]
     return list(dict.fromkeys([*told, *own_addresses()]))
 
@@ -202,11 +208,16 @@ def _given_rendezvous(rendezvous: str, identity: RankIdentity, meeting: Meeting)
     try:
         url = urlsplit(rendezvous)
         host, port = url.hostname, url.port
-    except ValueError:  # a port that is no number, or an address in wrong brackets
+    except ValueError:  # the port is not a number, or a bracket of an IPv6 address is missing
         host, port = None, None
     if rendezvous.startswith("tcp://") and host and port:
-        return FixedRendezvous(host, port, _key(meeting, identity))
+        return _fixed(host, port, _key(meeting, identity))
     raise ValueError(f"rendezvous is {rendezvous!r}; it must be a directory, or tcp://HOST:PORT")
+
+
+def _fixed(host: str, port: int, key: bytes) -> Rendezvous:
+    address = Address(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
+    return KnownRendezvous(f"{host}:{port}", address)
 
 
 def _key(meeting: Meeting, identity: RankIdentity) -> bytes:

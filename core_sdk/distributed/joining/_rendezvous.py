@@ -1,4 +1,4 @@
-"""Where the ranks of a group learn how to reach their chief, and the key: through something that is there already."""
+"""How the ranks of a group learn the address of their chief and the key: through something that exists already."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import socket
 import stat
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
     key: bytes
     host: str
-    """The chief's host identity: its Unix socket is for ranks that have the same."""
+    """The chief's host identity: only ranks with the same one can use its Unix socket."""
     process: str
     unix_path: str | None = None
     tcp_hosts: list[str] = []
@@ -35,19 +35,17 @@ class Rendezvous(ABC):
     where: str
     """For messages."""
 
-    @abstractmethod
-    def publish(self, address: Address) -> None:
+    def publish(self, address: Address) -> None:  # noqa: B027 - some ranks know the address without
         """On the chief. Raises `ContradictoryRanksError` if another process is chief here."""
 
-    def insist(self) -> None:  # noqa: B027 - most have no more to do
+    def insist(self) -> None:  # noqa: B027 - most have no second place
         """On the chief, again and again while ranks are missing: may publish at a second place."""
 
     @abstractmethod
     def look(self) -> Address | None:
         """On the others, without waiting: None while nothing has been published."""
 
-    @abstractmethod
-    def withdraw(self) -> None:
+    def withdraw(self) -> None:  # noqa: B027 - most leave nothing behind
         """On the chief, once all have come: whoever looks now belongs to a later group."""
 
 
@@ -55,7 +53,7 @@ class DirectoryRendezvous(Rendezvous):
     """A directory that only this user can enter."""
 
     def __init__(self, directory: Path, *, is_ours: bool = False) -> None:
-        """One that `is_ours` is removed when all have come."""
+        """If it `is_ours`, it is removed when all have come."""
         self.where = f"the directory {directory}"
         self._directory = directory
         self._is_ours = is_ours
@@ -126,51 +124,38 @@ class DirectoryRendezvous(Rendezvous):
             )
 
 
-class FixedRendezvous(Rendezvous):
-    """An address and a key that every rank was given."""
+class KnownRendezvous(Rendezvous):
+    """An address that the ranks have been told."""
 
-    def __init__(self, host: str, port: int, key: bytes) -> None:
-        self.where = f"{host}:{port}"
-        self.address = Address(key=key, host="", process="the chief", tcp_hosts=[host], tcp_port=port)
-
-    def publish(self, address: Address) -> None:
-        pass
+    def __init__(self, where: str, address: Address) -> None:
+        self.where = where
+        self.address = address
 
     def look(self) -> Address:
         return self.address
 
-    def withdraw(self) -> None:
-        pass
 
+class BroadcastRendezvous(Rendezvous):
+    """Sends the address by a collective call of another library: `publish()` and the first `look()` are that call."""
 
-class GatheredRendezvous(Rendezvous):
-    """The ranks of a node, whose chief's address has come through the group of all ranks."""
-
-    def __init__(self, address: Address) -> None:
-        self.where = "the group of all ranks"
-        self._address = address
+    def __init__(self, where: str, broadcast: Callable[[Address | None], Address]) -> None:
+        self.where = where
+        self._broadcast = broadcast
+        self._found: Address | None = None
 
     def publish(self, address: Address) -> None:
-        pass
+        self._broadcast(address)
 
     def look(self) -> Address:
-        return self._address
-
-    def withdraw(self) -> None:
-        pass
+        if self._found is None:
+            self._found = self._broadcast(None)
+        return self._found
 
 
 def own_addresses() -> list[str]:
-    """This host's names and addresses that other hosts may reach, most likely first."""
+    """This host's name, and its addresses that other hosts may reach."""
     import psutil  # only for ranks on several nodes
 
-    addresses = [socket.gethostname()]
-    for interface in psutil.net_if_addrs().values():
-        for entry in interface:
-            if entry.family in (socket.AF_INET, socket.AF_INET6) and not _is_loopback(entry.address):
-                addresses.append(entry.address)
-    return addresses
-
-
-def _is_loopback(address: str) -> bool:
-    return address.startswith("127.") or address == "::1"
+    entries = [entry for interface in psutil.net_if_addrs().values() for entry in interface]
+    addresses = [entry.address for entry in entries if entry.family in (socket.AF_INET, socket.AF_INET6)]
+    return [socket.gethostname(), *(each for each in addresses if not each.startswith("127.") and each != "::1")]

@@ -30,7 +30,7 @@ from core_sdk.distributed.transport._frames import (
 from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile, MemoryFiles, are_memory_files_available
 
 _CHUNK_BYTES = 1 << 14
-_FIRST_BYTES = 1 << 22
+_LARGE_CHUNK_BYTES = 1 << 20
 # Below, one copy is cheaper than the kernel's walk over several buffers.
 _COPIED_BYTES = 1 << 15
 # A process may have a thousand files open, or fewer. What is beyond travels as bytes.
@@ -59,15 +59,15 @@ class Connection:
         self._seal = seal
         self._code_bytes = CODE_BYTES if seal else 0
         self.max_payload_bytes = max_payload_bytes
-        self._data = b""
+        self._data = bytearray()
+        """What was read, of which the first `_offset` bytes have been taken."""
         self._offset = 0
+        self._num_missing = 0
+        """How many bytes the frame still needs whose header has been taken."""
         self._header: tuple[int, int, int, int, int] | None = None
         self._header_bytes: Buffer = b""
-        self._body: bytearray | None = None
-        self._body_bytes = 0
-        self._num_filled = 0
         self._memory_files: MemoryFiles | None = None
-        self._last_kind = Kind.MESSAGE
+        self._last_kind = int(Kind.MESSAGE)
         self._lent: dict[int, MemoryFile] = {}
         self._lent_bytes = 0
         self._descriptor: int | None = None
@@ -76,7 +76,7 @@ class Connection:
         """From now on large contents may come and go as memory files, between processes that can share them."""
         if self.is_local and are_memory_files_available():
             self._memory_files = files
-            self._last_kind = Kind.FILE
+            self._last_kind = _FILE_KIND
 
     def has_files(self) -> bool:
         return self._memory_files is not None
@@ -179,10 +179,7 @@ class Connection:
 
     def receive_nowait(self) -> Frame | None:
         """The next frame; None if it has not come yet, or not all of it. Raises `ConnectionEndedError`."""
-        while True:
-            is_anything_left = self._offset < len(self._data) or self._body is not None
-            if is_anything_left and (frame := self._take_small() or self._take()) is not None:
-                return frame
+        while (frame := self._take()) is None:
             try:
                 self._read()
             except BlockingIOError:
@@ -193,26 +190,27 @@ class Connection:
                 if error.errno == errno.EMFILE:  # it is not the peer's fault
                     raise
                 raise ConnectionEndedError(str(error)) from error
+        return frame
 
     def _read(self) -> None:
-        if self._body is None:
-            chunk = self._read_chunk()
-            num_read = len(chunk)
-            self._data = self._data[self._offset :] + chunk
+        if self._offset:
+            del self._data[: self._offset]
             self._offset = 0
+        if self._num_missing > _CHUNK_BYTES:
+            # No further than this frame, and so much at once that an announced size takes no memory before it comes.
+            chunk = self._socket.recv(min(self._num_missing, _LARGE_CHUNK_BYTES))
+        elif self._memory_files is None:
+            chunk = self._socket.recv(_CHUNK_BYTES)
         else:
-            if self._num_filled == len(self._body):
-                self._body.extend(bytes(min(len(self._body), self._body_bytes - len(self._body))))
-            num_read = self._socket.recv_into(memoryview(self._body)[self._num_filled :])
-            self._num_filled += num_read
-        if num_read == 0:
+            chunk = self._read_with_descriptor()
+        if not chunk:
             raise ConnectionEndedError("the connection was closed")
+        self._data += chunk
+        self._num_missing -= len(chunk)
 
-    def _read_chunk(self) -> bytes:
-        if self._memory_files is None:
-            return self._socket.recv(_CHUNK_BYTES)
-        # All whole frames were taken: it can only belong to one of which a part has come.
-        if self._descriptor is not None and self._data[self._offset : self._offset + 1] != bytes([Kind.FILE]):
+    def _read_with_descriptor(self) -> bytes:
+        # All complete frames were taken: a descriptor can only belong to one of which a part has come.
+        if self._descriptor is not None and self._data[:1] != bytes([_FILE_KIND]):
             raise ConnectionEndedError("a descriptor came that was not announced")
         chunk, descriptor = _receive_with_descriptor(self._socket)
         if descriptor is not None:
@@ -225,37 +223,33 @@ class Connection:
             raise ConnectionEndedError("a second descriptor came for one file")
         self._descriptor = descriptor
 
-    def _take_small(self) -> Frame | None:
-        """A frame as most are: complete, without a seal or a file, and correct."""
-        begin = self._offset + HEADER.size
-        if self._header is not None or self._seal is not None or self._lent or len(self._data) < begin:
-            return None
-        kind, operation, site_bytes, sequence, payload_bytes = HEADER.unpack_from(self._data, self._offset)
-        middle = begin + site_bytes
-        end = middle + payload_bytes
-        is_sound = _FIRST_KIND <= kind < _FILE_KIND and operation <= _LAST_OPERATION
-        if len(self._data) < end or not is_sound or payload_bytes > self.max_payload_bytes:
-            return None
-        self._offset = end
-        return Frame(kind, operation, sequence, self._data[begin:middle], self._data[middle:end])
-
     def _take(self) -> Frame | None:
-        """A frame from what was read."""
-        while (header := self._header or self._take_header()) is not None and header[0] == Kind.FILE:
+        """The next frame, if all of it was read."""
+        if self._num_missing > 0 or self._offset == len(self._data):
+            return None
+        while (header := self._header or self._take_header()) is not None and header[0] == _FILE_KIND:
             self._take_file(header)
         if header is None:
             return None
         kind, operation, site_bytes, sequence, payload_bytes = header
-        num_bytes = site_bytes + payload_bytes + self._code_bytes
-        body = self._take_body(num_bytes)
-        if body is None:
+        middle = self._offset + site_bytes
+        body_end = middle + payload_bytes
+        end = body_end + self._code_bytes
+        self._num_missing = end - len(self._data)
+        if self._num_missing > 0:
             return None
         if self._seal is not None:
-            end = num_bytes - self._code_bytes
-            self._seal.check_frame(self._header_bytes, memoryview(body)[:end], memoryview(body)[end:])
+            with memoryview(self._data) as view:
+                self._seal.check_frame(self._header_bytes, view[self._offset : body_end], view[body_end:end])
+        site = bytes(self._data[self._offset : middle])
         self._header = None
-        payload = memoryview(body)[site_bytes : site_bytes + payload_bytes]
-        return Frame(kind, operation, sequence, bytes(body[:site_bytes]), payload, self._take_lent())
+        if payload_bytes > _CHUNK_BYTES and end == len(self._data):
+            payload: Buffer = memoryview(self._data)[middle:body_end]
+            self._data, self._offset = bytearray(), 0
+        else:
+            payload = self._data[middle:body_end]
+            self._offset = end
+        return Frame(kind, operation, sequence, site, payload, self._take_lent())
 
     def _take_lent(self) -> Mapping[int, MemoryFile]:
         if not self._lent:
@@ -279,43 +273,22 @@ class Connection:
         self._lent_bytes += num_bytes
 
     def _take_header(self) -> tuple[int, int, int, int, int] | None:
-        start = self._offset
-        end = start + HEADER.size
+        end = self._offset + HEADER.size
         if len(self._data) < end + self._code_bytes:
             return None
-        header_bytes = self._data[start:end]
+        header: tuple[int, int, int, int, int] = HEADER.unpack_from(self._data, self._offset)
         if self._seal is not None:
-            self._seal.check_header(header_bytes, self._data[end : end + self._code_bytes])
-        header = HEADER.unpack(header_bytes)
-        if not (Kind.HELLO <= header[0] <= self._last_kind and header[1] <= Operation.BROADCAST):
+            self._header_bytes = self._data[self._offset : end]
+            self._seal.check_header(self._header_bytes, self._data[end : end + self._code_bytes])
+        if not (_FIRST_KIND <= header[0] <= self._last_kind and header[1] <= _LAST_OPERATION):
             raise ConnectionEndedError("something came that is no frame")
-        num_bytes = header[4] + self._lent_bytes
-        if num_bytes > self.max_payload_bytes:
+        if (num_bytes := header[4] + self._lent_bytes) > self.max_payload_bytes:
             raise ConnectionEndedError(f"a frame of {num_bytes:,} bytes was announced")
         if self._lent_bytes and header[0] not in (Kind.VALUE, Kind.FILE):
             raise ConnectionEndedError("a file came for a frame that has none")
-        self._header, self._header_bytes = header, header_bytes
+        self._header = header
         self._offset = end + self._code_bytes
         return header
-
-    def _take_body(self, num_bytes: int) -> Buffer | None:
-        if self._body is not None:
-            if self._num_filled < num_bytes:
-                return None
-            body, self._body = self._body, None
-            return body
-        end = self._offset + num_bytes
-        if len(self._data) >= end:
-            start, self._offset = self._offset, end
-            return self._data[start:end]
-        if num_bytes > _CHUNK_BYTES:
-            # No more than about twice what has come, whatever was announced.
-            self._body = bytearray(min(num_bytes, _FIRST_BYTES))
-            self._body_bytes = num_bytes
-            self._num_filled = len(self._data) - self._offset
-            self._body[: self._num_filled] = memoryview(self._data)[self._offset :]
-            self._data, self._offset = b"", 0
-        return None
 
     def expect_answers(self) -> None:
         """Gives a peer up whose host does not confirm for half a minute what was sent.
