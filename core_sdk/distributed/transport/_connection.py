@@ -36,9 +36,12 @@ _COPIED_BYTES = 1 << 15
 # A process may have a thousand files open, or fewer. What is beyond travels as bytes.
 _MAX_FILES = 64
 
-# Looking up a member of an enumeration takes longer than all else that is done with it.
+# As plain integers: members of enumerations are slow to look up and to combine.
 _FIRST_KIND, _FILE_KIND, _LAST_OPERATION = int(Kind.HELLO), int(Kind.FILE), int(Operation.BROADCAST)
 
+# Room for one descriptor.
+_RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
+_IS_TRUNCATED = int(socket.MSG_CTRUNC)
 # Linux: Python does not name it yet.
 _TCP_RTO_MAX_MS = 44
 # What was lost comes again soon, not after twice the time each time; and still for longer than half a minute.
@@ -338,8 +341,9 @@ def _receive_with_descriptor(sock: socket.socket) -> tuple[bytes, int | None]:
     What comes with a descriptor ends where the `send` that brought it ended. Raises `OSError`, with EMFILE if this
     process has no room for the descriptor, and `ValueError` for several descriptors.
     """
-    content, descriptors, flags, _ = socket.recv_fds(sock, _CHUNK_BYTES, 1, socket.MSG_CMSG_CLOEXEC)
-    if not flags & socket.MSG_CTRUNC:
+    content, ancillary, flags, _ = sock.recvmsg(_CHUNK_BYTES, _RIGHTS_BYTES, socket.MSG_CMSG_CLOEXEC)
+    descriptors = [descriptor for _, _, rights in ancillary for descriptor in array.array("i", rights)]
+    if not flags & _IS_TRUNCATED:
         return content, descriptors[0] if descriptors else None
     if not descriptors:
         raise OSError(errno.EMFILE, "a memory file of another rank cannot be opened: " + os.strerror(errno.EMFILE))
