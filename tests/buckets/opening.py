@@ -14,7 +14,6 @@ from core_sdk.storage.bucket._bucket import Bucket
 
 STARTERS = {
     "fake-gcs-server": ("buckets.gcs", "start_fake_gcs_server"),
-    "gcp-storage-emulator": ("buckets.gcs", "start_gcp_storage_emulator"),
     "strict GCS": ("buckets.strict_gcs", "start_strict_gcs"),
     "moto": ("buckets.s3", "start_moto"),
     "SeaweedFS": ("buckets.s3", "start_seaweedfs"),

@@ -164,8 +164,7 @@ OPERATIONS: dict[str, Callable[[AzureBucket], object]] = {
     "stat": lambda bucket: bucket.stat("a"),
     "list": lambda bucket: list(bucket.list()),
     "list folders": lambda bucket: list(bucket.list_folders()),
-    "delete one": lambda bucket: bucket.delete(["a"]),
-    "delete many": lambda bucket: bucket.delete(["a", "b"]),
+    "delete": lambda bucket: bucket.delete("a"),
     "copy": lambda bucket: bucket.copy("a", "b", ENTRY),
     "abort uploads": lambda bucket: bucket.abort_uploads(""),
 }
@@ -181,13 +180,13 @@ each_operation = pytest.mark.parametrize("operation", OPERATIONS.values(), ids=O
 def test_a_login_page_in_azures_place_may_pass(
     scripted: Callable[..., Scripted], operation: Callable[[AzureBucket], object], answer: Answer
 ) -> None:
-    """It says so, is asked once (a batch's names are then tried one by one), and is not followed."""
+    """It says so, is asked once, and is not followed."""
     script = scripted(answer)
 
     with closing(script.open()) as bucket, pytest.raises(TransientError, match="is not Azure's"):
         operation(bucket)
 
-    assert len(script.requests) == (2 if operation is OPERATIONS["delete many"] else 1)
+    assert len(script.requests) == 1
 
 
 @each_operation
@@ -384,16 +383,6 @@ def test_a_range_comes_in_small_pieces(bucket: AzureBucket) -> None:
     assert max(map(len, pieces)) <= MIB
 
 
-def test_many_blobs_are_deleted_in_batches(bucket: AzureBucket) -> None:
-    """Azure takes 256 in one; those that are not there are none's concern."""
-    for index in range(3):
-        bucket.put(f"save/{index}", b"")
-
-    bucket.delete([f"save/{index}" for index in range(300)])
-
-    assert list(bucket.list()) == []
-
-
 def test_a_sas_is_enough_for_everything_and_is_never_shown(azurite: Azurite, caplog: pytest.LogCaptureFixture) -> None:
     """Not in an address, a repr, or a log at its most talkative; a copy's source is signed with it."""
     sas = _sas()
@@ -408,7 +397,7 @@ def test_a_sas_is_enough_for_everything_and_is_never_shown(azurite: Azurite, cap
         bucket.copy("a/parts", "a/copy", ENTRY)
         read = _read(bucket, "a/copy", 0, 5)
         folders = list(bucket.list_folders())
-        bucket.delete(["a/parts", "a/copy"])
+        bucket.delete("a/copy")
         with pytest.raises(ObjectMissingError):
             bucket.stat("a/copy")
 

@@ -269,7 +269,7 @@ def test_a_damaged_object_is_named(stand: Stand, tmp_path: Path, damage: str) ->
     content = scene.content["optimizer/c.bin"]
     name = f"{scene.storage_id}/optimizer/c.bin"
     if damage == "gone":
-        stand.bucket.delete([name])
+        stand.bucket.delete(name)
     else:
         stand.bucket.put(name, content[:-1] + (b"" if damage == "shorter" else bytes([content[-1] ^ 1])))
 

@@ -20,7 +20,7 @@ from core_sdk.storage.bucket._bucket import Bucket
 from core_sdk.storage.bucket._limits import Limits
 
 ONE_PER_STORE = ["strict GCS", "moto", "Azurite"]
-ALL_SERVERS = [*ONE_PER_STORE, "gcp-storage-emulator", "fake-gcs-server", "SeaweedFS"]
+ALL_SERVERS = [*ONE_PER_STORE, "SeaweedFS"]
 
 FAULTS: dict[str, Fault] = {
     "dropped before the request": faults.drop_request(),

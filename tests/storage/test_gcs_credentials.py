@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError
 from core_sdk.storage._checksum import checksum
-from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, StreamedUpload, TransientError
+from core_sdk.storage.bucket._bucket import Bucket, TransientError
 from core_sdk.storage.bucket.gcs import GcsBucket
 
 TOKEN = "ya29.planted-token"
@@ -123,25 +123,8 @@ def test_parts_travel_again_when_the_token_expires(bucket: Bucket, server: Stric
     file.write_bytes(os.urandom(2_000_000))
     server.switches.answers = [RENEWED, None, NO_CREDENTIALS, RENEWED]
     upload = bucket.begin("a", checksum(file))
-    assert isinstance(upload, PartedUpload)
 
     upload.put_part(0, file.read_bytes())
     upload.complete()
 
     assert bucket.stat("a").crc32c == checksum(file).crc32c
-
-
-def test_a_stream_travels_again_when_the_token_expires(bucket: Bucket, server: StrictGcs, tmp_path: Path) -> None:
-    """Each byte is counted once all the same."""
-    file = tmp_path / "model.bin"
-    file.write_bytes(os.urandom(2_000_000))
-    told: list[int] = []
-    server.switches.knows_parts = False
-    server.switches.answers = [RENEWED, None, None, NO_CREDENTIALS, RENEWED]
-    upload = bucket.begin("a", checksum(file))
-    assert isinstance(upload, StreamedUpload)
-
-    upload.send(file, told.append)
-
-    assert bucket.stat("a").crc32c == checksum(file).crc32c
-    assert sum(told) == 2_000_000

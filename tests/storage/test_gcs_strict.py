@@ -34,7 +34,6 @@ from core_sdk.storage.bucket._bucket import (
     ObjectExistsError,
     ObjectMissingError,
     PartedUpload,
-    StreamedUpload,
     TransientError,
 )
 from core_sdk.storage.bucket.gcs import GcsBucket
@@ -70,19 +69,6 @@ def small_file(tmp_path: Path) -> Path:
     return path
 
 
-def begin_parts(bucket: Bucket, name: str, entry: FileEntry) -> PartedUpload:
-    upload = bucket.begin(name, entry)
-    assert isinstance(upload, PartedUpload)
-    return upload
-
-
-def begin_stream(bucket: Bucket, server: StrictGcs, name: str, entry: FileEntry) -> StreamedUpload:
-    server.switches.knows_parts = False
-    upload = bucket.begin(name, entry)
-    assert isinstance(upload, StreamedUpload)
-    return upload
-
-
 def send_parts(upload: PartedUpload, file: Path) -> None:
     content = file.read_bytes()
     starts = range(0, len(content), upload.part_bytes)
@@ -112,7 +98,7 @@ def told_of(error: BaseException) -> str:
 
 def test_parts_travel_in_any_order_and_become_one_object(bucket: Bucket, file: Path) -> None:
     """Nothing is visible before they are complete."""
-    upload = begin_parts(bucket, "a/model.bin", checksum(file))
+    upload = bucket.begin("a/model.bin", checksum(file))
 
     send_parts(upload, file)
     before = names_in(bucket)
@@ -128,7 +114,7 @@ def test_a_completion_whose_answer_was_lost_is_done_when_repeated(
     bucket: Bucket, server: StrictGcs, file: Path
 ) -> None:
     """The upload is unknown by then, and the object is there."""
-    upload = begin_parts(bucket, "a/model.bin", checksum(file))
+    upload = bucket.begin("a/model.bin", checksum(file))
     send_parts(upload, file)
     server.switches.lose_answers_to = "POST"
 
@@ -141,7 +127,7 @@ def test_a_completion_whose_answer_was_lost_is_done_when_repeated(
 
 def test_parts_that_somebody_removed_are_an_error(bucket: Bucket, file: Path) -> None:
     """Trying again would not bring them back."""
-    upload = begin_parts(bucket, "a/model.bin", checksum(file))
+    upload = bucket.begin("a/model.bin", checksum(file))
     send_parts(upload, file)
     bucket.abort_uploads("")
 
@@ -153,7 +139,7 @@ def test_parts_that_somebody_removed_are_an_error(bucket: Bucket, file: Path) ->
 
 def test_a_part_that_was_damaged_is_noticed(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
     """By the checksum in the answer, which need not be there where something else has answered."""
-    upload = begin_parts(bucket, "a", checksum(small_file))
+    upload = bucket.begin("a", checksum(small_file))
     for headers in ({"x-goog-hash": "crc32c=AAAAAA==,md5=1B2M2Y8AsgTpgAmY7PhCfg=="}, {}):
         server.switches.answers = [Answer(200, {"ETag": '"1"'} | headers)]
 
@@ -164,7 +150,7 @@ def test_a_part_that_was_damaged_is_noticed(bucket: Bucket, server: StrictGcs, s
 def test_parts_of_another_content_leave_no_object(bucket: Bucket, file: Path) -> None:
     """The whole has to be what was announced, not only each part what was sent."""
     entry = checksum(file)
-    upload = begin_parts(bucket, "a/model.bin", FileEntry(size_bytes=entry.size_bytes, crc32c="01234567"))
+    upload = bucket.begin("a/model.bin", FileEntry(size_bytes=entry.size_bytes, crc32c="01234567"))
     send_parts(upload, file)
 
     with pytest.raises(TransientError, match="other bytes"):
@@ -175,7 +161,7 @@ def test_parts_of_another_content_leave_no_object(bucket: Bucket, file: Path) ->
 
 def test_aborted_parts_are_gone(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
     """A second time nothing happens."""
-    upload = begin_parts(bucket, "a", checksum(small_file))
+    upload = bucket.begin("a", checksum(small_file))
     send_parts(upload, small_file)
 
     upload.abort()
@@ -227,94 +213,6 @@ def test_what_a_store_damages_is_noticed(bucket: Bucket, server: StrictGcs) -> N
     bucket.put("a", b"content", if_absent=True)
 
     assert content_of(bucket, "a") == b"content"
-
-
-def test_a_stream_goes_on_after_what_was_kept(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """Google keeps multiples of 256 KiB of what came."""
-    told: list[int] = []
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    server.switches.cut_after_bytes = 1_000_000
-
-    with pytest.raises(TransientError):
-        upload.send(small_file, told.append)
-    upload.send(small_file, told.append)
-    upload.send(small_file, told.append)
-
-    assert content_of(bucket, "a") == small_file.read_bytes()
-    assert sum(told) == small_file.stat().st_size
-    assert len([line for line in server.switches.requests if "upload_id" in line]) == 3
-
-
-def test_a_stream_whose_last_answer_was_lost_is_done_when_repeated(
-    bucket: Bucket, server: StrictGcs, small_file: Path
-) -> None:
-    """The bytes do not travel again."""
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    server.switches.lose_answers_to = "PUT"
-
-    with pytest.raises(TransientError):
-        upload.send(small_file, lambda _: None)
-    upload.send(small_file, lambda _: pytest.fail("bytes were sent again"))
-
-    assert content_of(bucket, "a") == small_file.read_bytes()
-
-
-def test_an_upload_session_that_has_vanished_begins_anew(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """Google forgets it after a week, or for reasons of its own."""
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    server.switches.cut_after_bytes = 1_000_000
-    with pytest.raises(TransientError):
-        upload.send(small_file, lambda _: None)
-    server.store.sessions.clear()
-
-    with pytest.raises(TransientError, match="begin anew"):
-        upload.send(small_file, lambda _: None)
-    upload.send(small_file, lambda _: None)
-
-    assert content_of(bucket, "a") == small_file.read_bytes()
-
-
-def test_a_stream_of_another_content_is_refused(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """The store compares the checksum that was announced."""
-    entry = FileEntry(size_bytes=small_file.stat().st_size, crc32c="01234567")
-    upload = begin_stream(bucket, server, "a", entry)
-
-    with pytest.raises(TransientError):
-        upload.send(small_file, lambda _: None)
-
-    assert names_in(bucket) == []
-
-
-def test_a_file_that_became_shorter_is_noticed_at_once(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """The store would wait for the rest."""
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    os.truncate(small_file, 1_000_000)
-
-    with pytest.raises(TransientError, match="shorter"):
-        upload.send(small_file, lambda _: None)
-
-
-def test_an_emulators_own_address_is_not_followed(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """In a container, or behind a proxy, it names one that nobody reaches."""
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    server.switches.answers = [Answer(200, {"Location": "http://emulator.invalid:4443/upload/session?upload_id=1"})]
-
-    with pytest.raises(TransientError, match="501"):
-        upload.send(small_file, lambda _: None)
-
-    assert "PUT /upload/session?upload_id=1" in server.switches.requests
-
-
-def test_an_aborted_stream_is_cancelled(bucket: Bucket, server: StrictGcs, small_file: Path) -> None:
-    """Google answers 499 to it."""
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    server.switches.cut_after_bytes = 1_000_000
-    with pytest.raises(TransientError):
-        upload.send(small_file, lambda _: None)
-
-    upload.abort()
-
-    assert server.store.sessions == {}
 
 
 def test_a_range_is_read(bucket: Bucket) -> None:
@@ -374,21 +272,6 @@ def test_an_empty_prefix_is_the_whole_bucket(bucket: Bucket) -> None:
     whole.close()
 
 
-def test_a_hundred_objects_are_deleted_per_request(bucket: Bucket, server: StrictGcs) -> None:
-    """What is missing among them changes nothing."""
-    names = [f"{index:03}" for index in range(150)]
-    for name in names:
-        bucket.put(name, b"")
-    server.switches.requests.clear()
-
-    bucket.delete(names)
-
-    assert server.switches.requests == ["POST /batch/storage/v1"] * 2
-    bucket.put("there", b"")
-    bucket.delete(["never", "there", "neither"])
-    assert names_in(bucket) == []
-
-
 def test_a_large_copy_takes_several_calls(bucket: Bucket, server: StrictGcs) -> None:
     """Each goes on where the last one stopped."""
     bucket.put("a", b"0123456789")
@@ -413,8 +296,7 @@ def _calls(bucket: Bucket) -> dict[str, Callable[[], object]]:
         "stat": lambda: bucket.stat("a"),
         "list": lambda: list(bucket.list()),
         "list_folders": lambda: list(bucket.list_folders()),
-        "delete": lambda: bucket.delete(["a"]),
-        "delete many": lambda: bucket.delete(["a", "b"]),
+        "delete": lambda: bucket.delete("a"),
         "copy": lambda: bucket.copy("a", "b", entry),
         "abort_uploads": lambda: bucket.abort_uploads(""),
     }
@@ -459,9 +341,9 @@ def test_what_may_pass_by_itself_is_said_to(
     assert "planted-secret" not in told_of(raised.value)
 
 
-@pytest.mark.parametrize("call", [call for call in CALLS if call != "delete many"])
+@pytest.mark.parametrize("call", CALLS)
 def test_a_login_page_is_no_answer(server: StrictGcs, bucket: Bucket, call: str) -> None:
-    """Networks that want a login first say 200. Of many deletes each is then asked for by itself, which finds out."""
+    """Networks that want a login first say 200."""
     server.switches.answers = [page()]
 
     with pytest.raises(TransientError, match="login page"):
@@ -520,24 +402,3 @@ def test_a_refusal_of_another_kind_says_what_the_store_said(server: StrictGcs, b
         bucket.put("a/b", b"content")
 
     assert "planted-secret" not in told_of(raised.value)
-
-
-def test_no_upload_session_is_told_to_anybody(
-    server: StrictGcs, bucket: Bucket, small_file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its URL is all that it takes to write the object; libraries put it into their errors."""
-    upload = begin_stream(bucket, server, "a", checksum(small_file))
-    server.switches.cut_after_bytes = 1_000_000
-    caplog.set_level("INFO")
-
-    errors = []
-    for answers in ([], [json_error(503, "backendError", "Later")], [json_error(404, "notFound", "Not Found")]):
-        server.switches.answers = list(answers)
-        with pytest.raises(TransientError) as raised:
-            upload.send(small_file, lambda _: None)
-        errors.append(raised.value)
-
-    (upload_id,) = server.store.sessions
-    told = "".join(map(told_of, errors)) + repr(upload) + caplog.text
-    assert upload_id not in told
-    assert "upload_id" not in told

@@ -117,7 +117,7 @@ def test_each_refusal_is_told_as_what_it_means(
         (lambda bucket: bucket.put("name", b"1"), "s3:PutObject"),
         (lambda bucket: bucket.begin("name", entry(b"1")), "s3:PutObject"),
         (lambda bucket: list(bucket.list()), "s3:ListBucket"),
-        (lambda bucket: bucket.delete(["name"]), "s3:DeleteObject"),
+        (lambda bucket: bucket.delete("name"), "s3:DeleteObject"),
         (lambda bucket: bucket.abort_uploads(""), "s3:ListBucketMultipartUploads"),
         (lambda bucket: bucket.copy("name", "other", entry(b"1")), "s3:GetObject and s3:PutObject"),
     ],
@@ -173,7 +173,7 @@ def test_an_answer_that_is_not_s3s_may_pass(moto: BucketServer, proxy: Proxy, op
         lambda: bucket.stat("name"),
         lambda: list(bucket.list()),
         lambda: list(bucket.list_folders()),
-        lambda: bucket.delete(["name"]),
+        lambda: bucket.delete("name"),
         lambda: bucket.copy("name", "other", entry(b"content")),
         lambda: bucket.begin("large", entry(b"content")),
         lambda: upload.put_part(0, b"content"),
@@ -189,7 +189,7 @@ def test_a_page_of_well_formed_xml_is_no_empty_list(moto: BucketServer, proxy: P
     bucket = open_s3(moto, proxy)
     proxy.fault(lambda request: True, answering("200 OK", b"<html><body>Log in</body></html>"))
 
-    for ask in (lambda: list(bucket.list()), lambda: bucket.delete(["name"]), lambda: bucket.abort_uploads("")):
+    for ask in (lambda: list(bucket.list()), lambda: bucket.delete("name"), lambda: bucket.abort_uploads("")):
         with pytest.raises(TransientError, match="login page"):
             ask()
 
@@ -292,7 +292,7 @@ def test_a_server_that_refuses_checksums_is_served_without(moto: BucketServer, p
 
     assert {found.name: found.size_bytes for found in bucket.list()} == {"name": 7, "large": 7}
     assert bucket.stat("large").size_bytes == 7
-    bucket.delete(["name", "large"])
+    bucket.delete("name")
 
 
 def test_a_reader_learns_that_too(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
@@ -322,49 +322,20 @@ def test_a_server_without_preconditions_is_served_without(moto: BucketServer, pr
     assert bucket.stat("name").size_bytes == 7
 
 
-def test_an_object_that_cannot_be_deleted_is_named(moto: BucketServer, proxy: Proxy, open_s3: OpenS3) -> None:
-    """S3 answers 200, and names the failures within."""
-    bucket = open_s3(moto, proxy)
-    failure = b"<Error><Key>checkpoints/id/b</Key><Code>AccessDenied</Code></Error>"
-    proxy.fault(lambda request: True, answering("200 OK", b"<DeleteResult>" + failure + b"</DeleteResult>"))
-
-    with pytest.raises(StoragePermissionError, match=r"checkpoints/id/b: it takes s3:DeleteObject"):
-        bucket.delete(["id/a", "id/b"])
-
-
 @pytest.mark.parametrize("control", ["\x01", "\r", "\n", "\uffff"])
 def test_a_name_that_xml_cannot_hold_is_deleted_like_others(
     seaweedfs: BucketServer, open_s3: OpenS3, control: str
 ) -> None:
-    """Nor does it keep others in the same list from being deleted."""
+    """No list of names is sent."""
     bucket = open_s3(seaweedfs)
     names = [f"id/a{control}b", "id/c"]
     for name in names:
         bucket.put(name, b"content")
 
-    bucket.delete([*names, f"id/never{control}there"])
+    for name in (*names, f"id/never{control}there"):
+        bucket.delete(name)
 
     assert list(bucket.list("id/")) == []
-
-
-def test_a_list_of_objects_to_delete_is_protected_in_the_way_all_servers_take(
-    moto: BucketServer, proxy: Proxy, open_s3: OpenS3
-) -> None:
-    """By Content-MD5, not by the header that boto3 would send."""
-    bucket = open_s3(moto, proxy)
-    heads: list[dict[str, str]] = []
-
-    def note(exchange: Exchange) -> None:
-        heads.append({name.lower(): value for name, value in exchange.request.head.headers})
-        exchange.pass_on()
-
-    proxy.fault(lambda request: True, note)
-
-    bucket.delete(["name"])
-
-    (head,) = heads
-    assert "content-md5" in head
-    assert not any(name.startswith(("x-amz-checksum", "x-amz-sdk-checksum")) for name in head)
 
 
 def test_what_was_damaged_on_its_way_is_noticed(seaweedfs: BucketServer, open_s3: OpenS3) -> None:

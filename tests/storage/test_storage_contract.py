@@ -24,7 +24,7 @@ from core_sdk.storage import DirectoryStorage, Storage, file_conflicts, storage_
 from core_sdk.storage.bucket import BucketStorage, Limits
 
 METADATA = {"steps_completed": 7, "loss": float("inf")}
-SERVERS = ["fake-gcs-server", "gcp-storage-emulator", "strict GCS", "moto", "SeaweedFS", "Azurite"]
+SERVERS = ["strict GCS", "moto", "SeaweedFS", "Azurite"]
 EVERYWHERE = pytest.mark.parametrize("open_storage", ["directory", "memory", *SERVERS], indirect=True)
 # Small enough that a few kilobytes travel in parts and ranges.
 SMALL = Limits(deadline_s=5.0, whole_bytes=3_000, range_bytes=2_000)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from core_sdk.records import FileEntry
 
 Sink = Callable[[bytes], None]
 """Takes the next bytes of an object."""
-OnBytes = Callable[[int], None]
-"""Learns how many more bytes have arrived."""
 
 
 class TransientError(Exception):
@@ -52,8 +49,10 @@ class StoredObject:
 class PartedUpload(ABC):
     """A large object that travels in parts, in parallel. It appears whole, on `complete`, or not at all."""
 
-    part_bytes: int
-    """The size of every part but the last."""
+    def __init__(self, size_bytes: int, part_bytes: int) -> None:
+        """All parts but the last have `part_bytes`."""
+        self.part_bytes = part_bytes
+        self.num_parts = -(-size_bytes // part_bytes)
 
     @abstractmethod
     def put_part(self, index: int, content: bytes) -> None:
@@ -71,24 +70,6 @@ class PartedUpload(ABC):
 def part_bytes(size_bytes: int, most_parts: int, least: int = 16 << 20) -> int:
     """How large to make the parts of an object: `least`, or whole MiB more where `most_parts` would not do."""
     return max(least, -(-size_bytes // (most_parts << 20)) << 20)
-
-
-class StreamedUpload(ABC):
-    """A large object that travels in one stream, which goes on where it broke off. It appears whole or not at all."""
-
-    num_sent_bytes: int
-    """How many bytes the store has, as far as is known."""
-
-    @abstractmethod
-    def send(self, path: Path, on_bytes: OnBytes) -> None:
-        """Sends what the store does not have yet, and checks the store's own checksum of the whole.
-
-        After a `TransientError` call it again.
-        """
-
-    @abstractmethod
-    def abort(self) -> None:
-        """Gives up. Does nothing after the whole was sent."""
 
 
 class Bucket(ABC):
@@ -117,7 +98,7 @@ class Bucket(ABC):
         """
 
     @abstractmethod
-    def begin(self, name: str, entry: FileEntry) -> PartedUpload | StreamedUpload:
+    def begin(self, name: str, entry: FileEntry) -> PartedUpload:
         """Begins a large object, of the size and checksum of `entry`; it replaces one of the same name."""
 
     @abstractmethod
@@ -141,8 +122,8 @@ class Bucket(ABC):
         """What stands before the first "/" in the names of objects, each once, without listing the objects."""
 
     @abstractmethod
-    def delete(self, names: Sequence[str]) -> None:
-        """Removes objects, many per request where the store can. Those that are not there are none's concern."""
+    def delete(self, name: str) -> None:
+        """Removes an object, if it is there."""
 
     @abstractmethod
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:

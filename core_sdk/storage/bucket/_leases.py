@@ -90,7 +90,7 @@ class Lease:
         self.abandon()
         if os.getpid() == self._process and not self._is_released:
             self._is_released = True
-            self._call(lambda: self._bucket.delete([self._name]))
+            self._call(lambda: self._bucket.delete(self._name))
 
     def abandon(self) -> None:
         """Leaves it to the next sweep."""
@@ -146,7 +146,7 @@ class Leases:
         return self._call(lambda: self._bucket.stat(_CLOCK)).updated
 
     def remove(self, name: str) -> None:
-        self._call(lambda: self._bucket.delete([name]))
+        self._call(lambda: self._bucket.delete(name))
 
     def _is_abandoned(self, lease: StoredObject, record: LeaseRecord, now: float) -> bool:
         if _is_elsewhere(record):

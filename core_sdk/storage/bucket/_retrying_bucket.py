@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject, TransientError
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry
+from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
 T = TypeVar("T")
 
@@ -31,6 +33,7 @@ class RetryingBucket:
 
     def __init__(self, bucket: Bucket, limits: Limits) -> None:
         self._bucket = bucket
+        self._num_threads = limits.num_threads
         self._retry = Retry(limits.deadline_s)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
@@ -55,9 +58,8 @@ class RetryingBucket:
         return self._call("", lambda: list(self._bucket.list_folders()))
 
     def remove_all(self, names: Iterable[str]) -> None:
-        names = list(names)
-        if names:
-            self._call(names[0], partial(self._bucket.delete, names))
+        """Removes objects, many at once; some may be gone already."""
+        run_in_threads([partial(self._remove, name) for name in names], self._num_threads, threading.Event())
 
     def abort_uploads(self, under: str) -> int:
         return self._call(under, partial(self._bucket.abort_uploads, under))
@@ -76,6 +78,10 @@ class RetryingBucket:
         except ObjectExistsError:
             return self.stat(name).size_bytes == len(TOMBSTONE)
         return True
+
+    def _remove(self, name: str) -> Iterable[Task]:
+        self._call(name, partial(self._bucket.delete, name))
+        return ()
 
     def _read(self, name: str) -> tuple[bytes, str]:
         found = self._bucket.stat(name)

@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -41,7 +41,7 @@ from core_sdk.storage.bucket.transfer._download import (
     WrongContentError,
 )
 from core_sdk.storage.bucket.transfer._progress import progress_of
-from core_sdk.storage.bucket.transfer._threads import TransferThreads
+from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -137,11 +137,9 @@ class BucketStorage(Storage):
 
     def list(self) -> list[str]:
         found: dict[str, None] = {}
-        with TransferThreads(self._limits.num_threads, threading.Event()) as crew:
-            for folder in self._objects.folders():
-                if _is_storage_id(folder):
-                    crew.add(partial(self._note_if_stored, folder, found))
-            crew.wait()
+        folders = filter(_is_storage_id, self._objects.folders())
+        tasks = [partial(self._note_if_stored, folder, found) for folder in folders]
+        run_in_threads(tasks, self._limits.num_threads, threading.Event())
         return sorted(found)
 
     def close(self) -> None:
@@ -155,7 +153,7 @@ class BucketStorage(Storage):
         total_bytes = sum(one.entry.size_bytes for one in wanted)
         with progress_of(f"{doing} checkpoint {manifest.storage_id}", total_bytes) as progress:
             try:
-                Downloader(self._bucket, self._limits, threading.Event(), progress).receive(wanted)
+                Downloader(self._bucket, self._limits, progress).fetch(wanted)
             except WrongContentError as error:
                 compare(manifest, _name_of(error.object_name), error.found)
                 raise
@@ -229,10 +227,11 @@ class BucketStorage(Storage):
     def _manifest_name(self, storage_id: str) -> str:
         return f"{check_storage_id(storage_id)}/{MANIFEST_NAME}"
 
-    def _note_if_stored(self, storage_id: str, found: dict[str, None]) -> None:
+    def _note_if_stored(self, storage_id: str, found: dict[str, None]) -> Iterable[Task]:
         with contextlib.suppress(ObjectMissingError):
             if self._objects.stat(self._manifest_name(storage_id)).size_bytes > len(TOMBSTONE):
                 found[storage_id] = None
+        return ()
 
 
 def _problem(expected: FileEntry | None, found: StoredObject | None) -> str | None:

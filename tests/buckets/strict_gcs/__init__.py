@@ -1,8 +1,8 @@
 """A fake of Google's storage, of the tests' own, that answers as Google's public documentation says.
 
 It exists because no emulator that can be installed does these: all preconditions, CRC-32C checked on every way up,
-uploads in parts with their limits, resumable uploads that keep multiples of 256 KiB, 416, pages, batches, rewrites in
-several calls, and Google's texts for what is refused. It was not compared with the real service.
+uploads in parts with their limits, 416, pages, rewrites in several calls, and Google's texts for what is refused. It
+was not compared with the real service.
 
 https://cloud.google.com/storage/docs/json_api/v1, https://cloud.google.com/storage/docs/xml-api/reference-methods
 """

@@ -55,8 +55,6 @@ def answer_to(store: Store, switches: Switches, request: Request) -> Answer:
     path = request.path
     try:
         with store.lock:
-            if path[:1] == ["batch"]:
-                return _batch(store, switches, request)
             if path[:3] in (["upload", "storage", "v1"], ["download", "storage", "v1"]):
                 return json_api.bytes_answer(store, switches, request)
             if path[:2] == ["storage", "v1"]:
@@ -64,22 +62,6 @@ def answer_to(store: Store, switches: Switches, request: Request) -> Answer:
             return xml_api.answer(store, switches, request)
     except Refused as refused:
         return refused.answer
-
-
-def _batch(store: Store, switches: Switches, request: Request) -> Answer:
-    """Several requests in one, each a part of type application/http."""
-    answers = []
-    for _, part in request.parts():
-        line = part.split(b"\n", 1)[0].decode().split()
-        inner = answer_to(store, switches, parse(line[0], line[1], {}, b""))
-        head = "".join(f"{name}: {value}\r\n" for name, value in inner.headers.items())
-        answers.append(
-            b"--batch\r\nContent-Type: application/http\r\n\r\n"
-            + f"HTTP/1.1 {inner.status} Answer\r\n{head}\r\n".encode()
-            + inner.body
-            + b"\r\n"
-        )
-    return Answer(200, {"Content-Type": "multipart/mixed; boundary=batch"}, b"".join(answers) + b"--batch--")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -98,9 +80,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.switches.requests.append(f"{self.command} {self.path}")
-        body = self._read(int(headers.get("content-length", 0)))
-        if body is None:
-            return
+        body = self.rfile.read(int(headers.get("content-length", 0)))
         request = parse(self.command, self.path, headers, body)
         prepared = self.switches.answers
         answer = (prepared.pop(0) if prepared else None) or answer_to(self.store, self.switches, request)
@@ -111,17 +91,6 @@ class Handler(BaseHTTPRequestHandler):
         self._send(answer)
 
     do_POST = do_PUT = do_DELETE = do_GET
-
-    def _read(self, size_bytes: int) -> bytes | None:
-        """None if the connection breaks before the body's end."""
-        limit = self.switches.cut_after_bytes
-        if limit is None or "upload_id" not in self.path or size_bytes <= limit:
-            return self.rfile.read(size_bytes)
-        self.switches.cut_after_bytes = None
-        request = parse(self.command, self.path, {}, self.rfile.read(limit))
-        json_api.keep(self.store, request)
-        self.close_connection = True
-        return None
 
     def _send(self, answer: Answer) -> None:
         self.send_response(answer.status)

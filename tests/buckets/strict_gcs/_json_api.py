@@ -1,4 +1,4 @@
-"""The JSON API: objects, lists, small and resumable uploads, downloads."""
+"""The JSON API: objects, lists, small uploads, downloads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import re
 from typing import TYPE_CHECKING
 
 from buckets.strict_gcs._answers import Answer, Refused, in_json, json_error
-from buckets.strict_gcs._store import Session, Store, Switches, new_id
+from buckets.strict_gcs._store import Store, Switches, new_id
 
 if TYPE_CHECKING:
     from buckets.strict_gcs._handler import Request
 
-# A resumable upload that breaks off keeps multiples of this.
-_KEPT_BYTES = 256 << 10
 _NO_METHOD = json_error(405, "methodNotAllowed", "Method Not Allowed")
 
 
@@ -44,22 +42,7 @@ def bytes_answer(store: Store, switches: Switches, request: Request) -> Answer:
             return _media(store, bucket, key, request)
         case "POST", [bucket, "o"], "multipart":
             return _small(store, switches, bucket, request)
-        case "POST", [bucket, "o"], "resumable":
-            return _begin(store, bucket, request)
-        case "PUT", [_, "o"], "resumable":
-            return _resume(store, request)
-        case "DELETE", [_, "o"], "resumable":
-            store.sessions.pop(request.query["upload_id"], None)
-            return Answer(499)
     return _NO_METHOD
-
-
-def keep(store: Store, request: Request) -> None:
-    """What a broken connection has left of a resumable upload."""
-    with store.lock:
-        received = store.sessions[request.query["upload_id"]].received
-        received += request.body
-        del received[len(received) // _KEPT_BYTES * _KEPT_BYTES :]
 
 
 def _list(store: Store, switches: Switches, bucket: str, query: dict[str, str]) -> Answer:
@@ -131,36 +114,3 @@ def _small(store: Store, switches: Switches, bucket: str, request: Request) -> A
     if switches.damage_next:
         switches.damage_next, told, content = False, None, bytes([content[0] ^ 1]) + content[1:]
     return in_json(store.put(bucket, metadata["name"], content, told).resource(bucket))
-
-
-def _begin(store: Store, bucket: str, request: Request) -> Answer:
-    metadata = request.json()
-    store.check_conditions(bucket, metadata["name"], request.query)
-    size = request.headers.get("x-upload-content-length")
-    upload_id = new_id()
-    store.sessions[upload_id] = Session(bucket, metadata, request.query, None if size is None else int(size))
-    location = f"http://{request.headers['host']}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id="
-    return Answer(200, {"Location": location + upload_id})
-
-
-def _resume(store: Store, request: Request) -> Answer:
-    session = store.sessions.get(request.query["upload_id"])
-    if session is None:
-        return Answer(410, {"Content-Type": "text/plain"}, b"This upload session has ended.")
-    if session.stored is not None:
-        return in_json(session.stored.resource(session.bucket))
-    told = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+)", request.headers["content-range"])
-    if told is None or session.size_bytes not in (None, int(told.group(3))):
-        return json_error(400, "badRequest", "Failed to parse Content-Range header.")
-    if told.group(1) is not None and int(told.group(1)) > len(session.received):
-        return json_error(503, "backendError", "There are bytes missing before these.")
-    if told.group(1) is not None:
-        # Bytes that it has already are taken as they were.
-        session.received += request.body[len(session.received) - int(told.group(1)) :]
-    if len(session.received) < int(told.group(3)):
-        last = len(session.received) - 1
-        return Answer(308, {"Range": f"bytes=0-{last}"} if last >= 0 else {})
-    store.check_conditions(session.bucket, session.metadata["name"], session.query)
-    content, metadata = bytes(session.received), session.metadata
-    session.stored = store.put(session.bucket, metadata["name"], content, metadata.get("crc32c"))
-    return in_json(session.stored.resource(session.bucket))

@@ -43,26 +43,11 @@ class PartedUpload:
 
 
 @dataclass
-class Session:
-    """Of a resumable upload."""
-
-    bucket: str
-    metadata: dict[str, str]
-    query: dict[str, str]
-    size_bytes: int | None
-    received: bytearray = field(default_factory=bytearray)
-    stored: Stored | None = None
-
-
-@dataclass
 class Switches:
     """What a test may set."""
 
     answers: list[Answer | None] = field(default_factory=list)
     """Answered to the next requests, in this order, whatever they ask; None stands for the right answer."""
-    knows_parts: bool = True
-    cut_after_bytes: int | None = None
-    """The connection breaks once, after so many bytes of a resumable upload's body."""
     damage_next: bool = False
     """The next small upload is stored with one bit turned, as by a store that checks nothing."""
     lose_answers_to: str | None = None
@@ -79,7 +64,6 @@ class Store:
         self.lock = threading.RLock()
         self.buckets: dict[str, dict[str, Stored]] = {}
         self.uploads: dict[str, PartedUpload] = {}
-        self.sessions: dict[str, Session] = {}
         self.rewrites: dict[str, int] = {}
         """Token -> bytes copied so far."""
         self._generations = itertools.count(1_700_000_000_000_000)

@@ -16,8 +16,6 @@ _SMALLEST_PART_BYTES = 5 << 20
 
 
 def answer(store: Store, switches: Switches, request: Request) -> Answer:
-    if not switches.knows_parts:
-        return Answer(501)
     bucket, *rest = request.path
     query = request.query
     store.objects(bucket, XML_NO_BUCKET)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
-from core_sdk.errors import StorageError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import (
     Bucket,
@@ -19,15 +18,14 @@ from core_sdk.storage.bucket._bucket import (
     StoredObject,
     TransientError,
 )
+from core_sdk.storage.bucket._http import check_range, hand_on
 from core_sdk.storage.bucket.azure._account import Account
 from core_sdk.storage.bucket.azure._errors import (
     DELETE,
     LIST,
     READ,
     WRITE,
-    ForeignAnswerError,
     failures_told,
-    meaning_of_status,
     refuse_foreign,
 )
 from core_sdk.storage.bucket.azure._upload import AzurePartedUpload, drop_blocks
@@ -37,7 +35,7 @@ from azure.core import MatchConditions  # isort: skip
 from azure.core.exceptions import AzureError  # isort: skip
 from azure.storage.blob import BlobClient, BlobPrefix, BlobProperties  # isort: skip
 
-_MOST_PER_BATCH = 256
+_PARTIAL = 206
 _FIRST_LOOK_S = 0.05
 _LONGEST_LOOK_S = 5.0
 
@@ -108,13 +106,14 @@ class AzureBucket(Bucket):
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
         where = self.where(name)
 
-        def hand_on(response: Any) -> None:
+        def take(response: Any) -> None:
             answer = response.http_response
             try:
                 refuse_foreign(response)
                 if answer.status_code < 300:
-                    _check_range(answer, start, size_bytes, where)
-                    _hand_on(answer, size_bytes, sink)
+                    content_range = answer.headers.get("Content-Range") if answer.status_code == _PARTIAL else None
+                    check_range(content_range, start, size_bytes, where)
+                    hand_on(answer.stream_download(None, decompress=False), size_bytes, sink)
             except BaseException:
                 answer.internal_response.close()  # what is not read to its end cannot be used for another request
                 raise
@@ -123,7 +122,7 @@ class AzureBucket(Bucket):
         # the bytes before; without decompressing, the library then finds the answer at its end and is content.
         with failures_told(where, READ):
             self._blob(name).download_blob(
-                start, size_bytes, max_concurrency=1, decompress=False, raw_response_hook=hand_on
+                start, size_bytes, max_concurrency=1, decompress=False, raw_response_hook=take
             )
 
     def stat(self, name: str) -> StoredObject:
@@ -143,39 +142,9 @@ class AzureBucket(Bucket):
                 if isinstance(found, BlobPrefix):
                     yield found.name.removeprefix(self._root).removesuffix("/")
 
-    def delete(self, names: Sequence[str]) -> None:
-        for first in range(0, len(names), _MOST_PER_BATCH):
-            batch = names[first : first + _MOST_PER_BATCH]
-            if len(batch) == 1 or not self._delete_batch(batch):
-                for name in batch:
-                    self._delete(name)
-
-    def _delete_batch(self, names: Sequence[str]) -> bool:
-        """False if the store takes no batches, or not from us: then each name's own request says more.
-
-        Azurite breaks down over batches with a SAS; proxies refuse what they do not know.
-        """
-        keys = [self._root + name for name in names]
-        try:
-            with failures_told(self.where(names[0]), DELETE):
-                answers = list(self._container.delete_blobs(*keys, raise_on_any_failure=False))
-        except (StorageError, ForeignAnswerError):
-            return False
-        if len(answers) != len(names):
-            return False
-        for name, answer in zip(names, answers, strict=True):
-            self._check_deleted(name, answer)
-        return True
-
-    def _check_deleted(self, name: str, answer: Any) -> None:
-        if 200 <= answer.status_code < 300:
-            return
-        code = answer.headers.get("x-ms-error-code", "no code")
-        refused = meaning_of_status(answer.status_code, code, answer.headers, self.where(name), DELETE)
-        if not isinstance(refused, ObjectMissingError):
-            raise refused
-
-    def _delete(self, name: str) -> None:
+    def delete(self, name: str) -> None:
+        if {".", ".."} & set(name.split("/")):
+            return  # no address can hold such a name: the blob of another name would go
         with contextlib.suppress(ObjectMissingError), failures_told(self.where(name), DELETE):
             self._blob(name).delete_blob()
 
@@ -229,21 +198,3 @@ def _stored(name: str, found: BlobProperties) -> StoredObject:
         updated=found.last_modified.timestamp(),
         version=found.etag.strip('"'),  # quoted in headers, and not in lists
     )
-
-
-def _check_range(answer: Any, start: int, size_bytes: int, where: str) -> None:
-    """Raises `ObjectMissingError` where the blob is shorter, `TransientError` where this is another range."""
-    extent, _, total = str(answer.headers.get("Content-Range", "")).partition("/")
-    if total.isdigit() and int(total) < start + size_bytes:
-        raise ObjectMissingError(where)
-    if answer.status_code != 206 or extent != f"bytes {start}-{start + size_bytes - 1}":
-        raise TransientError("the answer is not the range that was asked for")
-
-
-def _hand_on(answer: Any, size_bytes: int, sink: Sink) -> None:
-    num_bytes = 0
-    for piece in answer.stream_download(None, decompress=False):
-        num_bytes += len(piece)
-        sink(piece)
-    if num_bytes != size_bytes:
-        raise TransientError(f"{num_bytes:,} bytes came of {size_bytes:,}")

@@ -16,7 +16,8 @@ from core_sdk.errors import (
     StorageRefusedError,
 )
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
-from core_sdk.storage.bucket._secrets import redacted, word
+from core_sdk.storage.bucket._http import retry_after_s, system_reason
+from core_sdk.storage.bucket._secrets import word
 
 try:
     from azure.core.exceptions import (
@@ -101,15 +102,15 @@ def refuse_foreign(response: Any) -> None:
     if "x-ms-request-id" not in headers:
         status = answer.status_code
         reason = f"the answer (HTTP {status}) is not Azure's: something on the way gave it, a login page perhaps"
-        raise ForeignAnswerError(reason, wait_s(headers))
+        raise ForeignAnswerError(reason, _wait_s(headers))
 
 
-def wait_s(headers: Mapping[str, str]) -> float | None:
+def _wait_s(headers: Mapping[str, str]) -> float | None:
     """For how long the answer asks to wait."""
-    for name, unit_s in (("x-ms-retry-after-ms", 0.001), ("retry-after-ms", 0.001), ("Retry-After", 1.0)):
-        with contextlib.suppress(KeyError, ValueError):
-            return float(headers[name]) * unit_s
-    return None
+    for name in ("x-ms-retry-after-ms", "retry-after-ms"):
+        if (wait_ms := retry_after_s(headers.get(name))) is not None:
+            return wait_ms / 1000
+    return retry_after_s(headers.get("Retry-After"))
 
 
 def meaning_of(error: AzureError, where: str, need: Need) -> Exception:
@@ -125,7 +126,7 @@ def meaning_of_status(status: int, code: str, headers: Mapping[str, str], where:
     """`code` is Azure's name for the failure: learn.microsoft.com/rest/api/storageservices/blob-service-error-codes."""
     said = f"{code} (HTTP {status})"
     if status in (408, 429) or (status >= 500 and status not in (501, 505)) or code in _PASSING:
-        return TransientError(f"Azure answered {said}", wait_s(headers))
+        return TransientError(f"Azure answered {said}", _wait_s(headers))
     if code in ("ContainerNotFound", "ContainerDisabled", "AccountNotFound"):
         return BucketNotFoundError(where, "create the container: `az storage container create --name NAME`")
     if status in (404, 416):
@@ -165,15 +166,5 @@ def _network_reason(error: AzureError) -> str:
             what = "the connection broke"
         case _:
             what = "the answer was incomplete, or its bytes are not those that were sent"
-    strerror = _system_reason(error)
+    strerror = system_reason(error)
     return f"{what}: {strerror}" if strerror else what
-
-
-def _system_reason(error: AzureError) -> str:
-    cause = getattr(error, "inner_exception", None)
-    while cause is not None:
-        # Libraries derive from OSError too, and put addresses into the place of the system's own words.
-        if isinstance(cause, OSError) and cause.errno is not None and type(cause).__module__ in ("builtins", "socket"):
-            return redacted(cause.strerror or "")
-        cause = cause.__cause__ or cause.__context__
-    return ""

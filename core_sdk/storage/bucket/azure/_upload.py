@@ -25,7 +25,7 @@ class AzurePartedUpload(PartedUpload):
     """Blocks are staged in any order and then committed: the blob is replaced at that moment, whole."""
 
     def __init__(self, blob: BlobClient, where: str, entry: FileEntry) -> None:
-        self.part_bytes = part_bytes(entry.size_bytes, _MOST_BLOCKS)
+        super().__init__(entry.size_bytes, part_bytes(entry.size_bytes, _MOST_BLOCKS))
         self._blob = blob
         self._where = where
         self._entry = entry
@@ -38,8 +38,7 @@ class AzurePartedUpload(PartedUpload):
             self._blob.stage_block(self._block_id(index), content, length=len(content), validate_content=True)
 
     def complete(self) -> None:
-        num_parts = -(-self._entry.size_bytes // self.part_bytes)
-        blocks = [BlobBlock(self._block_id(index)) for index in range(num_parts)]
+        blocks = [BlobBlock(self._block_id(index)) for index in range(self.num_parts)]
         with failures_told(self._where, WRITE):
             # Blocks of an earlier call whose answer was lost count too: the library asks for the latest of each id.
             self._blob.commit_block_list(blocks, validate_content=True)

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 import json
-import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import google_crc32c
 import requests
 
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import (
-    Bucket,
-    ObjectMissingError,
-    PartedUpload,
-    Sink,
-    StoredObject,
-    StreamedUpload,
-    TransientError,
-)
-from core_sdk.storage.bucket.gcs import _objects as objects
-from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of, json_of, version_of
-from core_sdk.storage.bucket.gcs._errors import Purpose, failures_told
-from core_sdk.storage.bucket.gcs._stream import GcsStream
-from core_sdk.storage.bucket.gcs._upload import abort_parts, begin_parts
+from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, Sink, StoredObject, TransientError
+from core_sdk.storage.bucket._http import check_range, hand_on
+from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, failures_told
+from core_sdk.storage.bucket.gcs._upload import GcsPartedUpload, abort_uploads
 
 _PIECE_BYTES = 1 << 20
-# As many as Google takes in one request.
-_BATCH_SIZE = 100
-_PARTIAL = 206
 
 
 class GcsBucket(Bucket):
@@ -43,123 +30,88 @@ class GcsBucket(Bucket):
         """
         prefix = prefix.strip("/")
         self.url = f"gs://{bucket}/{prefix}".rstrip("/")
-        self._wire = GcsClient(self.url, bucket, prefix, timeout_s)
-        # What emulators do not know is asked of them once.
-        self._knows_parts = True
-        self._knows_batches = True
+        self._client = GcsClient(self.url, bucket, prefix, timeout_s)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
         crc32c = base64_of(f"{google_crc32c.value(content):08x}")
         query = {"uploadType": "multipart"}
         if if_absent or if_version is not None:
             query["ifGenerationMatch"] = if_version or "0"
-        content_type, body = _multipart({"name": self._wire.key(name), "crc32c": crc32c}, content)
-        answer = self._wire.ask(
+        content_type, body = _multipart({"name": self._client.key(name), "crc32c": crc32c}, content)
+        answer = self._client.ask(
             "POST",
-            self._wire.upload_url(**query),
-            self._wire.purpose(name, "storage.objects.create"),
+            self._client.upload_url(**query),
+            self._client.purpose(name, "storage.objects.create"),
             headers={"Content-Type": content_type},
             body=body,
         )
-        resource = json_of(answer)
+        resource = _resource_in(answer)
         if (resource.get("size"), resource.get("crc32c")) != (str(len(content)), crc32c):
-            # Otherwise it would be in the way of the next try, if that is to find none.
-            objects.delete(self._wire, name, version_of(resource))
+            # Otherwise it would be in the way of the next try, if that must find none.
+            self._client.delete(name, str(resource["generation"]))
             raise TransientError("the store received other bytes than were sent")
 
-    def begin(self, name: str, entry: FileEntry) -> PartedUpload | StreamedUpload:
-        if self._knows_parts:
-            if parts := begin_parts(self._wire, name, entry):
-                return parts
-            self._knows_parts = False
-        return GcsStream(self._wire, name, entry)
+    def begin(self, name: str, entry: FileEntry) -> PartedUpload:
+        return GcsPartedUpload(self._client, name, entry)
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
-        purpose = self._wire.purpose(name, "storage.objects.get", needs_object=True)
+        purpose = self._client.purpose(name, "storage.objects.get", needs_object=True)
         # Without an encoding the store does not unpack objects that say they are compressed.
         headers = {"Range": f"bytes={start}-{start + size_bytes - 1}", "Accept-Encoding": "identity"}
-        answer = self._wire.ask("GET", self._wire.media_url(name), purpose, headers=headers, stream=True)
+        answer = self._client.ask("GET", self._client.media_url(name), purpose, headers=headers, stream=True)
         with answer, failures_told(purpose):
-            _check_range(answer, start, size_bytes, purpose)
-            num_read = 0
-            for piece in answer.iter_content(_PIECE_BYTES):
-                num_read += len(piece)
-                if num_read > size_bytes:
-                    break
-                sink(piece)
-        if num_read != size_bytes:
-            raise TransientError(f"{num_read:,} bytes came of {size_bytes:,}")
+            check_range(answer.headers.get("Content-Range"), start, size_bytes, purpose.where)
+            hand_on(answer.iter_content(_PIECE_BYTES), size_bytes, sink)
 
     def stat(self, name: str) -> StoredObject:
-        return objects.stat(self._wire, name)
+        return self._client.stat(name)
 
     def list(self, under: str = "") -> Iterator[StoredObject]:
         fields = "items(name,size,updated,generation,crc32c),nextPageToken"
-        for page in self._pages(under, prefix=self._wire.key(under), fields=fields):
-            # One emulator gives all that there is in one page, in no order.
-            stored = sorted((objects.stored_object(self._wire, blob) for blob in page), key=lambda each: each.name)
+        for page in self._pages(under, prefix=self._client.key(under), fields=fields):
+            stored = map(self._client.stored_object, page)
             # Consoles make folders visible by an object of the prefix's own name.
             yield from (each for each in stored if each.name)
 
     def list_folders(self) -> Iterator[str]:
         seen: set[str] = set()
-        for page in self._pages("", prefix=self._wire.key(""), delimiter="/", fields="prefixes,nextPageToken"):
-            folders = sorted({self._wire.name(prefix).removesuffix("/") for prefix in page.prefixes} - seen - {""})
+        for page in self._pages("", prefix=self._client.key(""), delimiter="/", fields="prefixes,nextPageToken"):
+            folders = sorted({self._client.name(prefix).removesuffix("/") for prefix in page.prefixes} - seen - {""})
             seen.update(folders)
             yield from folders
 
-    def delete(self, names: Sequence[str]) -> None:
-        for start in range(0, len(names), _BATCH_SIZE):
-            some = names[start : start + _BATCH_SIZE]
-            if len(some) == 1 or not self._knows_batches:
-                self._delete_singly(some)
-            else:
-                self._delete_together(some)
+    def delete(self, name: str) -> None:
+        self._client.delete(name)
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        blob, origin = objects.blob_of(self._wire, target), objects.blob_of(self._wire, source)
-        purpose = self._wire.purpose(source, "storage.objects.get and storage.objects.create", needs_object=True)
+        blob, origin = self._client.blob(target), self._client.blob(source)
+        purpose = self._client.purpose(source, "storage.objects.get and storage.objects.create", needs_object=True)
         token: str | None = None
         with failures_told(purpose):
             # A large object may take several calls, each of which copies some of it.
             while True:
-                token, _, _ = blob.rewrite(origin, token=token, timeout=self._wire.timeout_s, retry=None)
+                token, _, _ = blob.rewrite(origin, token=token, timeout=self._client.timeout_s, retry=None)
                 if token is None:
-                    return objects.stored_object(self._wire, blob)
+                    return self._client.stored_object(blob)
 
     def abort_uploads(self, under: str) -> int:
-        return abort_parts(self._wire, under) if self._knows_parts else 0
+        return abort_uploads(self._client, under)
 
     def close(self) -> None:
-        self._wire.close()
+        self._client.close()
 
     def _pages(self, name: str, **query: str) -> Iterator[Any]:
-        purpose = self._wire.purpose(name, "storage.objects.list")
-        pages = self._wire.client.list_blobs(self._wire.bucket, **query, timeout=self._wire.timeout_s, retry=None).pages
+        purpose = self._client.purpose(name, "storage.objects.list")
+        found = self._client.library.list_blobs(
+            self._client.bucket, **query, timeout=self._client.timeout_s, retry=None
+        )
+        pages = found.pages
         while True:
             with failures_told(purpose):
                 page = next(pages, None)
             if page is None:
                 return
             yield page
-
-    def _delete_singly(self, names: Sequence[str]) -> None:
-        for name in names:
-            objects.delete(self._wire, name)
-
-    def _delete_together(self, names: Sequence[str]) -> None:
-        purpose = self._wire.purpose(names[0], "storage.objects.delete", needs_object=True)
-        try:
-            with failures_told(purpose), self._wire.client.batch():
-                for name in names:
-                    objects.blob_of(self._wire, name).delete(timeout=self._wire.timeout_s, retry=None)
-        except ObjectMissingError:
-            # The library tells one failure of many; what else failed, each has to be asked.
-            self._delete_singly(names)
-        except ValueError:
-            # One emulator's answer is not in several parts, so that the library knows nothing of any.
-            self._delete_singly(names)
-            self._knows_batches = False
 
 
 def _multipart(metadata: dict[str, str], content: bytes) -> tuple[str, Pieces]:
@@ -173,15 +125,12 @@ def _multipart(metadata: dict[str, str], content: bytes) -> tuple[str, Pieces]:
     return f"multipart/related; boundary={boundary}", body
 
 
-def _check_range(answer: requests.Response, start: int, size_bytes: int, purpose: Purpose) -> None:
-    """Raises `ObjectMissingError` where the object ends before the range does."""
-    if answer.status_code != _PARTIAL:
-        if start == 0 and answer.headers.get("Content-Length") == str(size_bytes):
-            return
-        raise TransientError("what came is not the range that was asked for")
-    told = re.fullmatch(r"bytes (\d+)-(-?\d+)/(\d+)", answer.headers.get("Content-Range", ""))
-    first, last, total = map(int, told.groups()) if told else (-1, -1, -1)
-    if told and total < start + size_bytes:
-        raise ObjectMissingError(purpose.where)
-    if (first, last) != (start, start + size_bytes - 1):
-        raise TransientError("what came is not the range that was asked for")
+def _resource_in(answer: requests.Response) -> dict[str, Any]:
+    """The object that an upload's answer describes."""
+    try:
+        resource = answer.json()
+    except requests.JSONDecodeError:
+        resource = None
+    if not isinstance(resource, dict) or "generation" not in resource:
+        raise TransientError(NOT_THE_STORE)
+    return resource

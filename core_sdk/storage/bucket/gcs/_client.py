@@ -1,4 +1,4 @@
-"""The connections to Google's storage: whose, where to, and the requests that Google's library cannot make for us.
+"""The connections to Google's storage: credentials, addresses, and the requests that Google's library cannot make.
 
 Google's library asks for lists, deletes and copies. The bytes travel past it: its own uploads keep whole chunks in
 memory, and when one breaks off, it cannot go on after what has arrived.
@@ -7,17 +7,17 @@ memory, and when one breaks off, it cannot go on after what has arrived.
 from __future__ import annotations
 
 import base64
+import contextlib
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit
 
 import requests
-from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage
 from requests.adapters import HTTPAdapter
 
 from core_sdk.errors import UnknownStorageError
-from core_sdk.storage.bucket._bucket import TransientError
+from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject, TransientError
 from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, check, failures_told
 
@@ -56,11 +56,10 @@ class GcsClient:
         self._base = f"{prefix}/" if prefix else ""
         with failures_told(Purpose(url, "storage.objects.list")):
             # None stands for no project, which only creating buckets would need.
-            self.client: Any = storage.Client(project=None)
-            self._session: requests.Session = self.client._http
+            self.library: Any = storage.Client(project=None)
+            self._session: requests.Session = self.library._http
         # What STORAGE_EMULATOR_HOST says, if it is set: then the library uses no credentials.
-        self._endpoint: str = self.client.api_endpoint
-        self._is_emulated = isinstance(self._session.credentials, AnonymousCredentials)
+        self._endpoint: str = self.library.api_endpoint
         if urlsplit(self._endpoint).scheme not in ("http", "https"):
             raise UnknownStorageError(url, "STORAGE_EMULATOR_HOST is no URL, such as http://localhost:4443")
         self._adapt()
@@ -68,8 +67,8 @@ class GcsClient:
     def _adapt(self) -> None:
         hide_in_logs("urllib3.connectionpool", "google.auth.transport.requests")
         # With it each first call starts a thread that asks for the bucket's own data, for traces that nobody takes.
-        self.client._bucket_metadata_cache = None
-        # The library follows redirects, and we want to hear of them: they lead to login pages.
+        self.library._bucket_metadata_cache = None
+        # The library follows redirects. We want to hear of them: they lead to login pages.
         self._session.max_redirects = 0
         # What the environment says of proxies and certificates, once: asked at each request it is a third of its cost.
         settings = self._session.merge_environment_settings(self._endpoint, {}, None, None, None)
@@ -103,12 +102,6 @@ class GcsClient:
             "uploads=", "uploads"
         )
 
-    def session_url(self, location: str) -> str:
-        """Of an upload session. An emulator names its own address even where a proxy stands before it."""
-        if not self._is_emulated:
-            return location
-        return urlunsplit(urlsplit(self._endpoint)[:2] + urlsplit(location)[2:])
-
     def ask(
         self,
         method: str,
@@ -116,7 +109,7 @@ class GcsClient:
         purpose: Purpose,
         *,
         headers: Mapping[str, str] | None = None,
-        body: Iterable[bytes] | str | bytes | None = None,
+        body: Iterable[bytes] | bytes | None = None,
         accept: Container[int] = (),
         stream: bool = False,
     ) -> requests.Response:
@@ -135,8 +128,37 @@ class GcsClient:
                 check(answer, purpose)
             return answer
 
+    def blob(self, name: str, generation: str | None = None) -> Any:
+        """The library's `Blob`; asks for nothing yet."""
+        return self.library.bucket(self.bucket).blob(self.key(name), generation=generation)
+
+    def stat(self, name: str) -> StoredObject:
+        """Raises `ObjectMissingError`."""
+        blob = self.blob(name)
+        with failures_told(self.purpose(name, "storage.objects.get", needs_object=True)):
+            blob.reload(timeout=self.timeout_s, retry=None)
+        return self.stored_object(blob)
+
+    def delete(self, name: str, version: str | None = None) -> None:
+        """Deletes the object, if it is there and of this version."""
+        blob = self.blob(name, version)
+        purpose = self.purpose(name, "storage.objects.delete", needs_object=True)
+        with contextlib.suppress(ObjectMissingError), failures_told(purpose):
+            blob.delete(if_generation_match=version, timeout=self.timeout_s, retry=None)
+
+    def stored_object(self, blob: Any) -> StoredObject:
+        if blob.size is None or blob.generation is None or blob.updated is None:
+            raise TransientError(NOT_THE_STORE)
+        return StoredObject(
+            name=self.name(blob.name),
+            size_bytes=int(blob.size),
+            updated=blob.updated.timestamp(),
+            version=str(blob.generation),
+            crc32c=None if blob.crc32c is None else base64.b64decode(blob.crc32c).hex(),
+        )
+
     def close(self) -> None:
-        self.client.close()
+        self.library.close()
 
 
 class _LargeBlocks(HTTPAdapter):
@@ -146,28 +168,6 @@ class _LargeBlocks(HTTPAdapter):
         super().init_poolmanager(*arguments, blocksize=_SOCKET_BLOCK_BYTES, **keywords)
 
 
-def json_of(answer: requests.Response) -> dict[str, Any]:
-    """The object that an upload's answer describes."""
-    try:
-        resource = answer.json()
-    except requests.JSONDecodeError:
-        resource = None
-    if not isinstance(resource, dict):
-        raise TransientError(NOT_THE_STORE)
-    return resource
-
-
-def version_of(resource: dict[str, Any]) -> str:
-    """Its generation, which an answer of the store always holds."""
-    if "generation" not in resource:
-        raise TransientError(NOT_THE_STORE)
-    return str(resource["generation"])
-
-
 def base64_of(crc32c: str) -> str:
     """Google writes a CRC-32C as base64 of its four bytes, we as hexadecimal digits."""
     return base64.b64encode(bytes.fromhex(crc32c)).decode()
-
-
-def hex_of(crc32c: str | None) -> str | None:
-    return None if crc32c is None else base64.b64decode(crc32c).hex()

@@ -9,10 +9,8 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from xml.etree import ElementTree
 
 import requests
@@ -27,6 +25,7 @@ from core_sdk.errors import (
     StorageRefusedError,
 )
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
+from core_sdk.storage.bucket._http import retry_after_s, system_reason
 from core_sdk.storage.bucket._secrets import redacted, secrets_of, word
 
 NOT_THE_STORE = "what came is not the store's answer (it may be the login page of this network)"
@@ -81,7 +80,7 @@ def failures_told(purpose: Purpose) -> Iterator[None]:
     except requests.JSONDecodeError:
         raise TransientError(NOT_THE_STORE) from None
     except requests.RequestException as error:
-        raise TransientError(_innermost_reason(error)) from None
+        raise TransientError(_network_reason(error)) from None
 
 
 def check(answer: requests.Response, purpose: Purpose) -> None:
@@ -101,7 +100,7 @@ def refusal(answer: requests.Response) -> GcsErrorResponse:
     sent = secrets_of(answer.request.headers)
     code, message = word(code, sent), redacted(message, sent)
     return GcsErrorResponse(
-        answer.status_code, code, message, retry_after_s=_seconds(answer.headers.get("Retry-After"))
+        answer.status_code, code, message, retry_after_s=retry_after_s(answer.headers.get("Retry-After"))
     )
 
 
@@ -122,13 +121,9 @@ def failure(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
         return ObjectExistsError(purpose.where)
     if status == 416:
         return ObjectMissingError(purpose.where)
-    if is_about_checksum(refusal):
+    if refusal.code == "BadDigest" or "crc32c" in refusal.message.lower():
         return TransientError("the store received other bytes than were sent")
     return StorageRefusedError(purpose.where, str(refusal))
-
-
-def is_about_checksum(refusal: GcsErrorResponse) -> bool:
-    return refusal.code == "BadDigest" or "crc32c" in refusal.message.lower()
 
 
 def _missing(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
@@ -156,17 +151,6 @@ def _code_and_message(text: str) -> tuple[str, str]:
     return "", text
 
 
-def _seconds(retry_after: str | None) -> float | None:
-    if retry_after is None:
-        return None
-    if retry_after.strip().isdigit():
-        return float(retry_after)
-    try:
-        return max(0.0, parsedate_to_datetime(retry_after).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
 def _is_html(answer: requests.Response) -> bool:
     return "html" in answer.headers.get("Content-Type", "").lower()
 
@@ -175,7 +159,7 @@ def _credentials_failure(error: GoogleAuthError, purpose: Purpose) -> Exception:
     if isinstance(error, DefaultCredentialsError):
         return CredentialsMissingError(purpose.where, _LOGIN)
     if isinstance(error, TransportError) or error.retryable:
-        return TransientError(f"a token could not be fetched: {_innermost_reason(error)}")
+        return TransientError(f"a token could not be fetched: {_network_reason(error)}")
     return CredentialsRejectedError(purpose.where, _refresh_reason(error), _LOGIN)
 
 
@@ -187,12 +171,5 @@ def _refresh_reason(error: GoogleAuthError) -> str:
     return "they cannot be renewed" if isinstance(error, RefreshError) else "the store wants others"
 
 
-def _innermost_reason(error: BaseException) -> str:
-    """The operating system's word if there is one: the texts around it hold URLs."""
-    inner: BaseException | None = error
-    last = error
-    while inner is not None:
-        if isinstance(inner, OSError) and inner.strerror:
-            return redacted(inner.strerror)
-        last, inner = inner, inner.__cause__ or inner.__context__
-    return f"{type(error).__name__} ({type(last).__name__})" if last is not error else type(error).__name__
+def _network_reason(error: Exception) -> str:
+    return system_reason(error) or type(error).__name__

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import quote, unquote_plus, urlsplit
@@ -20,18 +19,16 @@ from core_sdk.storage.bucket._bucket import (
     StoredObject,
     TransientError,
 )
+from core_sdk.storage.bucket._http import check_range, hand_on
 from core_sdk.storage.bucket.s3._capabilities import crc32c_of
 from core_sdk.storage.bucket.s3._client import S3Client
-from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, not_from_s3, refusal
-from core_sdk.storage.bucket.s3._reading import read_range
+from core_sdk.storage.bucket.s3._errors import failures_told, not_from_s3
 from core_sdk.storage.bucket.s3._upload import S3PartedUpload
 
 _MIB = 1 << 20
 _COPIED_PART_BYTES = 256 * _MIB
-_MOST_PER_DELETE = 1000
 _NUM_COPY_THREADS = 8
-# One name with these would have the server refuse a whole list, or read another name.
-_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\r\x0e-\x1f\ufffe\uffff]")
+_NO_CONTENT = 204
 
 
 class S3Bucket(Bucket):
@@ -62,7 +59,7 @@ class S3Bucket(Bucket):
         self.url = f"s3://{bucket}/{prefix}".rstrip("/") + endpoint
         self._part_bytes = part_bytes
         self._copy_in_parts_from_bytes = copy_in_parts_from_bytes
-        self._requests = S3Client(
+        self._client = S3Client(
             bucket,
             prefix,
             access_key=access_key,
@@ -72,31 +69,34 @@ class S3Bucket(Bucket):
         )
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
-        abilities = self._requests.abilities
-        preconditions = abilities.for_preconditions(if_absent, if_version)
-        integrity = abilities.for_content(content)
+        capabilities = self._client.capabilities
+        preconditions = capabilities.for_preconditions(if_absent, if_version)
+        integrity = capabilities.for_content(content)
         try:
-            answer = self._requests.of_object("PutObject", name, Body=content, **integrity, **preconditions)
+            answer = self._client.of_object("PutObject", name, Body=content, **integrity, **preconditions)
         except ObjectMissingError as error:
             raise ObjectExistsError(self.where(name)) from error  # `if_version` of what is gone
         if "ETag" not in answer:
             raise not_from_s3("PutObject")
-        abilities.check_arrived(content, answer)
+        capabilities.check_arrived(content, answer)
 
     def begin(self, name: str, entry: FileEntry) -> PartedUpload:
-        return S3PartedUpload(self._requests, name, entry, self._part_bytes)
+        return S3PartedUpload(self._client, name, entry, self._part_bytes)
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
-        read_range(self._requests, name, start, size_bytes, sink)
+        answer = self._client.of_object("GetObject", name, Range=f"bytes={start}-{start + size_bytes - 1}")
+        with contextlib.closing(answer["Body"]) as body, failures_told(self._client.told("GetObject", name)):
+            check_range(answer.get("ContentRange"), start, size_bytes, self.where(name))
+            hand_on(iter(lambda: body.read(_MIB), b""), size_bytes, sink)
 
     def stat(self, name: str) -> StoredObject:
-        answer = self._requests.head(name)
+        answer = self._client.head(name)
         if "ETag" not in answer:
             raise not_from_s3("HeadObject")
         return _stored(name, answer, answer["ContentLength"])
 
     def list(self, under: str = "") -> Iterator[StoredObject]:
-        root = self._requests.root
+        root = self._client.root
         for page in self._pages("ListObjectsV2", under, _after_objects, Prefix=root + under):
             for found in page.get("Contents", ()):
                 # Consoles make an empty object of the prefix itself, as a folder.
@@ -104,37 +104,24 @@ class S3Bucket(Bucket):
                     yield _stored(name, found, found["Size"])
 
     def list_folders(self) -> Iterator[str]:
-        root = self._requests.root
+        root = self._client.root
         for page in self._pages("ListObjectsV2", "", _after_objects, Prefix=root, Delimiter="/"):
             for found in page.get("CommonPrefixes", ()):
                 yield found["Prefix"].removeprefix(root).removesuffix("/")
 
-    def delete(self, names: Sequence[str]) -> None:
-        listable = [name for name in names if not _NOT_IN_XML.search(name)]
-        for first in range(0, len(listable), _MOST_PER_DELETE):
-            self._delete(listable[first : first + _MOST_PER_DELETE])
-        for name in set(names) - set(listable):
-            with contextlib.suppress(ObjectMissingError):
-                self._requests.of_object("DeleteObject", name)
-
-    def _delete(self, names: Sequence[str]) -> None:
-        keys = [{"Key": self._requests.root + name} for name in names]
-        answer = self._requests.of_bucket("DeleteObjects", names[0], Delete={"Objects": keys})
-        for failure in answer.get("Errors", ()):
-            name = str(failure.get("Key", "")).removeprefix(self._requests.root)
-            refused = refusal(self._requests.told("DeleteObjects", name), S3ErrorResponse(str(failure.get("Code")), 0))
-            if not isinstance(refused, ObjectMissingError):
-                raise refused
-        if "Errors" not in answer and "Deleted" not in answer:
-            raise not_from_s3("DeleteObjects")
+    def delete(self, name: str) -> None:
+        with contextlib.suppress(ObjectMissingError):
+            answer = self._client.of_object("DeleteObject", name)
+            if answer["ResponseMetadata"]["HTTPStatusCode"] != _NO_CONTENT:
+                raise not_from_s3("DeleteObject")
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
         if entry.size_bytes > self._copy_in_parts_from_bytes:
             self._copy_in_parts(source, target, entry)
         else:
-            origin = {"Bucket": self._requests.bucket, "Key": self._requests.root + source}
-            how = self._requests.abilities.for_copy()
-            answer = self._requests.of_object("CopyObject", target, CopySource=origin, **how)
+            origin = {"Bucket": self._client.bucket, "Key": self._client.root + source}
+            how = self._client.capabilities.for_copy()
+            answer = self._client.of_object("CopyObject", target, CopySource=origin, **how)
             if "ETag" not in answer.get("CopyObjectResult", {}):
                 raise not_from_s3("CopyObject")
         return self.stat(target)
@@ -144,10 +131,10 @@ class S3Bucket(Bucket):
         if found.size_bytes != entry.size_bytes:
             raise ObjectMissingError(self.where(source))
         part_bytes = min(self._copy_in_parts_from_bytes, _COPIED_PART_BYTES)
-        upload = S3PartedUpload(self._requests, target, entry, part_bytes)
+        upload = S3PartedUpload(self._client, target, entry, part_bytes)
         try:
             with ThreadPoolExecutor(_NUM_COPY_THREADS, "core-sdk-copy") as threads:
-                key = self._requests.root + source
+                key = self._client.root + source
                 for _ in threads.map(lambda i: upload.copy_part(i, key, found.version), range(upload.num_parts)):
                     pass
             upload.complete()
@@ -159,17 +146,17 @@ class S3Bucket(Bucket):
             raise
 
     def abort_uploads(self, under: str) -> int:
-        root = self._requests.root
+        root = self._client.root
         pages = self._pages("ListMultipartUploads", under, _after_uploads, Prefix=root + under, EncodingType="url")
         begun = [(_key(page, found), found["UploadId"]) for page in pages for found in page.get("Uploads", ())]
         ours = [(key, upload_id) for key, upload_id in begun if key.startswith(root + under)]
         for key, upload_id in ours:
             with contextlib.suppress(ObjectMissingError):  # it has ended meanwhile
-                self._requests.of_object("AbortMultipartUpload", key.removeprefix(root), UploadId=upload_id)
+                self._client.of_object("AbortMultipartUpload", key.removeprefix(root), UploadId=upload_id)
         return len(ours)
 
     def close(self) -> None:
-        self._requests.close()
+        self._client.close()
 
     def _pages(
         self, operation: str, under: str, after: Callable[[dict[str, Any]], dict[str, Any]], **parameters: Any
@@ -177,7 +164,7 @@ class S3Bucket(Bucket):
         """The answers to a request, each of which says what comes after it."""
         place: dict[str, Any] = {}
         while True:
-            page = self._requests.of_bucket(operation, under, **parameters, **place)
+            page = self._client.of_bucket(operation, under, **parameters, **place)
             if "IsTruncated" not in page:
                 raise not_from_s3(operation)
             yield page

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from core_sdk.storage.bucket._secrets import hide_in_logs
-from core_sdk.storage.bucket.s3._capabilities import Capabilities, content_md5
+from core_sdk.storage.bucket.s3._capabilities import Capcapabilities
 from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, failures_told
 
 # After the others, which say what to install where it is missing.
@@ -15,7 +15,6 @@ import boto3.session  # isort: skip
 import botocore.loaders  # isort: skip
 import botocore.session  # isort: skip
 from botocore import xform_name  # isort: skip
-from botocore.awsrequest import AWSRequest  # isort: skip
 from botocore.config import Config  # isort: skip
 from botocore.exceptions import ClientError  # isort: skip
 
@@ -39,7 +38,7 @@ class S3Client:
         self.bucket = bucket
         self.root = f"{prefix}/" if prefix else ""
         """What the keys of all objects begin with."""
-        self.abilities = Capabilities()
+        self.capabilities = Capcapabilities()
         self._credentials = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
         self._endpoint_url = endpoint_url
         self._timeout_s = timeout_s
@@ -63,12 +62,12 @@ class S3Client:
             try:
                 return self._send(operation, parameters)
             except ClientError as error:
-                self.abilities.heed(S3ErrorResponse.read(error.response), parameters)
+                self.capabilities.heed(S3ErrorResponse.read(error.response), parameters)
                 raise
 
     def head(self, name: str) -> dict[str, Any]:
         """What S3 says of an object without its content."""
-        parameters = {"Key": self.root + name, **self.abilities.for_reading()}
+        parameters = {"Key": self.root + name, **self.capabilities.for_reading()}
         with failures_told(self.told("HeadObject", name)):
             try:
                 return self._send("HeadObject", parameters)
@@ -83,7 +82,7 @@ class S3Client:
         The answer to a HEAD has no body, so it does not say whether the object or the bucket is missing, or what is
         wrong with the credentials.
         """
-        reading = self.abilities.for_reading()
+        reading = self.capabilities.for_reading()
         self.of_object("GetObject", name, Range="bytes=0-0", **reading)["Body"].close()
 
     def close(self) -> None:
@@ -120,7 +119,6 @@ class S3Client:
         session = boto3.session.Session(**self._credentials, botocore_session=library)
         client = session.client("s3", endpoint_url=self._endpoint_url, config=config)
         client.meta.events.register_first("needs-retry.s3", _spare_region_search)
-        client.meta.events.register("before-sign.s3.DeleteObjects", _protect_by_md5)
         return client
 
 
@@ -140,10 +138,3 @@ def _spare_region_search(request_dict: dict[str, Any], response: Any, **_: objec
     is_named = "x-amz-bucket-region" in response[0].headers or "Region" in response[1].get("Error", {})
     if not is_named:
         request_dict["context"].setdefault("s3_redirect", {})["redirected"] = True
-
-
-def _protect_by_md5(request: AWSRequest, **_: object) -> None:
-    """S3 demands a checksum of a list of objects to delete; all servers take this one, and only some the library's."""
-    for header in ("x-amz-checksum-crc32", "x-amz-sdk-checksum-algorithm"):
-        del request.headers[header]
-    request.headers["Content-MD5"] = content_md5(request.body)

@@ -20,6 +20,7 @@ from core_sdk.errors import (
     StorageRefusedError,
 )
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
+from core_sdk.storage.bucket._http import retry_after_s
 from core_sdk.storage.bucket._secrets import word
 
 try:
@@ -61,7 +62,7 @@ _PERMISSIONS = {
     "CompleteMultipartUpload": "s3:PutObject",
     "CopyObject": "s3:GetObject and s3:PutObject",
     "CreateMultipartUpload": "s3:PutObject",
-    "DeleteObjects": "s3:DeleteObject",
+    "DeleteObject": "s3:DeleteObject",
     "GetObject": _TO_READ,
     "HeadObject": _TO_READ,
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
@@ -130,7 +131,7 @@ class S3ErrorResponse:
             status=int(metadata.get("HTTPStatusCode", 0)),
             named_header=header.group() if header else None,
             region=_region(str(headers.get("x-amz-bucket-region") or error.get("Region") or "")),
-            retry_after_s=_seconds(headers.get("retry-after")),
+            retry_after_s=retry_after_s(headers.get("retry-after")),
         )
 
     @property
@@ -203,10 +204,3 @@ def not_from_s3(operation: str) -> TransientError:
 
 def _region(text: str) -> str | None:
     return text if re.fullmatch(r"[a-z]+(-[a-z]+)*(-\d)?", text) else None
-
-
-def _seconds(header: str | None) -> float | None:
-    try:
-        return None if header is None else float(header)
-    except ValueError:
-        return None  # a date, which stores do not send

@@ -21,12 +21,12 @@ class S3PartedUpload(PartedUpload):
     `put_part` and `complete` raise `ObjectMissingError` if somebody aborted it.
     """
 
-    def __init__(self, requests: S3Client, name: str, entry: FileEntry, least_part_bytes: int) -> None:
-        self.part_bytes = part_bytes(entry.size_bytes, _MOST_PARTS, least_part_bytes)
-        self._requests = requests
+    def __init__(self, client: S3Client, name: str, entry: FileEntry, least_part_bytes: int) -> None:
+        super().__init__(entry.size_bytes, part_bytes(entry.size_bytes, _MOST_PARTS, least_part_bytes))
+        self._client = client
         self._name = name
         self._entry = entry
-        answer = requests.of_object("CreateMultipartUpload", name, **requests.abilities.for_large_object())
+        answer = client.of_object("CreateMultipartUpload", name, **client.capabilities.for_large_object())
         if "UploadId" not in answer:
             raise not_from_s3("CreateMultipartUpload")
         self._id: str = answer["UploadId"]
@@ -36,9 +36,9 @@ class S3PartedUpload(PartedUpload):
         self._is_complete = False
 
     def put_part(self, index: int, content: bytes) -> None:
-        abilities = self._requests.abilities
-        answer = self._ask("UploadPart", PartNumber=index + 1, Body=content, **abilities.for_content(content))
-        abilities.check_arrived(content, answer)
+        capabilities = self._client.capabilities
+        answer = self._ask("UploadPart", PartNumber=index + 1, Body=content, **capabilities.for_content(content))
+        capabilities.check_arrived(content, answer)
         self._note("UploadPart", index, answer)
 
     def copy_part(self, index: int, source_key: str, source_version: str) -> None:
@@ -48,15 +48,11 @@ class S3PartedUpload(PartedUpload):
         answer = self._ask(
             "UploadPartCopy",
             PartNumber=index + 1,
-            CopySource={"Bucket": self._requests.bucket, "Key": source_key},
+            CopySource={"Bucket": self._client.bucket, "Key": source_key},
             CopySourceIfMatch=f'"{source_version}"',
             CopySourceRange=f"bytes={start}-{end - 1}",
         )
         self._note("UploadPartCopy", index, answer.get("CopyPartResult", {}))
-
-    @property
-    def num_parts(self) -> int:
-        return -(-self._entry.size_bytes // self.part_bytes)
 
     def complete(self) -> None:
         with self._lock:
@@ -87,11 +83,11 @@ class S3PartedUpload(PartedUpload):
 
     def _check_stored(self, is_checked: bool, expected_etag: str | None) -> None:
         """Raises unless the object is there and whole; what is told of it must include `expected_etag`, if given."""
-        found = self._requests.head(self._name)
+        found = self._client.head(self._name)
         crc32c = crc32c_of(found) if is_checked else None
         is_ours = expected_etag in (None, _bare(found.get("ETag"))) or crc32c == self._entry.crc32c
         if not is_ours:
-            raise ObjectMissingError(self._requests.where(self._name))
+            raise ObjectMissingError(self._client.where(self._name))
         if found.get("ContentLength") != self._entry.size_bytes or crc32c not in (None, self._entry.crc32c):
             raise TransientError("the store does not hold what was sent")
 
@@ -105,7 +101,7 @@ class S3PartedUpload(PartedUpload):
             self._parts[index] = part
 
     def _ask(self, operation: str, **parameters: Any) -> dict[str, Any]:
-        return self._requests.of_object(operation, self._name, UploadId=self._id, **parameters)
+        return self._client.of_object(operation, self._name, UploadId=self._id, **parameters)
 
 
 def etag_of_parts(parts: list[dict[str, Any]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,9 @@ from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry, TransferCancelledError
 from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
-from core_sdk.storage.bucket.transfer._part_file import Nowhere, PartFile, Target
+from core_sdk.storage.bucket.transfer._part_file import PartFile, Target
 from core_sdk.storage.bucket.transfer._progress import Progress
-from core_sdk.storage.bucket.transfer._threads import TransferThreads
+from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
 # Once more for what was damaged on its way; what lies damaged in the store stays so.
 _NUM_TRIES = 2
@@ -25,8 +25,6 @@ _NUM_TRIES = 2
 
 @dataclass(frozen=True)
 class ObjectToDownload:
-    """An object that becomes a file, or is only read."""
-
     object_name: str
     entry: FileEntry
     """What it must turn out to be."""
@@ -52,72 +50,56 @@ class MissingContentError(Exception):
 
 
 class Downloader:
-    """Fetches objects; `cancelled` ends it early."""
+    """Fetches objects, each in ranges."""
 
-    def __init__(self, bucket: Bucket, limits: Limits, cancelled: threading.Event, progress: Progress) -> None:
+    def __init__(self, bucket: Bucket, limits: Limits, progress: Progress) -> None:
         self._bucket = bucket
         self._limits = limits
-        self._cancelled = cancelled
         self._progress = progress
-        self._retry = Retry(limits.deadline_s, cancelled)
+        self._cancelled = threading.Event()
+        self._retry = Retry(limits.deadline_s, self._cancelled)
+        self._begun: list[_PartialDownload] = []
 
-    def receive(self, objects: Sequence[ObjectToDownload]) -> None:
-        """All of them. What has arrived of a large one when an error comes is not fetched again the next time.
+    def fetch(self, objects: Sequence[ObjectToDownload]) -> None:
+        """Fetches all. What has arrived of a large object when an error comes is not fetched again the next time.
 
         Raises `WrongContentError`, `MissingContentError`, `TransferCancelledError`, `StorageError`, or `OSError`.
         """
-        arriving: list[_PartialDownload] = []
+        largest_first = sorted(objects, key=lambda wanted: -wanted.entry.size_bytes)
+        tasks = [partial(self._begin, wanted, _NUM_TRIES) for wanted in largest_first]
         try:
-            with TransferThreads(self._limits.num_threads, self._cancelled) as crew:
-                for wanted in sorted(objects, key=lambda wanted: -wanted.entry.size_bytes):
-                    crew.add(partial(self._begin, wanted, crew, arriving, _NUM_TRIES))
-                crew.wait()
+            run_in_threads(tasks, self._limits.num_threads, self._cancelled)
         finally:
-            for one in arriving:
-                one.target.close()
+            for download in self._begun:
+                download.target.close()
 
-    def _begin(
-        self, wanted: ObjectToDownload, crew: TransferThreads, begun: list[_PartialDownload], num_tries: int
-    ) -> None:
-        target = Nowhere() if wanted.path is None else PartFile(wanted.path, wanted.entry, self._limits.range_bytes)
-        arriving = _PartialDownload(wanted, target, self._limits.range_bytes)
-        begun.append(arriving)
-        if missing := arriving.missing():
-            fetches = [partial(self._fetch, arriving, index, crew, begun, num_tries) for index in missing]
-            crew.add_next(*fetches[1:])
-            fetches[0]()
-        else:
-            self._finish(arriving, crew, begun, num_tries)
+    def _begin(self, wanted: ObjectToDownload, num_tries: int) -> Iterable[Task]:
+        target = Target() if wanted.path is None else PartFile(wanted.path, wanted.entry, self._limits.range_bytes)
+        download = _PartialDownload(wanted, target, self._limits.range_bytes, num_tries)
+        self._begun.append(download)
+        if missing := download.missing():
+            return [partial(self._fetch_range, download, index) for index in missing]
+        return self._finish(download)
 
-    def _fetch(
-        self,
-        arriving: _PartialDownload,
-        index: int,
-        crew: TransferThreads,
-        begun: list[_PartialDownload],
-        num_tries: int,
-    ) -> None:
-        piece = _RangeDownload(arriving, index, self._advance)
-        name = arriving.wanted.object_name
+    def _fetch_range(self, download: _PartialDownload, index: int) -> Iterable[Task]:
+        piece = _RangeDownload(download, index, self._advance)
+        name = download.wanted.object_name
         try:
             self._retry.call(self._bucket.where(name), lambda: piece.fetch(self._bucket), lambda: piece.num_bytes)
         except ObjectMissingError as error:
             raise MissingContentError(name) from error
-        if arriving.note(index, piece.checksum):
-            self._finish(arriving, crew, begun, num_tries)
+        return self._finish(download) if download.note(index, piece.checksum) else ()
 
-    def _finish(
-        self, arriving: _PartialDownload, crew: TransferThreads, begun: list[_PartialDownload], num_tries: int
-    ) -> None:
-        found = arriving.found()
-        if found.is_content_of(arriving.wanted.entry):
-            arriving.target.keep()
-            return
-        arriving.target.drop()
-        if num_tries <= 1:
-            raise WrongContentError(arriving.wanted.object_name, found)
+    def _finish(self, download: _PartialDownload) -> Iterable[Task]:
+        found = download.found()
+        if found.is_content_of(download.wanted.entry):
+            download.target.keep()
+            return ()
+        download.target.drop()
+        if download.num_tries <= 1:
+            raise WrongContentError(download.wanted.object_name, found)
         self._progress.add(-found.size_bytes)
-        self._begin(arriving.wanted, crew, begun, num_tries - 1)
+        return self._begin(download.wanted, download.num_tries - 1)
 
     def _advance(self, num_bytes: int) -> None:
         if self._cancelled.is_set():
@@ -128,10 +110,12 @@ class Downloader:
 class _PartialDownload:
     """An object, some ranges of which have arrived."""
 
-    def __init__(self, wanted: ObjectToDownload, target: Target, range_bytes: int) -> None:
+    def __init__(self, wanted: ObjectToDownload, target: Target, range_bytes: int, num_tries: int) -> None:
         self.wanted = wanted
         self.target = target
         self.range_bytes = range_bytes
+        self.num_tries = num_tries
+        """This one, and those that may follow."""
         self._num_ranges = -(-wanted.entry.size_bytes // range_bytes)
         self._checksums = target.arrived()
         self._lock = threading.Lock()
@@ -157,10 +141,10 @@ class _PartialDownload:
 class _RangeDownload:
     """One range, which goes on where it broke off."""
 
-    def __init__(self, arriving: _PartialDownload, index: int, advance: Callable[[int], None]) -> None:
-        self._arriving = arriving
-        self._start = index * arriving.range_bytes
-        self._size_bytes = arriving.size_of(index)
+    def __init__(self, download: _PartialDownload, index: int, advance: Callable[[int], None]) -> None:
+        self._download = download
+        self._start = index * download.range_bytes
+        self._size_bytes = download.size_of(index)
         self._advance = advance
         self._crc32c = 0
         self.num_bytes = 0
@@ -172,10 +156,10 @@ class _RangeDownload:
     def fetch(self, bucket: Bucket) -> None:
         rest = self._size_bytes - self.num_bytes
         if rest:
-            bucket.read(self._arriving.wanted.object_name, self._start + self.num_bytes, rest, self._take)
+            bucket.read(self._download.wanted.object_name, self._start + self.num_bytes, rest, self._take)
 
     def _take(self, content: bytes) -> None:
-        self._arriving.target.write(self._start + self.num_bytes, content)
+        self._download.target.write(self._start + self.num_bytes, content)
         self._crc32c = google_crc32c.extend(self._crc32c, content)
         self.num_bytes += len(content)
         self._advance(len(content))

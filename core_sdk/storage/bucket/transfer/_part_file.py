@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import uuid
-from abc import ABC, abstractmethod
 from pathlib import Path
 
 import google_crc32c
@@ -16,53 +15,27 @@ from core_sdk.records import FileEntry
 from core_sdk.storage.bucket.transfer._crc32c import Crc32c
 
 
-class Target(ABC):
-    """Takes ranges in any order; `write` and `note` are safe in threads."""
+class Target:
+    """Takes ranges in any order, in many threads. This one keeps nothing: its object is only read."""
 
-    @abstractmethod
     def arrived(self) -> dict[int, Crc32c]:
         """The ranges that an earlier process has left here, whole."""
-
-    @abstractmethod
-    def write(self, offset: int, content: bytes) -> None: ...
-
-    @abstractmethod
-    def note(self, index: int, checksum: Crc32c) -> None:
-        """A range is complete."""
-
-    @abstractmethod
-    def keep(self) -> None:
-        """All has arrived, and is right."""
-
-    @abstractmethod
-    def drop(self) -> None:
-        """It is wrong."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Does nothing after `keep` or `drop`."""
-
-
-class Nowhere(Target):
-    """For what is only read."""
-
-    def arrived(self) -> dict[int, Crc32c]:
         return {}
 
     def write(self, offset: int, content: bytes) -> None:
-        pass
+        """Takes some bytes of a range."""
 
     def note(self, index: int, checksum: Crc32c) -> None:
-        pass
+        """Takes note that a range is complete."""
 
     def keep(self) -> None:
-        pass
+        """Everything has arrived, and is right."""
 
     def drop(self) -> None:
-        pass
+        """Something that has arrived is wrong."""
 
     def close(self) -> None:
-        pass
+        """Does nothing after `keep` or `drop`."""
 
 
 class PartFile(Target):

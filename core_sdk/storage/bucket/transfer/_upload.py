@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,21 +14,18 @@ import google_crc32c
 
 from core_sdk.errors import StorageError
 from core_sdk.records import FileEntry
-from core_sdk.storage._checksum import checksum
-from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, PartedUpload, StreamedUpload, TransientError
+from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, PartedUpload, TransientError
 from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._retry import Retry, TransferCancelledError
+from core_sdk.storage.bucket._retry import Retry
 from core_sdk.storage.bucket.transfer._crc32c import Crc32c, joined
 from core_sdk.storage.bucket.transfer._progress import Progress
-from core_sdk.storage.bucket.transfer._threads import TransferThreads
+from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class FileToUpload:
-    """A file that becomes an object."""
-
     path: Path
     object_name: str
     entry: FileEntry
@@ -36,7 +33,7 @@ class FileToUpload:
 
 
 class FileChangedError(Exception):
-    """A file is not any more what it was when it was sealed."""
+    """A file is no longer what it was when the checkpoint was sealed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path.name!r} changed while it was being stored: end every write to it first")
@@ -51,49 +48,49 @@ class Uploader:
         limits: Limits,
         cancelled: threading.Event,
         progress: Progress,
-        held: Callable[[FileEntry], str | None],
+        find_copy: Callable[[FileEntry], str | None],
     ) -> None:
-        """`held` names an object with this very content, if one is known."""
+        """`find_copy` names an object with this very content, if one is known."""
         self._bucket = bucket
         self._limits = limits
         self._cancelled = cancelled
         self._progress = progress
-        self._held = held
+        self._find_copy = find_copy
         self._retry = Retry(limits.deadline_s, cancelled)
-        # Contents that are in memory at one time, so that this stays bounded whatever the files' sizes.
+        # Bounds how many contents are in memory at one time, whatever the files' sizes.
         self._slots = threading.Semaphore(limits.num_contents)
-        self._begun: list[PartedUpload | StreamedUpload] = []
+        self._begun: list[PartedUpload] = []
 
     def send(self, files: Sequence[FileToUpload]) -> None:
-        """All of them, or an error and nothing left of those that travel in parts.
+        """Sends all of them, or raises and leaves nothing of those that travel in parts.
 
         Raises `FileChangedError`, `TransferCancelledError`, `StorageError`, or `OSError` for a file.
         """
+        # The largest first, since the last one to begin is the one that all wait for.
+        largest_first = sorted(files, key=lambda file: -file.entry.size_bytes)
         try:
-            with TransferThreads(self._limits.num_threads, self._cancelled) as crew:
-                # The largest first, since the last one to begin is the one that all wait for.
-                for file in sorted(files, key=lambda file: -file.entry.size_bytes):
-                    crew.add(partial(self._send, file, crew))
-                crew.wait()
+            run_in_threads(
+                (partial(self._send, file) for file in largest_first), self._limits.num_threads, self._cancelled
+            )
         except BaseException:
             self._abort()
             raise
 
-    def _send(self, file: FileToUpload, crew: TransferThreads) -> None:
+    def _send(self, file: FileToUpload) -> Iterable[Task]:
         if self._copy(file):
             self._progress.add(file.entry.size_bytes)
         elif file.entry.size_bytes <= self._limits.whole_bytes:
             self._send_whole(file)
         else:
-            self._send_large(file, crew)
+            return self._begin(file)
+        return ()
 
     def _copy(self, file: FileToUpload) -> bool:
-        source = self._held(file.entry)
+        source = self._find_copy(file.entry)
         if source is None:
             return False
-        copy = partial(self._bucket.copy, source, file.object_name, file.entry)
         try:
-            copied = self._retry.call(self._bucket.where(file.object_name), copy)
+            copied = self._call(file, partial(self._bucket.copy, source, file.object_name, file.entry))
         except (ObjectMissingError, StorageError):
             return False  # it has been deleted meanwhile, or may not be read: then the file travels
         return copied.size_bytes == file.entry.size_bytes and copied.crc32c in (None, file.entry.crc32c)
@@ -106,35 +103,13 @@ class Uploader:
             self._call(file, partial(self._bucket.put, file.object_name, content))
         self._progress.add(len(content))
 
-    def _send_large(self, file: FileToUpload, crew: TransferThreads) -> None:
+    def _begin(self, file: FileToUpload) -> Iterable[Task]:
         upload = self._call(file, partial(self._bucket.begin, file.object_name, file.entry))
         self._begun.append(upload)
-        if isinstance(upload, StreamedUpload):
-            self._stream(file, upload)
-            return
-        parts = _Parts(file, upload)
-        crew.add_next(*(partial(self._send_part, parts, index) for index in range(parts.num_parts)))
+        parts = _FileInParts(file, upload)
+        return (partial(self._send_part, parts, index) for index in range(upload.num_parts))
 
-    def _stream(self, file: FileToUpload, upload: StreamedUpload) -> None:
-        num_bytes = 0
-
-        def advance(num_more: int) -> None:
-            nonlocal num_bytes
-            num_bytes += num_more
-            self._advance(num_more)
-
-        def send() -> None:
-            try:
-                upload.send(file.path, advance)
-            except TransientError:
-                # Perhaps not the network's fault.
-                if not checksum(file.path).is_content_of(file.entry):
-                    raise FileChangedError(file.path) from None
-                raise
-
-        self._retry.call(self._bucket.where(file.object_name), send, lambda: num_bytes)
-
-    def _send_part(self, parts: _Parts, index: int) -> None:
+    def _send_part(self, parts: _FileInParts, index: int) -> Iterable[Task]:
         with self._slots:
             content = parts.read(index)
             self._call(parts.file, partial(parts.upload.put_part, index, content))
@@ -142,14 +117,10 @@ class Uploader:
         if parts.note(index, Crc32c(google_crc32c.value(content), len(content))):
             parts.check()
             self._call(parts.file, parts.upload.complete)
+        return ()
 
     def _call(self, file: FileToUpload, work: Callable[[], T]) -> T:
         return self._retry.call(self._bucket.where(file.object_name), work)
-
-    def _advance(self, num_bytes: int) -> None:
-        if self._cancelled.is_set():
-            raise TransferCancelledError
-        self._progress.add(num_bytes)
 
     def _abort(self) -> None:
         for upload in self._begun:
@@ -159,17 +130,13 @@ class Uploader:
 
 
 @dataclass
-class _Parts:
-    """A file in parts, some of which have arrived."""
+class _FileInParts:
+    """A file some parts of which have arrived."""
 
     file: FileToUpload
     upload: PartedUpload
     _checksums: dict[int, Crc32c] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    @property
-    def num_parts(self) -> int:
-        return -(-self.file.entry.size_bytes // self.upload.part_bytes)
 
     def read(self, index: int) -> bytes:
         with self.file.path.open("rb") as opened:
@@ -180,9 +147,9 @@ class _Parts:
         """Whether it was the last one to arrive."""
         with self._lock:
             self._checksums[index] = checksum
-            return len(self._checksums) == self.num_parts
+            return len(self._checksums) == self.upload.num_parts
 
     def check(self) -> None:
-        whole = joined(self._checksums[index] for index in range(self.num_parts))
+        whole = joined(self._checksums[index] for index in range(self.upload.num_parts))
         if (whole.num_bytes, str(whole)) != (self.file.entry.size_bytes, self.file.entry.crc32c):
             raise FileChangedError(self.file.path)

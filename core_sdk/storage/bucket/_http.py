@@ -1,0 +1,56 @@
+"""What the answers of all stores have in common."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from email.utils import parsedate_to_datetime
+
+from core_sdk.storage.bucket._bucket import ObjectMissingError, Sink, TransientError
+from core_sdk.storage.bucket._secrets import redacted
+
+
+def check_range(content_range: str | None, start: int, size_bytes: int, where: str) -> None:
+    """Raises `ObjectMissingError` where the object ends before the range does, `TransientError` for another range."""
+    extent, _, total = (content_range or "").partition("/")
+    if total.isdigit() and int(total) < start + size_bytes:
+        raise ObjectMissingError(where)
+    if extent != f"bytes {start}-{start + size_bytes - 1}":
+        raise TransientError("the answer is not the range that was asked for")
+
+
+def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
+    """Gives `sink` exactly `size_bytes` bytes; raises `TransientError` if more or fewer come."""
+    num_bytes = 0
+    for piece in pieces:
+        num_bytes += len(piece)
+        if num_bytes > size_bytes:
+            break
+        sink(piece)
+    if num_bytes != size_bytes:
+        raise TransientError(f"{num_bytes:,} bytes came of {size_bytes:,}")
+
+
+def retry_after_s(header: str | None) -> float | None:
+    """For how long the store asks to wait: its header has a number of seconds, or a date."""
+    if header is None:
+        return None
+    try:
+        return float(header)
+    except ValueError:
+        pass
+    try:
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def system_reason(error: BaseException) -> str:
+    """The operating system's word for a failed connection, or "". The libraries' own texts hold signed URLs."""
+    cause: BaseException | None = error
+    while cause is not None:
+        # Libraries derive from OSError too, and put addresses into the place of the system's words.
+        if isinstance(cause, OSError) and cause.strerror and type(cause).__module__ in ("builtins", "socket", "ssl"):
+            return redacted(cause.strerror)
+        cause = getattr(cause, "inner_exception", None) or cause.__cause__ or cause.__context__
+    return ""
