@@ -15,9 +15,9 @@ AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
 FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed
 ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
-# The tests of one file run in one process, because they share servers. More than four processes disturb the tests that
-# measure time.
-PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+# Each process takes a part of the tests in order, because neighbours share servers, and at the end helps the others. More
+# than four processes disturb the tests that measure time.
+PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -70,7 +70,7 @@ format: $(INSTALLED)  ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(INSTALLED)  ## measure, each figure beside its baseline
+bench: $(INTEGRATIONS_INSTALLED)  ## measure, each figure beside its baseline
 	@for benchmark in benchmarks/[a-z]*.py; do echo "== $$benchmark"; $(PYTHON) $$benchmark || exit 1; done
 
 clean:  ## remove the environment, the demo and all caches

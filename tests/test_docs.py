@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import requests
 import typer.main
-from buckets.gcs import start_fake_gcs_server
+from buckets.strict_gcs import start_strict_gcs
 
 from core_sdk.cli._app import app
 from core_sdk.journal import read_journal
@@ -125,7 +125,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 @pytest.fixture
 def my_bucket(reader: Reader) -> Iterator[None]:
     """A reader has the bucket that the documents speak of, on a server nearby."""
-    with start_fake_gcs_server() as server:
+    with start_strict_gcs() as server:
         reader.variables |= server.variables()
         requests.post(
             f"{server.variables()['STORAGE_EMULATOR_HOST']}/storage/v1/b?project=docs",

