@@ -55,7 +55,7 @@ class Reader:
         shutil.copytree(ROOT / "examples", self.directory / "examples")
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORE_SDK_", "XDG_"))}
-        self.variables = kept | {"HOME": str(self.directory), "PATH": path, "COLUMNS": "120"}
+        self.variables = kept | {"HOME": str(self.directory), "PATH": path, "COLUMNS": "80"}
 
     def follow(self, block: Block) -> None:
         if block.language == "python":

@@ -35,7 +35,7 @@ class HorovodMissingError(CommandError):
         super().__init__(
             f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({reason}). pip builds '
             "it, with cmake and a C++ compiler; a build that asks for a newer C++ needs CMAKE_CXX_STANDARD 20 in two "
-            'of its files, as docs/distributed.md shows under "Horovod"'
+            'of its files, as docs/distributed-reference.md shows under "Horovod"'
         )
 
 
