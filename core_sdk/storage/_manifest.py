@@ -13,6 +13,7 @@ import xxhash
 from core_sdk.records import FileEntry, Manifest
 from core_sdk.storage._names import METADATA_NAME, matching
 from core_sdk.storage._shard import ShardUnion
+from core_sdk.storage._storage import Selector
 
 
 def metadata_file(metadata: Mapping[str, Any]) -> tuple[bytes, FileEntry]:
@@ -37,6 +38,11 @@ def manifest_of(storage_id: str, union: ShardUnion, metadata: dict[str, Any], me
         metadata=metadata,
         ranks=union.ranks,
     )
+
+
+def selected_names(manifest: Manifest, selector: Selector | None) -> list[str]:
+    """The names that `selector` accepts, and that of the metadata, which always comes along."""
+    return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
 
 
 def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:

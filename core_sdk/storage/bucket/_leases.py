@@ -1,8 +1,8 @@
-"""Who is writing or removing what: objects beside the checkpoints, by which the remains of dead processes are found.
+"""Leases: objects beside the checkpoints that say who is writing or removing what.
 
-A bucket has no locks. On the machine that made a claim its owner's life is told by a lock file; elsewhere a claim
-counts as abandoned once it was not renewed for an hour by the store's clock. Who was only slow finds its manifest's
-name taken, and fails: see `Sweep`.
+A bucket has no locks. On the machine that took a lease, a lock file tells whether its owner is alive; elsewhere a lease
+counts as abandoned once it was not renewed for an hour by the store's clock. An owner that was only slow finds the name
+of its manifest taken, and fails: see `Sweep`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import msgspec
 
@@ -24,43 +23,41 @@ from core_sdk.alive import is_alive
 from core_sdk.errors import StorageError, UnsafePathError
 from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import this_machine
-from core_sdk.storage.bucket._bucket import Bucket, ObjectMissingError, StoredObject
-from core_sdk.storage.bucket._limits import Limits
-from core_sdk.storage.bucket._retry import Retry
+from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject
+from core_sdk.storage.bucket._retrying_bucket import OversizedError, RetryingBucket
 
 logger = logging.getLogger("core_sdk.storage")
 
-T = TypeVar("T")
-
+# Buckets hold leases of earlier versions under this name.
 LEASES = ".claims/"
 _CLOCK = f"{LEASES}clock"
 _MAX_BYTES = 65_536
 
 
 class LeaseRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """What a claim says."""
+    """What a lease says."""
 
     format: int = 1
     storage_id: str
     machine: str
-    """Of one start of one machine."""
+    """The machine, since it was started last."""
     lock: str
     """The path of the file, on that machine, that the owner holds locked."""
     host: str
+    """For people only, as is the next field."""
     pid: int
-    """The last two for people only."""
 
 
 class LeaseLostError(Exception):
-    """A claim could not be renewed in time: others may take it for abandoned."""
+    """A lease could not be renewed in time: others may take it for abandoned."""
 
 
 class Lease:
     """Held from construction to `release`, and renewed in between by a thread of its own."""
 
-    def __init__(self, bucket: Bucket, limits: Limits, storage_id: str, lock_path: Path) -> None:
-        self._bucket = bucket
-        self._limits = limits
+    def __init__(self, objects: RetryingBucket, lease_s: float, storage_id: str, lock_path: Path) -> None:
+        self._objects = objects
+        self._lease_s = lease_s
         self._name = f"{LEASES}{uuid.uuid4().hex}"
         self._content = msgspec.json.encode(
             LeaseRecord(
@@ -76,13 +73,12 @@ class Lease:
         self._stop_renewing = threading.Event()
         self._renewed = 0.0
         self._write()
-        self._renewal = threading.Thread(target=self._renew, name="core-sdk-lease", daemon=True)
-        self._renewal.start()
+        threading.Thread(target=self._renew, name="core-sdk-lease", daemon=True).start()
 
     def check(self) -> None:
-        """Raises `LeaseLostError` if somebody may have taken the claim for abandoned, or soon will."""
+        """Raises `LeaseLostError` if somebody may have taken the lease for abandoned, or soon will."""
         # Half the lease is left for the request that relies on it.
-        if _now_s() - self._renewed > self._limits.lease_s / 2:
+        if _now_s() - self._renewed > self._lease_s / 2:
             raise LeaseLostError
 
     def release(self) -> None:
@@ -90,7 +86,7 @@ class Lease:
         self.abandon()
         if os.getpid() == self._process and not self._is_released:
             self._is_released = True
-            self._call(lambda: self._bucket.delete(self._name))
+            self._objects.remove(self._name)
 
     def abandon(self) -> None:
         """Leaves it to the next sweep."""
@@ -98,18 +94,15 @@ class Lease:
 
     def _write(self) -> None:
         began = _now_s()
-        self._call(lambda: self._bucket.put(self._name, self._content))
+        self._objects.put(self._name, self._content)
         self._renewed = began
 
     def _renew(self) -> None:
-        while not self._stop_renewing.wait(self._limits.lease_s / 8):
+        while not self._stop_renewing.wait(self._lease_s / 8):
             try:
                 self._write()
             except StorageError as error:
-                logger.warning("a claim in %s could not be renewed: %s", self._bucket.where(""), error)
-
-    def _call(self, work: Callable[[], None]) -> None:
-        Retry(self._limits.deadline_s).call(self._bucket.where(self._name), work)
+                logger.warning("a lease in %s could not be renewed: %s", self._objects.where(""), error)
 
     def __enter__(self) -> Self:
         return self
@@ -123,55 +116,35 @@ class Lease:
             self.abandon()
 
 
-class Leases:
-    """All that are in a bucket."""
+def abandoned_leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord]]:
+    """The leases whose owners are dead, or were not heard of for so long that they count as dead."""
+    read = [(lease, record) for lease in objects.all_under(LEASES) if (record := _read(objects, lease)) is not None]
+    now = store_time(objects) if any(_is_elsewhere(record) for _, record in read) else 0.0
+    return [(lease, record) for lease, record in read if _is_abandoned(lease, record, lease_s, now)]
 
-    def __init__(self, bucket: Bucket, limits: Limits) -> None:
-        self._bucket = bucket
-        self._limits = limits
-        self._retry = Retry(limits.deadline_s)
 
-    def abandoned(self) -> list[tuple[StoredObject, LeaseRecord]]:
-        """Those whose owners are dead, or were not heard of for so long that they count as dead."""
-        leases = self._call(lambda: list(self._bucket.list(LEASES)))
-        read = [(lease, record) for lease in leases if (record := self._read(lease)) is not None]
-        if not any(_is_elsewhere(record) for _, record in read):
-            return [(lease, record) for lease, record in read if not _is_alive_here(record)]
-        now = self.now()
-        return [(lease, record) for lease, record in read if self._is_abandoned(lease, record, now)]
+def store_time(objects: RetryingBucket) -> float:
+    """The store's time: only its own clock tells how old an object is."""
+    objects.put(_CLOCK, b"{}")
+    return objects.stat(_CLOCK).updated
 
-    def now(self) -> float:
-        """The store's time: only its own clock tells how old an object is."""
-        self._call(lambda: self._bucket.put(_CLOCK, b"{}"))
-        return self._call(lambda: self._bucket.stat(_CLOCK)).updated
 
-    def remove(self, name: str) -> None:
-        self._call(lambda: self._bucket.delete(name))
+def _is_abandoned(lease: StoredObject, record: LeaseRecord, lease_s: float, now: float) -> bool:
+    if _is_elsewhere(record):
+        return now - lease.updated > lease_s
+    return not is_alive(Path(record.lock))
 
-    def _is_abandoned(self, lease: StoredObject, record: LeaseRecord, now: float) -> bool:
-        if _is_elsewhere(record):
-            return now - lease.updated > self._limits.lease_s
-        return not _is_alive_here(record)
 
-    def _read(self, lease: StoredObject) -> LeaseRecord | None:
-        """None for what is no claim, or is gone."""
-        content = bytearray()
-        if not 0 < lease.size_bytes <= _MAX_BYTES:
-            return None
-        try:
-            self._call(lambda: self._read_into(lease, content))
-            record = msgspec.json.decode(content, type=LeaseRecord)
-            check_storage_id(record.storage_id)
-        except (ObjectMissingError, msgspec.DecodeError, UnicodeDecodeError, UnsafePathError):
-            return None
-        return record
-
-    def _read_into(self, lease: StoredObject, content: bytearray) -> None:
-        content.clear()
-        self._bucket.read(lease.name, 0, lease.size_bytes, content.extend)
-
-    def _call(self, work: Callable[[], T]) -> T:
-        return self._retry.call(self._bucket.where(LEASES), work)
+def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
+    """None for an object that is no lease, or is gone."""
+    if not 0 < lease.size_bytes <= _MAX_BYTES:
+        return None
+    try:
+        record = msgspec.json.decode(objects.read(lease.name), type=LeaseRecord)
+        check_storage_id(record.storage_id)
+    except (ObjectMissingError, OversizedError, msgspec.DecodeError, UnicodeDecodeError, UnsafePathError):
+        return None
+    return record
 
 
 def _is_elsewhere(record: LeaseRecord) -> bool:
@@ -180,15 +153,11 @@ def _is_elsewhere(record: LeaseRecord) -> bool:
 
 
 def _is_readable_file(path: str) -> bool:
-    """Not one that is another user's, nor a pipe, which would be waited for."""
+    """False for another user's file, and for a pipe, which would be waited for."""
     try:
         return Path(path).is_file() and os.access(path, os.R_OK)
     except (OSError, ValueError):
         return False
-
-
-def _is_alive_here(record: LeaseRecord) -> bool:
-    return _is_elsewhere(record) or is_alive(Path(record.lock))
 
 
 def _now_s() -> float:

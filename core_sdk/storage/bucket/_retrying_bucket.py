@@ -1,4 +1,4 @@
-"""Small things done to objects, tried again where that may help."""
+"""A bucket's small objects, each request tried again where that may help."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject, TransientError
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retry import Retry
-from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
+from core_sdk.storage.bucket.transfer._threads import run_in_threads
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ _MAX_BYTES = 512 << 20
 
 
 class OversizedError(Exception):
-    """An object that cannot be what it should."""
+    """An object that is larger than any of ours."""
 
     def __init__(self, size_bytes: int) -> None:
         super().__init__(f"has {size_bytes:,} bytes, more than any of ours")
@@ -35,6 +35,9 @@ class RetryingBucket:
         self._bucket = bucket
         self._num_threads = limits.num_threads
         self._retry = Retry(limits.deadline_s)
+
+    def where(self, name: str) -> str:
+        return self._bucket.where(name)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
         """Raises `ObjectExistsError` as `Bucket.put` does; with `if_absent` also where a lost answer hid a success."""
@@ -57,14 +60,17 @@ class RetryingBucket:
     def folders(self) -> list[str]:
         return self._call("", lambda: list(self._bucket.list_folders()))
 
+    def remove(self, name: str) -> None:
+        self._call(name, partial(self._bucket.delete, name))
+
     def remove_all(self, names: Iterable[str]) -> None:
         """Removes objects, many at once; some may be gone already."""
-        run_in_threads([partial(self._remove, name) for name in names], self._num_threads, threading.Event())
+        run_in_threads([partial(self.remove, name) for name in names], self._num_threads, threading.Event())
 
     def abort_uploads(self, under: str) -> int:
         return self._call(under, partial(self._bucket.abort_uploads, under))
 
-    def bar(self, name: str) -> bool:
+    def put_tombstone(self, name: str) -> bool:
         """Puts a tombstone where a manifest would stand, so that none can come there; False if one is there.
 
         Asked first, since some stores do not know preconditions.
@@ -79,26 +85,18 @@ class RetryingBucket:
             return self.stat(name).size_bytes == len(TOMBSTONE)
         return True
 
-    def _remove(self, name: str) -> Iterable[Task]:
-        self._call(name, partial(self._bucket.delete, name))
-        return ()
-
     def _read(self, name: str) -> tuple[bytes, str]:
         found = self._bucket.stat(name)
         if found.size_bytes > _MAX_BYTES:
             raise OversizedError(found.size_bytes)
         content = bytearray()
-        if found.size_bytes:
-            self._read_into(found, content)
-        return bytes(content), found.version
-
-    def _read_into(self, found: StoredObject, content: bytearray) -> None:
         try:
-            self._bucket.read(found.name, 0, found.size_bytes, content.extend)
+            if found.size_bytes:
+                self._bucket.read(name, 0, found.size_bytes, content.extend)
         except ObjectMissingError:
-            # Gone, which this says again; or replaced by a shorter one since it was asked for.
-            self._bucket.stat(found.name)
+            self._bucket.stat(name)  # it is gone, and this says so
             raise TransientError("the object was replaced while it was read") from None
+        return bytes(content), found.version
 
     def _call(self, name: str, work: Callable[[], T]) -> T:
         return self._retry.call(self._bucket.where(name), work)

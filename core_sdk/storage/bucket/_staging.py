@@ -90,7 +90,7 @@ class BucketStaging(Staging):
         with self._failures_named():
             if self._lease is None:
                 self._check_id_is_free()
-                self._lease = Lease(self._bucket, self._limits, self._storage_id, self._local.lock_path)
+                self._lease = Lease(self._objects, self._limits.lease_s, self._storage_id, self._local.lock_path)
             self._sent_names += names
             files = [self._sealed[name] for name in names]
             total_bytes = sum(file.entry.size_bytes for file in files)
@@ -154,7 +154,7 @@ class BucketStaging(Staging):
             self._remove_own_manifest(name)
         # Another rank may be about to commit, or a request of ours still under way: no manifest can come after this.
         needs_tombstone = self._is_shared or self._manifest is not None
-        if needs_tombstone and not self._objects.bar(name):
+        if needs_tombstone and not self._objects.put_tombstone(name):
             return
         self._objects.remove_all(self._object(name) for name in self._sent_names)
         self._objects.abort_uploads(f"{self._storage_id}/")
@@ -200,7 +200,7 @@ class BucketStaging(Staging):
         with contextlib.suppress(ObjectMissingError):
             # Twice, since the first answer may have been damaged on its way.
             if self._manifest in (self._objects.read(name), self._objects.read(name)):
-                self._objects.remove_all([name])
+                self._objects.remove(name)
 
     def _object(self, name: str) -> str:
         return f"{self._storage_id}/{name}"

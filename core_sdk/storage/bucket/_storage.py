@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -22,14 +22,14 @@ from core_sdk.errors import (
 )
 from core_sdk.records import FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
-from core_sdk.storage._manifest import without
-from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
+from core_sdk.storage._manifest import selected_names, without
+from core_sdk.storage._names import MANIFEST_NAME, check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import checked_manifest, compare, problem_of_size
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
 from core_sdk.storage.bucket._deduplication import KnownContents
-from core_sdk.storage.bucket._leases import LEASES, Lease
+from core_sdk.storage.bucket._leases import Lease
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
 from core_sdk.storage.bucket._staging import BucketStaging
@@ -41,7 +41,7 @@ from core_sdk.storage.bucket.transfer._download import (
     WrongContentError,
 )
 from core_sdk.storage.bucket.transfer._progress import progress_of
-from core_sdk.storage.bucket.transfer._threads import Task, run_in_threads
+from core_sdk.storage.bucket.transfer._threads import run_in_threads
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -68,7 +68,7 @@ class BucketStorage(Storage):
             raise StorageNotWritableError(str(self._area.path), str(error)) from error
         with place:
             # The true thing: who may read a bucket may not be allowed to write to it.
-            Lease(self._bucket, self._limits, "check", place.lock_path).release()
+            Lease(self._objects, self._limits.lease_s, "check", place.lock_path).release()
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)
@@ -87,12 +87,12 @@ class BucketStorage(Storage):
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
         manifest, content, _ = self._read_checked(storage_id)
-        names = _selected(manifest, selector)
+        names = selected_names(manifest, selector)
         with (
             self._deletions_told_from_damage(storage_id),
             receiving(directory, manifest, content, names) as files,
         ):
-            self._receive(manifest, {name: directory / name for name in files}, "fetching")
+            self._fetch(manifest, {name: directory / name for name in files}, "fetching")
 
     def manifest(self, storage_id: str) -> Manifest:
         manifest, _, _ = self._read_checked(storage_id)
@@ -100,10 +100,9 @@ class BucketStorage(Storage):
         return manifest
 
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
-        manifest = self.manifest(storage_id)
+        manifest = self.check(storage_id)
         with self._deletions_told_from_damage(storage_id):
-            self._check_listing(manifest)
-            self._receive(manifest, dict.fromkeys(_files(_selected(manifest, selector))), "verifying")
+            self._fetch(manifest, dict.fromkeys(_files(selected_names(manifest, selector))), "verifying")
         return manifest
 
     def check(self, storage_id: str) -> Manifest:
@@ -116,9 +115,11 @@ class BucketStorage(Storage):
         self._contents.remember(storage_ids)
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> dict[str, int]:
-        self._check_exists(storage_id)
+        # However damaged its manifest may be.
+        if not self._is_stored(storage_id):
+            raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
         self._contents.forget(storage_id)
-        with self._area.claim() as place, Lease(self._bucket, self._limits, storage_id, place.lock_path):
+        with self._area.claim() as place, Lease(self._objects, self._limits.lease_s, storage_id, place.lock_path):
             remaining = None if globs is None else self._shrink(storage_id, globs)
             if remaining is None:
                 self._remove(storage_id)
@@ -126,43 +127,46 @@ class BucketStorage(Storage):
             return remaining.resources
 
     def sweep(self) -> list[str]:
-        # In this order: the files in the area tell whose claims are abandoned.
+        # In this order: the files in the area tell whose leases are abandoned.
         try:
-            swept = Sweep(self._bucket, self._limits).run()
+            swept = Sweep(self._objects, self._limits.lease_s).run()
         except StorageError as error:
-            # Without the permission to list or to remove it is left to somebody who has it.
+            # It is left to somebody who has the permissions.
             logger.warning("what dead processes may have left in %s stays: %s", self._bucket.where(""), error)
             return []
         return [*swept, *map(str, self._area.sweep())]
 
     def list(self) -> list[str]:
-        found: dict[str, None] = {}
+        stored: list[str] = []
+
+        def look_into(folder: str) -> None:
+            if self._is_stored(folder):
+                stored.append(folder)
+
         folders = filter(_is_storage_id, self._objects.folders())
-        tasks = [partial(self._note_if_stored, folder, found) for folder in folders]
-        run_in_threads(tasks, self._limits.num_threads, threading.Event())
-        return sorted(found)
+        run_in_threads([partial(look_into, folder) for folder in folders], self._limits.num_threads, threading.Event())
+        return sorted(stored)
 
     def close(self) -> None:
         self._bucket.close()
 
-    def _receive(self, manifest: Manifest, paths: Mapping[str, Path | None], doing: str) -> None:
-        wanted = [
-            ObjectToDownload(f"{manifest.storage_id}/{name}", manifest.files[name], path)
-            for name, path in paths.items()
-        ]
-        total_bytes = sum(one.entry.size_bytes for one in wanted)
-        with progress_of(f"{doing} checkpoint {manifest.storage_id}", total_bytes) as progress:
+    def _fetch(self, manifest: Manifest, paths: Mapping[str, Path | None], doing: str) -> None:
+        storage_id = manifest.storage_id
+        wanted = [ObjectToDownload(f"{storage_id}/{name}", manifest.files[name], path) for name, path in paths.items()]
+        total_bytes = sum(each.entry.size_bytes for each in wanted)
+        with progress_of(f"{doing} checkpoint {storage_id}", total_bytes) as progress:
             try:
                 Downloader(self._bucket, self._limits, progress).fetch(wanted)
             except WrongContentError as error:
-                compare(manifest, _name_of(error.object_name), error.found)
+                compare(manifest, error.object_name.removeprefix(f"{storage_id}/"), error.found)
                 raise
             except MissingContentError as error:
+                name = error.object_name.removeprefix(f"{storage_id}/")
                 problem = "is missing from the bucket, or was truncated"
-                raise CheckpointDamagedError(manifest.storage_id, _name_of(error.object_name), problem) from error
+                raise CheckpointDamagedError(storage_id, name, problem) from error
 
     def _check_listing(self, manifest: Manifest) -> None:
-        """Names, sizes, and the store's own checksums where its listing has them."""
+        """Compares names, sizes, and the store's own checksums where its listing has them."""
         folder = f"{manifest.storage_id}/"
         found = {item.name.removeprefix(folder): item for item in self._objects.all_under(folder)}
         for name in sorted(manifest.files.keys() | found.keys() - {MANIFEST_NAME} - set(manifest.removed)):
@@ -171,7 +175,7 @@ class BucketStorage(Storage):
 
     @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:
-        """Objects vanish under a reader when somebody deletes the checkpoint meanwhile."""
+        """Raises `CheckpointNotFoundError` where objects are missing because somebody has deleted the checkpoint."""
         try:
             yield
         except CheckpointDamagedError:
@@ -179,12 +183,12 @@ class BucketStorage(Storage):
             raise
 
     def _remove(self, storage_id: str) -> None:
-        self._objects.remove_all([self._manifest_name(storage_id)])
+        self._objects.remove(self._manifest_name(storage_id))
         folder = f"{storage_id}/"
         self._objects.remove_all(item.name for item in self._objects.all_under(folder))
 
     def _shrink(self, storage_id: str, globs: Sequence[str]) -> Manifest | None:
-        """First the manifest, then the files; gives what remains, or None where that is nothing."""
+        """Changes the manifest, then removes the files; gives what remains, or None if that is nothing."""
         while True:
             manifest, _, version = self._read_checked(storage_id)
             remaining = without(manifest, globs)
@@ -196,13 +200,6 @@ class BucketStorage(Storage):
                 continue  # somebody else's is there; or ours, and the answer was lost: then the same comes out again
             self._objects.remove_all(f"{storage_id}/{name}" for name in _files(remaining.removed))
             return remaining
-
-    def _check_exists(self, storage_id: str) -> None:
-        """However damaged its manifest may be."""
-        found: dict[str, None] = {}
-        self._note_if_stored(storage_id, found)
-        if not found:
-            raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
 
     def _read_checked(self, storage_id: str) -> tuple[Manifest, bytes, str]:
         """The manifest, its content and its version; fetched once more if it was damaged, perhaps on its way."""
@@ -227,11 +224,11 @@ class BucketStorage(Storage):
     def _manifest_name(self, storage_id: str) -> str:
         return f"{check_storage_id(storage_id)}/{MANIFEST_NAME}"
 
-    def _note_if_stored(self, storage_id: str, found: dict[str, None]) -> Iterable[Task]:
-        with contextlib.suppress(ObjectMissingError):
-            if self._objects.stat(self._manifest_name(storage_id)).size_bytes > len(TOMBSTONE):
-                found[storage_id] = None
-        return ()
+    def _is_stored(self, storage_id: str) -> bool:
+        try:
+            return self._objects.stat(self._manifest_name(storage_id)).size_bytes > len(TOMBSTONE)
+        except ObjectMissingError:
+            return False
 
 
 def _problem(expected: FileEntry | None, found: StoredObject | None) -> str | None:
@@ -244,28 +241,21 @@ def _problem(expected: FileEntry | None, found: StoredObject | None) -> str | No
     return problem_of_size(expected.size_bytes, found.size_bytes)
 
 
-def _selected(manifest: Manifest, selector: Selector | None) -> list[str]:
-    return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
-
-
 def _files(names: Sequence[str]) -> list[str]:
     return [name for name in names if not name.endswith("/")]
 
 
-def _name_of(object_name: str) -> str:
-    return object_name.partition("/")[2]
-
-
 def _is_storage_id(folder: str) -> bool:
+    """Leases are in a folder that is none."""
     try:
         check_storage_id(folder)
     except UnsafePathError:
         return False
-    return f"{folder}/" != LEASES
+    return True
 
 
 def _private_directory(parent: Path, url: str) -> Path:
-    """For this user and this bucket: what others' dead processes left in it is told by locks that lie there."""
+    """A directory for this user and this bucket; its locks tell which processes are alive."""
     try:
         return _private_root(parent) / hashlib.sha256(url.encode()).hexdigest()[:16]
     except OSError as error:

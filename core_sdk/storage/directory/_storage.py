@@ -16,8 +16,8 @@ from core_sdk.errors import (
 from core_sdk.files import write_atomically
 from core_sdk.records import Manifest, encode_manifest
 from core_sdk.storage._download import download
-from core_sdk.storage._manifest import without
-from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, check_storage_id
+from core_sdk.storage._manifest import selected_names, without
+from core_sdk.storage._names import MANIFEST_NAME, check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
@@ -58,7 +58,7 @@ class DirectoryStorage(Storage):
             raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
         manifest = self.manifest(storage_id)
         with self._deletions_told_from_damage(storage_id):
-            download(self._path(storage_id), directory, manifest, _selected(manifest, selector))
+            download(self._path(storage_id), directory, manifest, selected_names(manifest, selector))
 
     def manifest(self, storage_id: str) -> Manifest:
         return read_manifest(self._path(storage_id))
@@ -66,7 +66,7 @@ class DirectoryStorage(Storage):
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
         manifest = self.manifest(storage_id)
         with self._deletions_told_from_damage(storage_id):
-            verify(self._path(storage_id), manifest, None if selector is None else _selected(manifest, selector))
+            verify(self._path(storage_id), manifest, None if selector is None else selected_names(manifest, selector))
         return manifest
 
     def check(self, storage_id: str) -> Manifest:
@@ -124,10 +124,6 @@ class DirectoryStorage(Storage):
         except FileNotFoundError:
             return []
         return [name for name in names if not name.startswith(".") and is_listed(self.root / name)]
-
-
-def _selected(manifest: Manifest, selector: Selector | None) -> list[str]:
-    return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
 
 
 def _is_within(path: Path, root: Path) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from core_sdk.storage.bucket._retry import TransferCancelledError
 
-Task = Callable[[], "Iterable[Task]"]
-"""Returns the tasks that come next: what was begun is ended before more is begun."""
+Task = Callable[[], "Iterable[Task] | None"]
+"""May return tasks that come next: what was begun is ended before more is begun."""
 
 
 def run_in_threads(tasks: Iterable[Task], num_threads: int, cancelled: threading.Event) -> None:
@@ -49,7 +49,7 @@ class _Pool:
         while (task := self._next()) is not None:
             following: list[Task] = []
             try:
-                following = list(task())
+                following = list(task() or ())
             except BaseException as error:  # noqa: BLE001  raised again by `run_in_threads`
                 # The tasks that are told to stop fail too.
                 if self.failure is None and not isinstance(error, TransferCancelledError):

@@ -76,14 +76,14 @@ class Uploader:
             self._abort()
             raise
 
-    def _send(self, file: FileToUpload) -> Iterable[Task]:
+    def _send(self, file: FileToUpload) -> Iterable[Task] | None:
         if self._copy(file):
             self._progress.add(file.entry.size_bytes)
         elif file.entry.size_bytes <= self._limits.whole_bytes:
             self._send_whole(file)
         else:
             return self._begin(file)
-        return ()
+        return None
 
     def _copy(self, file: FileToUpload) -> bool:
         source = self._find_copy(file.entry)
@@ -109,7 +109,7 @@ class Uploader:
         parts = _FileInParts(file, upload)
         return (partial(self._send_part, parts, index) for index in range(upload.num_parts))
 
-    def _send_part(self, parts: _FileInParts, index: int) -> Iterable[Task]:
+    def _send_part(self, parts: _FileInParts, index: int) -> None:
         with self._slots:
             content = parts.read(index)
             self._call(parts.file, partial(parts.upload.put_part, index, content))
@@ -117,7 +117,6 @@ class Uploader:
         if parts.note(index, Crc32c(google_crc32c.value(content), len(content))):
             parts.check()
             self._call(parts.file, parts.upload.complete)
-        return ()
 
     def _call(self, file: FileToUpload, work: Callable[[], T]) -> T:
         return self._retry.call(self._bucket.where(file.object_name), work)
