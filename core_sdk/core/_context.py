@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 import weakref
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Literal, Protocol
 
@@ -80,7 +81,7 @@ class Context:
         profiler: ProfilerContext,
         searcher: SearcherContext,
         train: TrainContext,
-        mirror: Service | None,
+        services: Sequence[Service],
     ) -> None:
         self.checkpoint = checkpoint
         self.distributed = distributed
@@ -93,7 +94,7 @@ class Context:
         self._journal = attempt.journal
         self._ending = _Ending(attempt, checkpoint, storage, preempt, distributed)
         self._open = contextlib.ExitStack()
-        self._services: list[Service] = [preempt] if mirror is None else [mirror, preempt]
+        self._services: list[Service] = [*services, preempt]
         self._is_started = False
         ending = self._ending
         self._open.callback(lambda: distributed.close(ending.error))
@@ -105,8 +106,8 @@ class Context:
             # While the attempt still counts as running, so that nobody resumes the trial meanwhile.
             self._open.callback(ending.collect)
         self._open.callback(attempt.journal.close)
-        if mirror is not None:
-            self._open.callback(mirror.close)
+        for service in services:
+            self._open.callback(service.close)
         self._open.callback(self._ending.record)
         self._open.callback(profiler.off)
         # First of all, while everything works and how the attempt ends is open.

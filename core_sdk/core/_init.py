@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 from core_sdk.core._attempt import claim_together
 from core_sdk.core._checkpoint import CheckpointContext, Grace
 from core_sdk.core._collection import record_policy
-from core_sdk.core._context import Context
+from core_sdk.core._context import Context, Service
+from core_sdk.core._environment_recorder import EnvironmentRecorder
 from core_sdk.core._experimental import ExperimentalCoreContext
 from core_sdk.core._preempt import PreemptContext, PreemptMode, monotonic_deadline
 from core_sdk.core._preempt._notices import Cloud, chosen_clouds
@@ -34,7 +35,7 @@ from core_sdk.errors import ArgumentConflictError, SeveralRanksError
 from core_sdk.records import ClusterInfo
 from core_sdk.storage import Storage, open_storage, storage_from_url
 from core_sdk.tensorboard import TensorboardMirror, TensorboardMode
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.attempts.definition import Definition
 from core_sdk.tracking.history import read_history
@@ -115,15 +116,20 @@ def init(
     if distributed.is_chief:
         record_policy(attempt, checkpoint_storage)
     storage.remember(_earlier_checkpoints(attempt, storage, distributed))
+    folder, tracker = attempt.folder, HomeTracker(Home(attempt.folder.home_root))
     train = TrainContext(
-        folder=attempt.folder,
+        tracker=tracker,
+        trial_id=folder.trial_id,
+        tensorboard_path=folder.tensorboard_path,
+        tensorboard_source_path=folder.tensorboard_source_path(distributed.rank),
         journal=attempt.journal,
         distributed=distributed,
         tensorboard_mode=given.tensorboard_mode,
         is_home_shared=attempt.is_home_shared,
     )
     preempt = PreemptContext(
-        folder=attempt.folder,
+        tracker=tracker,
+        trial_id=folder.trial_id,
         attempt=attempt.number,
         journal=attempt.journal,
         distributed=distributed,
@@ -147,12 +153,17 @@ def init(
             distributed=distributed, train=train, journal=attempt.journal, max_length=attempt.record.max_length
         ),
         train=train,
-        mirror=(
-            TensorboardMirror(attempt.journal.path, attempt.folder.tensorboard_path)
-            if given.tensorboard_mode is TensorboardMode.AUTO and distributed.is_chief
-            else None
-        ),
+        services=_services(attempt, given.tensorboard_mode) if distributed.is_chief else (),
     )
+
+
+def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Service]:
+    """What works beside the chief's script."""
+    folder = attempt.folder
+    services: list[Service] = [EnvironmentRecorder(folder, attempt.number)]
+    if tensorboard_mode is TensorboardMode.AUTO:
+        services.append(TensorboardMirror(attempt.journal.path, folder.tensorboard_path))
+    return services
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import logging
 import operator
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core_sdk.core._ledger import Ledger
 from core_sdk.distributed import DistributedContext
@@ -33,10 +33,7 @@ from core_sdk.records import (
     to_json,
 )
 from core_sdk.tensorboard import TensorboardMode, copy_event_files
-from core_sdk.tracking import Home, TrialFolder
-
-if TYPE_CHECKING:
-    from core_sdk.tracking.index import Index
+from core_sdk.tracking import Tracker, View
 
 logger = logging.getLogger("core_sdk.train")
 
@@ -70,14 +67,23 @@ class TrainContext:
     def __init__(
         self,
         *,
-        folder: TrialFolder,
+        tracker: Tracker,
+        trial_id: int,
+        tensorboard_path: Path,
+        tensorboard_source_path: Path,
         journal: Journal,
         distributed: DistributedContext,
         tensorboard_mode: TensorboardMode,
         is_home_shared: bool = True,
     ) -> None:
-        """Without a shared home, this rank does not see `folder`."""
-        self._folder = folder
+        """TensorBoard shows `tensorboard_path`; in mode MANUAL the script writes to `tensorboard_source_path`.
+
+        Without a shared home, this rank sees neither these directories nor the tracker's records.
+        """
+        self._tracker = tracker
+        self._trial_id = trial_id
+        self._tensorboard_path = tensorboard_path
+        self._tensorboard_source_path = tensorboard_source_path
         self._journal = journal
         self._distributed = distributed
         self._tensorboard_mode = tensorboard_mode
@@ -153,12 +159,12 @@ class TrainContext:
         return dict(from_json(stored))
 
     def get_metadata(self) -> dict[str, Any] | None:
-        """The trial's metadata, from this or an earlier attempt. Reads the index, so not for the inner loop.
+        """The trial's metadata, from this or an earlier attempt. Asks the tracker, so not for the inner loop.
 
         Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
         """
-        with self._index("get_metadata()") as index:
-            return index.trial(self._folder.trial_id).metadata
+        with self._view("get_metadata()") as view:
+            return view.trial(self._trial_id).metadata
 
     def report_early_exit(self, reason: EarlyExitReason) -> None:
         self._journal.append(EarlyExit(time=time.time(), reason=EarlyExitReason(reason).value))
@@ -167,31 +173,26 @@ class TrainContext:
         """The best value of the searched metric over all trials of the experiment; None while there is none.
 
         It is the experiment's searcher metric. Without one it is the one metric reported for validation, beside time
-        metrics such as "epochs", of which the smallest value is best; None where there are several. Reads the index, so
-        not for the inner loop.
+        metrics such as "epochs", of which the smallest value is best; None where there are several. Asks the tracker,
+        so not for the inner loop.
 
         Any rank may call alone; `HomeNotSharedError` where its node does not see the chief's home.
         """
-        with self._index("get_experiment_best_validation()") as index:
-            experiment_id = self._folder.read_record().experiment_id
-            metric = Home(self._folder.home_root).experiment(experiment_id).read().searcher_metric
+        with self._view("get_experiment_best_validation()") as view:
+            experiment_id = self._tracker.trial_record(self._trial_id).experiment_id
+            metric = self._tracker.experiment_record(experiment_id).searcher_metric
             if metric is None:
-                names = index.validation_metric_names(experiment_id) - _TIME_METRICS
+                names = view.validation_metric_names(experiment_id) - _TIME_METRICS
                 if len(names) != 1:
                     logger.info("no best validation: which of %s is meant is not configured", sorted(names))
                     return None
                 metric = SearcherMetric(name=names.pop())
-            return index.best_validation(experiment_id, metric.name, metric.smaller_is_better)
+            return view.best_validation(experiment_id, metric.name, metric.smaller_is_better)
 
-    @contextlib.contextmanager
-    def _index(self, call: str) -> Iterator[Index]:
-        from core_sdk.tracking.index import Index  # loads SQLAlchemy, which no report needs
-
+    def _view(self, call: str) -> AbstractContextManager[View]:
         if not self._is_home_shared:
-            raise HomeNotSharedError(self._folder.home_root, self._distributed.rank, call)
-        with Index(Home(self._folder.home_root)) as index:
-            index.refresh()
-            yield index
+            raise HomeNotSharedError(Path(self._tracker.location), self._distributed.rank, call)
+        return self._tracker.view()
 
     def get_tensorboard_path(self) -> Path:
         """A directory for event files of your own, made on the first call.
@@ -202,9 +203,8 @@ class TrainContext:
         """
         if not self._is_home_shared:
             return self._temporary_tensorboard_path()
-        path = self._folder.tensorboard_path
-        if self._tensorboard_mode is TensorboardMode.MANUAL:
-            path = self._folder.tensorboard_source_path(self._distributed.rank)
+        is_manual = self._tensorboard_mode is TensorboardMode.MANUAL
+        path = self._tensorboard_source_path if is_manual else self._tensorboard_path
         path.mkdir(mode=0o700, exist_ok=True)
         return path
 
@@ -237,7 +237,7 @@ class TrainContext:
         source = self.get_tensorboard_path()
         if self._is_home_shared:
             rank = self._distributed.rank
-            copy_event_files(source, self._folder.tensorboard_path, selector, mangler, rank)
+            copy_event_files(source, self._tensorboard_path, selector, mangler, rank)
 
 
 def _checked_steps(steps_completed: Any) -> int:

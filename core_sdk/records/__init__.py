@@ -9,6 +9,7 @@ from core_sdk.records._cluster import PLACED, ClusterInfo, TrialInfo
 from core_sdk.records._files import decode_file, encode_file
 from core_sdk.records._folders import (
     CommandRecord,
+    EnvironmentRecord,
     ExitRecord,
     ExperimentRecord,
     HomeRecord,
@@ -41,6 +42,7 @@ from core_sdk.records._journal import (
     Report,
     StatusSet,
     StopAcknowledged,
+    TrialLabelsChanged,
 )
 from core_sdk.records._retention import RETENTION_KEYS, RetentionPolicy, SearcherMetric
 from core_sdk.records._values import (
@@ -82,6 +84,7 @@ __all__ = [
     "Dropped",
     "EarlyExit",
     "Ended",
+    "EnvironmentRecord",
     "ExitRecord",
     "ExperimentRecord",
     "FileEntry",
@@ -102,6 +105,7 @@ __all__ = [
     "StopAcknowledged",
     "StopRequest",
     "TrialInfo",
+    "TrialLabelsChanged",
     "TrialRecord",
     "check_name",
     "check_text",

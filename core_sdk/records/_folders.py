@@ -91,6 +91,23 @@ class StopRequest(msgspec.Struct, kw_only=True):
     source: str
 
 
+class EnvironmentRecord(msgspec.Struct, kw_only=True):
+    """`<home>/runs/<id>/<attempt>.environment`: an attempt's code and machine, written soon after its start."""
+
+    git_commit: str = ""
+    """Empty where the script does not lie in a git repository."""
+    git_is_dirty: bool | None = None
+    """Whether a file that git knows had changes that were not committed; None if unknown."""
+    python: str
+    packages: dict[str, str] = {}
+    """Versions of the packages that matter to trainings, where they are installed."""
+    host: str
+    num_cpus: Int64
+    memory_bytes: Int64
+    gpus: list[str] = []
+    """Their names, as far as they are known without touching them."""
+
+
 class ExitRecord(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/<attempt>.exit`: how the attempt ended, as seen by the `core-sdk run` or launcher around it."""
 

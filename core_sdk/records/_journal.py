@@ -141,6 +141,11 @@ class CheckpointMetadataSet(_Line, tag="checkpoint_metadata"):
     removed: list[str] = []
 
 
+class TrialLabelsChanged(_Line, tag="trial_labels"):
+    added: list[str] = []
+    removed: list[str] = []
+
+
 class CheckpointUsed(_Line, tag="checkpoint_used"):
     """The attempt makes use of a checkpoint of another trial, for inference say."""
 
@@ -183,6 +188,7 @@ Record = (
     | CheckpointPinned
     | CheckpointUnpinned
     | CheckpointMetadataSet
+    | TrialLabelsChanged
     | CheckpointUsed
     | StopAcknowledged
     | Dropped

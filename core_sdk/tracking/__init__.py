@@ -9,6 +9,7 @@
     <home>/runs/<id>/<n>.rank<r>.journal    progress and figures that rank r of it recorded beside rank 0, if any
     <home>/runs/<id>/<n>.log                its output, where `core-sdk run` started it
     <home>/runs/<id>/<n>.exit               its exit status, likewise, and what a launcher says of its ranks' end
+    <home>/runs/<id>/<n>.environment        the commit, the packages and the machine that it ran with
     <home>/runs/<id>/changes.journal        what was done to the trial from outside
     <home>/checkpoints/<storage_id>/        checkpoints, unless `checkpoint_storage` says otherwise
     <home>/tracker.db                       the index, with helper files beside it: delete it and it is built again

@@ -37,6 +37,23 @@ class RankRow:
 
 
 @dataclass(frozen=True)
+class EnvironmentRow:
+    """The code and the machine of an attempt."""
+
+    git_commit: str
+    """Empty where the script does not lie in a git repository."""
+    git_is_dirty: bool | None
+    """Whether a file that git knows had changes that were not committed; None if unknown."""
+    python: str
+    packages: dict[str, str]
+    """Versions."""
+    host: str
+    num_cpus: int
+    memory_bytes: int
+    gpus: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TrialRow:
     trial_id: int
     experiment_id: int
@@ -61,6 +78,9 @@ class TrialRow:
     num_bad_lines: int
     ranks: tuple[RankRow, ...]
     """Those that have recorded something in the newest attempt, if others than the chief have."""
+    labels: tuple[str, ...]
+    environment: EnvironmentRow | None
+    """The newest that an attempt has recorded."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.alive import AliveLock
 from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError
-from core_sdk.records import CheckpointPinned
+from core_sdk.records import CheckpointPinned, TrialLabelsChanged
 from core_sdk.tracking import Home, HomeTracker, Tracker
 from core_sdk.tracking.rows import ExperimentChange, StreamPosition
 
@@ -138,3 +138,17 @@ def test_the_last_values_of_all_trials_come_in_one_answer(tracker: Tracker, home
         last_values = view.last_values()
 
     assert last_values == {1: {"training": {"loss": 0.25}}, 2: {"training": {"loss": 7.0}}}
+
+
+def test_labels_of_a_trial_are_added_and_removed(tracker: Tracker, home: Home) -> None:
+    """Those that it began with, too; the last change counts."""
+    folder = new_trial(home)
+    begun = folder.read_record()
+    begun.labels = ["first"]
+    folder.write_record(begun)
+    record(folder)
+    tracker.append_change(folder.trial_id, TrialLabelsChanged(time=0.0, added=["good", "best"], removed=["first"]))
+    tracker.append_change(folder.trial_id, TrialLabelsChanged(time=0.0, removed=["good"]))
+
+    with tracker.view() as view:
+        assert view.trial(folder.trial_id).labels == ("best",)

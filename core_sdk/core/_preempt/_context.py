@@ -24,7 +24,7 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.errors import RecordDamagedError
 from core_sdk.journal import Journal
 from core_sdk.records import StopAcknowledged
-from core_sdk.tracking import TrialFolder
+from core_sdk.tracking import Tracker
 
 if TYPE_CHECKING:
     from core_sdk.core._preempt._notices._listening import NoticeListeners
@@ -55,7 +55,8 @@ class PreemptContext:
     def __init__(
         self,
         *,
-        folder: TrialFolder,
+        tracker: Tracker,
+        trial_id: int,
         attempt: int,
         journal: Journal,
         distributed: DistributedContext,
@@ -69,7 +70,8 @@ class PreemptContext:
 
         The first of a node's ranks asks `clouds` for notices of its machine's end.
         """
-        self._folder = folder
+        self._tracker = tracker
+        self._trial_id = trial_id
         self._attempt = attempt
         self._journal = journal
         self._distributed = distributed
@@ -87,7 +89,7 @@ class PreemptContext:
         self._hooks: list[SignalHook | BlockedSignal] = []
         self._clouds = clouds
         self._listeners: NoticeListeners | None = None
-        self._is_folder_unreadable = False
+        self._is_tracker_away = False
         self._closing = threading.Event()
         self._watcher: threading.Thread | None = None
         self._agreement = StopAgreement(
@@ -256,15 +258,15 @@ class PreemptContext:
 
     def _requested_by(self) -> str | None:
         try:
-            request = self._folder.read_stop_request(self._attempt)
+            request = self._tracker.stop_request(self._trial_id, self._attempt)
         except RecordDamagedError:
             return "stop file"  # its presence is the request
         except OSError as error:
-            if not self._is_folder_unreadable:
+            if not self._is_tracker_away:
                 logger.warning("`core-sdk trial pause` is not heard: %s. SIGTERM and the deadline are", error)
-            self._is_folder_unreadable = True
+            self._is_tracker_away = True
             return None
-        self._is_folder_unreadable = False
+        self._is_tracker_away = False
         return None if request is None else request.source
 
 

@@ -16,6 +16,7 @@ from core_sdk.journal import encode_line, is_alive
 from core_sdk.records import (
     ClusterInfo,
     CommandRecord,
+    EnvironmentRecord,
     ExitRecord,
     Record,
     StopRequest,
@@ -148,6 +149,15 @@ class TrialFolder:
 
     def write_exit(self, attempt: int, record: ExitRecord) -> None:
         write_file(self.exit_path(attempt), record)
+
+    def environment_path(self, attempt: int) -> Path:
+        return self.path / f"{attempt}.environment"
+
+    def read_environment(self, attempt: int) -> EnvironmentRecord | None:
+        return read_file(self.environment_path(attempt), EnvironmentRecord)
+
+    def write_environment(self, attempt: int, record: EnvironmentRecord) -> None:
+        write_file(self.environment_path(attempt), record)
 
     def read_stop_request(self, attempt: int) -> StopRequest | None:
         return read_file(self.stop_path(attempt), StopRequest)

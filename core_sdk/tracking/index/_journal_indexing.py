@@ -24,6 +24,7 @@ from core_sdk.records import (
     Report,
     StatusSet,
     StopAcknowledged,
+    TrialLabelsChanged,
     from_json,
 )
 from core_sdk.tracking.checkpoints import CheckpointRecord
@@ -165,6 +166,10 @@ class JournalIndexer:
                 row["status"] = record.status
             case MetadataSet():
                 row["metadata"] = _free_json(record.metadata)
+            case TrialLabelsChanged():
+                changes = msgspec.json.decode(row["label_changes"] or "{}")
+                changes |= dict.fromkeys(record.added, True) | dict.fromkeys(record.removed, False)
+                row["label_changes"] = _json(changes)
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():

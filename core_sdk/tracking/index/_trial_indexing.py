@@ -120,7 +120,9 @@ def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch
     number, rank = key
     journal = folder.path / _journal_name(key)
     size_bytes = _size_bytes(str(journal))
-    end, columns = (None, {}) if rank else _read_exit(folder, number)
+    end, columns = (None, {}) if rank or not number else _read_exit(folder, number)
+    if not rank and number and row["environment"] is None:
+        columns |= _read_environment(folder, number)
     if size_bytes == row["end_offset"] and columns.items() <= row.items():
         return
     indexer = JournalIndexer(batch, row)
@@ -141,6 +143,15 @@ def _read_exit(folder: TrialFolder, number: int) -> tuple[ExitRecord | None, dic
         logger.warning("%s", error)
         return None, {"exit_problem": "its exit status cannot be read"}
     return end, {"exit_time": end.time, "exit_code": end.code} if end else {}
+
+
+def _read_environment(folder: TrialFolder, number: int) -> dict[str, Any]:
+    try:
+        found = folder.read_environment(number)
+    except (RecordDamagedError, OSError) as error:
+        logger.warning("%s", error)
+        found = None
+    return {} if found is None else {"environment": msgspec.json.encode(found).decode()}
 
 
 def _supersede(connection: sqlite3.Connection, trial_id: int) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.records import from_json
+from core_sdk.records import EnvironmentRecord, from_json
 from core_sdk.tracking.index._where import Where
-from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
+from core_sdk.tracking.rows import EnvironmentRow, ExperimentRow, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
 AttemptKey = tuple[int, int]
@@ -99,6 +99,8 @@ def _trial_row(
         num_dropped=sum(found["num_dropped"] for found in attempts),
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(chief, others),
+        labels=_labels(row, chief),
+        environment=_environment(_newest(chief, "environment")),
     )
 
 
@@ -106,6 +108,20 @@ def _ranks(chief: Sequence[sqlite3.Row], others: Sequence[sqlite3.Row]) -> tuple
     others = [row for row in others if row["attempt"] == chief[0]["attempt"]]
     rows = [chief[0], *others] if others else []
     return tuple(RankRow(row["rank"], row["host"] or "", row["progress"]) for row in rows)
+
+
+def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
+    """Those that the trial began with, as changed since."""
+    changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
+    labels = dict.fromkeys([*msgspec.json.decode(row["labels"]), *changes])
+    return tuple(label for label in labels if changes.get(label, True))
+
+
+def _environment(text: str | None) -> EnvironmentRow | None:
+    if text is None:
+        return None
+    fields = msgspec.structs.asdict(msgspec.json.decode(text, type=EnvironmentRecord))
+    return EnvironmentRow(**fields | {"gpus": tuple(fields["gpus"])})
 
 
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:

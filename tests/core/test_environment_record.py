@@ -1,0 +1,68 @@
+"""What an attempt records of its code and its machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from processes import Script
+
+from core_sdk._version import __version__
+from core_sdk.core._environment_recorder import find_environment
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.rows import EnvironmentRow
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    (tmp_path / "known.py").write_text("1\n")
+    _git(tmp_path, "init", "--quiet")
+    _git(tmp_path, "add", "known.py")
+    _git(tmp_path, "commit", "--quiet", "--message", "First")
+    return tmp_path
+
+
+def test_a_clean_repository_gives_its_commit(repository: Path) -> None:
+    """Files that git does not know do not make it dirty."""
+    (repository / "unknown.txt").write_text("x")
+
+    found = find_environment(repository)
+
+    assert found.git_commit == _git(repository, "rev-parse", "HEAD")
+    assert found.git_is_dirty is False
+
+
+def test_a_change_that_is_not_committed_makes_it_dirty(repository: Path) -> None:
+    """The commit alone would not tell what ran."""
+    (repository / "known.py").write_text("2\n")
+
+    assert find_environment(repository).git_is_dirty is True
+
+
+def test_outside_of_a_repository_nothing_is_said_of_git(tmp_path: Path) -> None:
+    """The machine and the packages are known all the same."""
+    found = find_environment(tmp_path)
+
+    assert (found.git_commit, found.git_is_dirty) == ("", None)
+    assert found.packages["core-sdk"] == __version__
+    assert found.num_cpus == os.cpu_count()
+    assert found.memory_bytes > 0
+
+
+def test_a_script_records_its_environment(repository: Path, home: Home, start_script: Callable[..., Script]) -> None:
+    """Also one that ends at once; the tracker shows it with the trial."""
+    start_script("from core_sdk import core\nwith core.init():\n    pass\n").wait()
+
+    with HomeTracker(home).view() as view:
+        environment = view.trial(1).environment
+    assert isinstance(environment, EnvironmentRow)
+    assert environment.git_commit == _git(repository, "rev-parse", "HEAD")
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    command = ["git", "-c", "user.name=A", "-c", "user.email=a@example.com", *arguments]
+    return subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout.strip()
