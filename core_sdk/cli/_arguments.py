@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,14 @@ Force = Annotated[
     bool, typer.Option("--force", help="Also with a checkpoint that is pinned, or that another trial began with.")
 ]
 TrialId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The trial's number.", show_default=False)]
+TrialIds = Annotated[list[int], typer.Argument(metavar="ID…", min=1, help="The trials' numbers.", show_default=False)]
+Metrics = Annotated[
+    list[str] | None, typer.Option("--metric", metavar="NAME", help="Only this metric; may be repeated.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Draw into this file; its name ends in .svg, .html or .png."),
+]
 Experiment = Annotated[
     str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
 ]

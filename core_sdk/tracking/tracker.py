@@ -75,6 +75,10 @@ class View(Protocol):
         """At most `num_buckets`, equally wide in steps, in order; those without points are left out."""
         ...
 
+    def resume_points(self, trial_id: int) -> list[int]:
+        """The steps from which later attempts went on."""
+        ...
+
     def summary(self, trial_id: int) -> Summary: ...
 
     def last_values(self) -> LastValues:

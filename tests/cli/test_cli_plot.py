@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from core_sdk.cli.render.plot import plot
+from core_sdk.cli.render.chart import Chart, Curve
+from core_sdk.cli.render.plot import plot as plot_chart
 from core_sdk.tracking.rows import Bucket
 
 BLANK = {" ", "⠀"}
+
+
+def plot(buckets: Sequence[Bucket], width: int, height: int = 12) -> list[str]:
+    """A chart of one curve."""
+    return plot_chart(Chart("loss", [Curve("trial 1", buckets)]), width=width, height=height)
 
 
 def point(steps: int, value: float | None) -> Bucket:
@@ -92,3 +99,27 @@ def test_nothing_finite_is_no_plot() -> None:
     """Of NaN only, and of no points."""
     assert plot([point(1, None)], width=80) == []
     assert plot([], width=80) == []
+
+
+def test_several_curves_are_drawn_in_letters() -> None:
+    """A letter for each, which the legend explains; the first one is seen where they meet."""
+    rising = Curve("trial 3", [point(step, float(step)) for step in range(11)])
+    falling = Curve("trial 5", [point(step, 10.0 - step) for step in range(11)])
+
+    lines = plot_chart(Chart("loss", [rising, falling]), width=40, height=5)
+
+    assert lines[-2:] == ["  A trial 3", "  B trial 5"]
+    assert curve(lines)[0].strip().startswith("B")
+    assert curve(lines)[0].strip().endswith("A")
+    assert set("".join(curve(lines))) == {" ", "A", "B"}
+
+
+def test_resume_points_are_marked_on_the_axis() -> None:
+    """At their steps, and told below."""
+    chart = Chart("loss", [Curve("trial 1", [point(step, 1.0) for step in range(11)])], marks=[5])
+
+    lines = plot_chart(chart, width=40)
+
+    axis = next(line for line in lines if "└" in line).partition("└")[2]
+    assert abs(axis.index("╪") - len(axis) / 2) <= 1
+    assert lines[-1].strip() == "╪ resumed at 5"

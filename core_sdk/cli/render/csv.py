@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,6 +19,13 @@ def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([cell(value) for value in row] for row in rows)
+
+
+def csv_line(row: Sequence[Any]) -> str:
+    """One row, without its newline."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow([cell(value) for value in row])
+    return text.getvalue()
 
 
 def cell(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from core_sdk.cli._arguments import Force, TrialId, parse_experiment
+from core_sdk.cli._arguments import Force, Metrics, Output, TrialId, TrialIds, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from core_sdk.tracking import HomeTracker
 
 app = command_group()
+
+Group = Annotated[
+    str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
+]
 
 _NUM_LAST = 20
 _NO_TRIALS = "No trials yet: `core-sdk run -- python train.py` starts one."
@@ -78,37 +82,62 @@ def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
 @app.command()
 def metrics(
     trial_id: TrialId,
-    group: Annotated[
-        str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
-    ] = None,
+    group: Group = None,
+    metric: Metrics = None,
     superseded: Annotated[
         bool, typer.Option("--superseded", help="Also reports that a later attempt has superseded.")
     ] = False,
     last: Annotated[
         int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
     ] = None,
-    plot: Annotated[bool, typer.Option("--plot", help="Draw curves.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on with new reports, a line each, until the attempt ends.")
+    ] = False,
+    plot: Annotated[bool, typer.Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a trial reported."""
     from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.reports import print_plots, print_reports, reports_of_group
+    from core_sdk.cli.trial import reports
 
     form = choose_format(as_json, as_csv)
-    if plot and (form is not Format.TABLE or superseded or last is not None):
+    if plot and (form is not Format.TABLE or superseded or last is not None or follow):
         raise typer.BadParameter(
-            "--plot draws all reports that count: give it without --json, --csv, --superseded and --last"
+            "--plot draws all reports that count: give it without --json, --csv, --superseded, --last and --follow"
         )
     if form is not Format.TABLE and last is not None:
         raise typer.BadParameter("--last is for tables: --json and --csv print all reports")
-    with open_tracker().view() as view:
+    if follow and superseded:
+        raise typer.BadParameter("--follow shows reports in the order in which they come: leave out --superseded")
+    if plot:
+        return plot_trials([trial_id], group, metric)
+    tracker = open_tracker()
+    with tracker.view() as view:
         view.trial(trial_id)  # an unknown one fails before anything is printed
-        if plot:
-            print_plots(view, trial_id, group)
-        else:
-            reports = reports_of_group(view, trial_id, group, with_superseded=superseded)
-            print_reports(reports, form, with_superseded=superseded, num_last=last or _NUM_LAST)
+        if not follow:
+            found = reports.reports_of(view, trial_id, group, metric or (), with_superseded=superseded)
+            reports.print_reports(found, form, with_superseded=superseded, num_last=last or _NUM_LAST)
+            return None
+    stretches = reports.follow_reports(tracker, trial_id, group, metric or ())
+    reports.print_followed(stretches, form, num_last=last or _NUM_LAST)
+    return None
+
+
+@app.command("plot")
+def plot_trials(trial_ids: TrialIds, group: Group = None, metric: Metrics = None, output: Output = None) -> None:
+    """Draw the curves of trials, those of one metric in one chart: in the terminal, or into a file.
+
+    Steps from which a trial was resumed are marked if it is the only one.
+    """
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.trial.curves import draw
+
+    trial_ids = list(dict.fromkeys(trial_ids))
+    with open_tracker().view() as view:
+        for trial_id in trial_ids:
+            view.trial(trial_id)
+        draw(view, trial_ids, group=group, metrics=metric or (), to=output)
 
 
 @app.command()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -65,7 +65,7 @@ def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format) -> 
     """JSON and CSV have the whole of every trial; a table has the columns that fit, the `names` first."""
     match form:
         case Format.JSON:
-            print_list(_json_object(one, names) for one in found)
+            print_list(json_object(one, names) for one in found)
         case Format.CSV:
             _print_csv(found, names)
         case Format.TABLE:
@@ -89,7 +89,20 @@ def _check_names(choice: Choice, condition: Condition | None, found: Sequence[Fa
             raise typer.BadParameter(str(ConditionError(problem, choice.where, place)), param_hint="--where")
 
 
-def _json_object(one: Facts, names: Sequence[str]) -> dict[str, Any]:
+def print_comparison(found: Sequence[Facts]) -> None:
+    """A column for each trial and a row for each name, first those whose values differ."""
+    (hparams, same_hparams), (metrics, same_metrics) = _hparams(found), _metrics(found)
+    titles = metric_titles(found)
+    rows = ["experiment", "state", "steps", *hparams, *metrics, *same_hparams, *same_metrics]
+    name = Column[str]("Trial", lambda row: titles.get(row, row))
+    print_table([name, *(Column(str(one.row.trial_id), _value_of(one), is_number=True) for one in found)], rows)
+
+
+def _value_of(one: Facts) -> Callable[[str], str]:
+    return lambda name: shown_value(one.values.get(name))
+
+
+def json_object(one: Facts, names: Sequence[str] = ()) -> dict[str, Any]:
     shown = {field.name: getattr(one.row, field.name) for field in dataclasses.fields(one.row)}
     columns = {name: one.values.get(name) for name in names}
     return shown | {"metrics": one.metrics} | ({"columns": columns} if names else {})

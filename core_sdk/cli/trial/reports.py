@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import shutil
+import dataclasses
+import time
 from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.cli.render.csv import print_csv
+from core_sdk.cli.render.csv import csv_line, print_csv
 from core_sdk.cli.render.json import encode, print_list
 from core_sdk.cli.render.output import Format
-from core_sdk.cli.render.plot import num_buckets, plot
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_number, format_time, printable
-from core_sdk.errors import CoreSDKError, NotFoundError
-from core_sdk.tracking.rows import ReportRow
+from core_sdk.errors import NotFoundError
+from core_sdk.tracking.rows import ReportRow, StreamPosition
 
 if TYPE_CHECKING:
-    from core_sdk.tracking import View
+    from core_sdk.tracking import Tracker, View
 
-_MAX_METRIC_COLUMNS = 5
+_CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
+_POLL_INTERVAL_S = 0.2
 _NOTHING = "No reports yet."
 
 
@@ -30,20 +31,87 @@ class NoSuchGroupError(NotFoundError):
         super().__init__(f"trial {trial_id} has no reports of a group {group!r} to show. Its groups: {names}.")
 
 
-class NothingToPlotError(CoreSDKError):
-    def __init__(self, trial_id: int, group: str) -> None:
-        super().__init__(f"group {group!r} of trial {trial_id} has no numbers over steps to plot. Leave out --plot.")
+class NoSuchMetricError(NotFoundError):
+    def __init__(self, trial_ids: Sequence[int], name: str, known: Iterable[str]) -> None:
+        trials = f"trial {trial_ids[0]} has" if len(trial_ids) == 1 else f"trials {', '.join(map(str, trial_ids))} have"
+        names = ", ".join(dict.fromkeys(known)) or "none yet"
+        super().__init__(f"{trials} no metric {name!r} to show. The metrics: {names}.")
 
 
-def reports_of_group(view: View, trial_id: int, group: str | None, *, with_superseded: bool) -> Iterator[ReportRow]:
-    """Of all groups if `group` is None. Raises `NoSuchGroupError` for one without reports."""
+def reports_of(
+    view: View, trial_id: int, group: str | None = None, metrics: Collection[str] = (), *, with_superseded: bool = False
+) -> Iterator[ReportRow]:
+    """Of all groups if `group` is None, with all metrics if there are no `metrics`.
+
+    Raises `NoSuchGroupError` or `NoSuchMetricError` for what was never reported.
+    """
     reports = view.reports(trial_id, group=group, superseded=with_superseded)
     first = next(reports, None)
     if first is None:
         if group is not None:
-            raise NoSuchGroupError(trial_id, group, view.groups(trial_id))
+            check_group(view, trial_id, group)
         return iter(())
-    return chain([first], reports)
+    for name in metrics:
+        # Series are found at once; values that are not numbers have none.
+        known = [one.name for one in view.series(trial_id) if group in (None, one.group)]
+        if name not in known and not any(name in report.metrics for report in view.reports(trial_id, group=group)):
+            raise NoSuchMetricError([trial_id], name, known)
+    return only_metrics(chain([first], reports), metrics)
+
+
+def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iterator[ReportRow]:
+    """Reports with nothing but these metrics; all reports as they are if there are no `metrics`."""
+    for report in reports:
+        if not metrics:
+            yield report
+        elif chosen := {name: value for name, value in report.metrics.items() if name in metrics}:
+            yield dataclasses.replace(report, metrics=chosen)
+
+
+def check_group(view: View, trial_id: int, group: str) -> None:
+    """Raises `NoSuchGroupError` unless something was reported of the group, the profiler's included."""
+    if group not in (known := view.groups(trial_id)):
+        raise NoSuchGroupError(trial_id, group, known)
+
+
+def follow_reports(
+    tracker: Tracker, trial_id: int, group: str | None, metrics: Collection[str]
+) -> Iterator[list[ReportRow]]:
+    """What was reported until now, and then what is reported, until no attempt runs any more; in the order of calls."""
+    position = StreamPosition()
+    is_last = False
+    while not is_last:
+        # Asked before reading, so that what was reported before the end is read.
+        is_last = not any(attempt.is_running for attempt in tracker.attempts(trial_id))
+        found: list[ReportRow] = []
+        while (stretch := tracker.read_reports(trial_id, position)).end != position:
+            of_group = [report for report in stretch.reports if group in (None, report.group)]
+            found += only_metrics(of_group, metrics)
+            position = stretch.end
+        yield found
+        if not is_last:
+            time.sleep(_POLL_INTERVAL_S)
+
+
+def print_followed(stretches: Iterable[Iterable[ReportRow]], form: Format, *, num_last: int) -> None:
+    """A line for each report, or for each of its metrics in CSV; of what was there at the start, text has the last."""
+    if form is Format.CSV:
+        print_csv(_CSV_COLUMNS, ())
+    for number, stretch in enumerate(stretches):
+        match form:
+            case Format.JSON:
+                lines = [encode(_json_object(report, with_superseded=False)) for report in stretch]
+            case Format.CSV:
+                lines = [csv_line(row[:-1]) for report in stretch for row in _csv_rows(report)]
+            case Format.TABLE:
+                lines = [printable(_line(report)) for report in stretch]
+                lines = lines if number else lines[-num_last:]
+        if lines:
+            print("\n".join(lines), flush=True)
+
+
+def _line(report: ReportRow) -> str:
+    return f"{report.steps_completed:>8}  {report.group}  {_all_metrics(report)}"
 
 
 def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:
@@ -59,9 +127,8 @@ def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded
 
 def _print_csv(reports: Iterable[ReportRow], with_superseded: bool) -> None:
     """One metric of one report a row."""
-    columns = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
     print_csv(
-        [*columns, "is_superseded"] if with_superseded else columns,
+        [*_CSV_COLUMNS, "is_superseded"] if with_superseded else _CSV_COLUMNS,
         (row if with_superseded else row[:-1] for report in reports for row in _csv_rows(report)),
     )
 
@@ -77,21 +144,6 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
         title = group if counts[group] == len(shown) else f"{group} (the last {len(shown)} of {counts[group]} reports)"
         print_table([*_fixed_columns(shown), *_metric_columns(shown)], shown, title=title)
     if not latest:
-        print(_NOTHING)
-
-
-def print_plots(view: View, trial_id: int, group: str | None) -> None:
-    width = shutil.get_terminal_size().columns
-    series = [one for one in view.series(trial_id) if group in (None, one.group)]
-    if group is not None and not series:
-        known = view.groups(trial_id)
-        raise NothingToPlotError(trial_id, group) if group in known else NoSuchGroupError(trial_id, group, known)
-    for one in series:
-        lines = plot(view.buckets(trial_id, one.group, one.name, num_buckets(width)), width=width)
-        print(printable(f"{one.group} {one.name}"))
-        print("\n".join(lines or ["  (no finite values)"]))
-        print()
-    if not series:
         print(_NOTHING)
 
 
@@ -126,10 +178,7 @@ def _fixed_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
 
 
 def _metric_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
-    names = list(dict.fromkeys(name for report in reports for name in report.metrics))
-    if len(names) > _MAX_METRIC_COLUMNS:
-        return [Column("Metrics", _all_metrics)]
-    return [_metric_column(name) for name in names]
+    return [_metric_column(name) for name in dict.fromkeys(name for report in reports for name in report.metrics)]
 
 
 def _metric_column(name: str) -> Column[ReportRow]:

@@ -50,6 +50,12 @@ def read_buckets(
     return [Bucket(*row) for row in connection.execute(query, values)]
 
 
+def read_resume_points(connection: sqlite3.Connection, trial_id: int) -> list[int]:
+    query = """SELECT DISTINCT resumed_steps FROM attempt
+        WHERE trial_id = ? AND rank = 0 AND attempt > 1 AND resumed_steps > 0 ORDER BY resumed_steps"""
+    return [steps for (steps,) in connection.execute(query, (trial_id,))]
+
+
 def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
     query = f"""SELECT series.group_name, series.name, count(*), min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE})
         FROM {POINTS} WHERE {_OF_TRIAL} AND {IS_VISIBLE}

@@ -131,6 +131,9 @@ class Index(View):
     def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
         return self._ask(lambda connection: _curves.read_buckets(connection, trial_id, group, name, num_buckets))
 
+    def resume_points(self, trial_id: int) -> list[int]:
+        return self._ask(lambda connection: _curves.read_resume_points(connection, trial_id))
+
     def summary(self, trial_id: int) -> Summary:
         return self._ask(lambda connection: _curves.read_summary(connection, trial_id))
 

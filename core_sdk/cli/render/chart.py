@@ -1,0 +1,66 @@
+"""What a chart shows, whoever draws it."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from core_sdk.tracking.rows import Bucket
+
+
+@dataclass(frozen=True)
+class Curve:
+    label: str
+    buckets: Sequence[Bucket]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Curves over the same axes."""
+
+    title: str
+    curves: Sequence[Curve]
+    marks: Sequence[int] = ()
+    """Steps from which a trial was resumed."""
+
+    @functools.cached_property
+    def strokes(self) -> list[Stroke]:
+        found = (stroke(bucket) for curve in self.curves for bucket in curve.buckets)
+        return [one for one in found if one is not None]
+
+    @property
+    def step_range(self) -> tuple[int, int]:
+        """The first step and the last one, of values that cannot be drawn too."""
+        buckets = [bucket for curve in self.curves for bucket in curve.buckets]
+        return min(bucket.first_steps for bucket in buckets), max(bucket.last_steps for bucket in buckets)
+
+    @property
+    def value_range(self) -> tuple[float, float]:
+        return min(one.low for one in self.strokes), max(one.high for one in self.strokes)
+
+
+@dataclass(frozen=True)
+class Stroke:
+    """A bucket that can be drawn: a vertical line from its minimum to its maximum."""
+
+    steps: float
+    low: float
+    mean: float
+    high: float
+
+
+def stroke(bucket: Bucket) -> Stroke | None:
+    """None where the curve is interrupted, since a value is infinite or all are NaN."""
+    low, mean, high = bucket.minimum, bucket.mean, bucket.maximum
+    if low is None or mean is None or high is None or not (math.isfinite(low) and math.isfinite(high)):
+        return None
+    return Stroke((bucket.first_steps + bucket.last_steps) / 2, float(low), mean, float(high))
+
+
+def fraction(value: float, low: float, high: float) -> float:
+    """Where `value` lies between `low` (0) and `high` (1)."""
+    # Halves, since the span of two finite numbers can be infinite.
+    span = high / 2 - low / 2
+    return 0.5 if span == 0 else min(1.0, max(0.0, (value / 2 - low / 2) / span))

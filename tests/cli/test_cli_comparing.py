@@ -1,0 +1,119 @@
+"""Trials are compared side by side, and their curves are drawn over each other or followed."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from cli.commands import Cli, StartCli
+from cli.recorded import new_attempt, new_trial
+
+from core_sdk.tracking import Home
+
+
+@pytest.fixture
+def two_trials(home: Home) -> None:
+    """Trial 1, which was resumed at step 2, and trial 2; they differ in one hyperparameter and in what they reached."""
+    for lr in (0.1, 0.01):
+        folder = new_trial(home, hparams={"seed": 7, "lr": lr})
+        training = new_attempt(folder)
+        for step in (1, 2, 3):
+            training.report(step, "training", loss=lr / step, **{"<&>\x1b": step})
+        training.die()
+    resumed = new_attempt(home.trial(1), resumed_steps=2)
+    resumed.report(3, loss=0.5)
+    resumed.end()
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_what_differs_between_compared_trials_comes_first(cli: Cli) -> None:
+    """Side by side; curves are drawn if a metric is named."""
+    compared = cli("compare", "1", "2", "1")
+    with_curves = cli("compare", "1", "2", "--metric", "loss")
+    as_json = json.loads(cli("compare", "1", "2", "--json").output)
+
+    rows = [line.split() for line in compared.output.splitlines() if line]
+    assert rows[0] == ["Trial", "1", "2"]
+    assert [row[0] for row in rows[2:]] == ["experiment", "state", "steps", "lr", "loss", "<&>\\x1b", "seed"]
+    assert rows[5] == ["lr", "0.1", "0.01"]
+    assert with_curves.output.startswith(compared.output)
+    assert "training loss\n" in with_curves.output
+    assert "  B trial 2\n" in with_curves.output
+    assert [one["hparams"]["lr"] for one in as_json] == [0.1, 0.01]
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_curves_are_drawn_into_a_file(cli: Cli, tmp_path: Path) -> None:
+    """SVG is well-formed whatever a metric is called, HTML embeds it, and a resume point is marked in both."""
+    shown = cli("trial", "plot", "1", "--output", "curves.svg")
+    cli("trial", "plot", "1", "-o", "curves.html", "--metric", "loss")
+
+    picture = ElementTree.parse(tmp_path / "curves.svg").getroot()
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    page = (tmp_path / "curves.html").read_text()
+    assert shown.output == "curves.svg\n"
+    assert {"training loss", "training <&>�", "resumed", "trial 1"} <= set(texts)
+    assert page.startswith("<!doctype html>")
+    assert "training loss" in page
+    assert "&lt;&amp;&gt;" not in page
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_a_picture_in_png_needs_a_library(cli: Cli, tmp_path: Path) -> None:
+    """Where it is missing, the error says how to install it."""
+    drawn = cli("trial", "plot", "1", "-o", "curves.png")
+
+    if importlib.util.find_spec("resvg_py"):
+        assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    else:
+        assert drawn.status == 1
+        assert 'pip install "core-sdk[png]"' in drawn.errors
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_a_picture_of_another_kind_is_refused(cli: Cli) -> None:
+    """With the kinds that there are."""
+    refused = cli("trial", "plot", "1", "-o", "curves.jpg")
+
+    assert refused.status == 2
+    assert ".svg, .html, .png" in " ".join(refused.errors.split())
+
+
+@pytest.mark.usefixtures("two_trials")
+def test_one_metric_is_shown_alone(cli: Cli) -> None:
+    """In every form; one that nobody reported is refused with those that there are."""
+    table = cli("trial", "metrics", "1", "--metric", "loss").output
+    reports = json.loads(cli("trial", "metrics", "1", "--metric", "loss", "--json").output)
+    mistyped = [cli("trial", "metrics", "1", "--metric", "los", *form) for form in ((), ("--plot",), ("--json",))]
+
+    assert "x1b" not in table
+    assert [report["metrics"] for report in reports] == [{"loss": 0.1}, {"loss": 0.05}, {"loss": 0.5}]
+    assert [refused.status for refused in mistyped] == [3] * 3
+    assert all("no metric 'los' to show. The metrics: loss" in refused.errors for refused in mistyped)
+
+
+def test_reports_are_followed_until_the_trial_ends(home: Home, start_cli: StartCli, cli: Cli) -> None:
+    """What was there and what comes, a line each."""
+    training = new_attempt(new_trial(home))
+    training.report(1, loss=1.0)
+    following = start_cli("trial", "metrics", "1", "--follow", "--json")
+    assert following.process.stdout is not None
+
+    first = json.loads(following.process.stdout.readline())
+    training.report(2, loss=0.5)
+    second = json.loads(following.process.stdout.readline())
+    training.report(3, "validation", loss=0.25)
+    training.end()
+    rest = following.process.stdout.read()
+    text = cli("trial", "metrics", "1", "--follow", "--metric", "loss", "--group", "training")
+    csv = cli("trial", "metrics", "1", "--follow", "--csv")
+
+    assert [first["steps_completed"], second["steps_completed"]] == [1, 2]
+    assert [json.loads(line)["group"] for line in rest.splitlines()] == ["validation"]
+    assert following.process.wait(60) == 0
+    assert re.sub(" +", " ", text.output) == " 1 training loss=1\n 2 training loss=0.5\n"
+    assert csv.output.count("\n") == 4
