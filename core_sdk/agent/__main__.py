@@ -76,14 +76,15 @@ class _Attempt:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         copying.join(_LAST_OUTPUT_S)
         ranks.end(_END_S)
+        guardian.release(process.pid)
         with self._reaping:
             code = process.wait()
-        guardian.dismiss()
         problems = record_end(self._folder, code)
         self._lock.release()
         if self._screen is not None:
             self._screen.close()
         self._tell(code=code, problems=problems)
+        guardian.dismiss()
         copying.join()  # of processes in sessions of their own
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:

@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, agent_variables, child_variables
 from core_sdk.errors import CommandNotExecutableError
-from core_sdk.tracking.attempts.starting import Start
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.attempts.starting import Start
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,11 @@ _TAIL_BYTES = 1 << 17
 _ORPHAN_S = 5.0
 
 
-def run_in_foreground(decide: Callable[[], Start]) -> int:
-    """Starts the attempt that `decide` gives, shows it to its end, and returns the exit status for this process.
+def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
+    """Has the agent start the attempt that `decide` gives, shows it to its end, and returns our own exit status.
 
     Raises what `decide` raises, or `CommandNotExecutableError`.
     """
-    agent = Agent()  # it comes up meanwhile
     start = decide()
     _tell_continuation(start)
     trial_id = start.folder.trial_id

@@ -53,6 +53,9 @@ def run(
     order. If stdout is a terminal, the script sees a terminal too. Ctrl-C, SIGTERM and SIGHUP are handed on to the
     script. If core-sdk itself is killed, the script goes on, and its output and its end are still recorded.
     """
+    from core_sdk.agent.starting import Agent
+
+    agent = Agent()  # it imports what it needs while we do
     from core_sdk.cli._foreground import run_in_foreground
     from core_sdk.cli._hparams import parse_hparams
     from core_sdk.environment import Environment
@@ -61,5 +64,7 @@ def run(
     hparams = parse_hparams(hparam or [])
     home = Environment.read().home
     raise typer.Exit(
-        run_in_foreground(lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots))
+        run_in_foreground(
+            agent, lambda: begin(home, command, name=name, labels=label or [], hparams=hparams, num_slots=slots)
+        )
     )

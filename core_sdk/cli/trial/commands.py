@@ -201,6 +201,9 @@ def resume(
 
     A trial that was asked to pause is waited for, for a minute.
     """
+    from core_sdk.agent.starting import Agent
+
+    agent = Agent()  # it imports what it needs while we do
     from core_sdk.cli._foreground import run_in_foreground
     from core_sdk.cli._home import open_tracker
     from core_sdk.cli._pause import await_stop
@@ -208,7 +211,7 @@ def resume(
 
     folder = open_tracker().home.trial(trial_id)
     await_stop(folder)
-    raise typer.Exit(run_in_foreground(lambda: starting.resume(folder, command or (), is_again=again)))
+    raise typer.Exit(run_in_foreground(agent, lambda: starting.resume(folder, command or (), is_again=again)))
 
 
 @app.command("continue")
@@ -217,12 +220,15 @@ def continue_(trial_id: TrialId) -> None:
 
     It has the same command and hyperparameters, counts its steps from 0, and leaves the other trial as it is.
     """
+    from core_sdk.agent.starting import Agent
+
+    agent = Agent()
     from core_sdk.cli._foreground import run_in_foreground
     from core_sdk.cli._home import open_tracker
     from core_sdk.tracking.attempts.starting import continue_from
 
     folder = open_tracker().home.trial(trial_id)
-    raise typer.Exit(run_in_foreground(lambda: continue_from(folder)))
+    raise typer.Exit(run_in_foreground(agent, lambda: continue_from(folder)))
 
 
 @app.command()
