@@ -26,7 +26,7 @@ from core_sdk.processes._outcomes import (
 )
 from core_sdk.processes._ranks import Death, Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1
-from core_sdk.processes._supervisor import NotStarted, RankErrors, RankStatements, Supervisor
+from core_sdk.processes._supervisor import NotStarted, RankStatements, Supervisor
 
 __all__ = [
     "GUARDIAN_FILE",
@@ -45,7 +45,6 @@ __all__ = [
     "NotStarted",
     "Obeyed",
     "Outcome",
-    "RankErrors",
     "RankLocation",
     "RankSeen",
     "RankStatements",

@@ -1,8 +1,8 @@
-"""Which rank failed first, told from what was seen of each: rules over values.
+"""Which rank failed first, judged from what was seen of each. Pure functions of values.
 
-The first to die is not always the first to fail. A rank that leaves closes its connections before it is gone, so the
-others can be dead sooner than the one whose failure they suffer; and an exception is older than the exit that it ends
-in. So the order is that of tracebacks where there are some, and what only suffered comes last.
+The first rank to die is not always the first that failed. A failing rank closes its connections before it exits, so
+ranks that lose it as their peer can die sooner; and an exception is raised earlier than the exit to which it leads. So
+ranks are ordered by the time of their traceback, if they wrote one, and ranks that only lost a peer come last.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 TRACEBACK = b"Traceback (most recent call last)"
 
 STOPPED = 75
-"""EX_TEMPFAIL of sysexits.h: stopped on request, to be continued. A rank may say so too."""
+"""The exit status that means: stopped on request, to be continued (EX_TEMPFAIL of sysexits.h). Ranks use it too."""
 WELL = (0, STOPPED)
 
-# What a rank says that lost its peer. Each pattern names its library: a script's own connection, reset by some server,
-# is a cause like any other.
+# What a rank writes that lost its peer. Each pattern names its library, because a connection of the script's own that
+# some server has reset is a cause like any other.
 _LOST_PEER = re.compile(
     rb"""
       gloo.*(closed\ by\ peer|reset\ by\ peer|broken\ pipe|connection\ refused|connectfullmesh|timed?\ ?out)
@@ -35,26 +35,26 @@ _LOST_PEER = re.compile(
     re.IGNORECASE | re.VERBOSE | re.MULTILINE,
 )
 
-# At the start of a line: what another rank's error quotes is indented.
+# At the start of a line, because a traceback that another rank's error quotes is indented.
 _OWN_TRACEBACK = re.compile(rb"^(\[rank\d+\]:\ )?" + re.escape(TRACEBACK), re.MULTILINE)
 _EXCEPTION_STATUS = 1
-# A running rank with a traceback on its stderr is believed to be on its way out if nothing older than this ended.
+# A running rank whose traceback is older than this, when another fails, has handled its exception.
 _ON_ITS_WAY_OUT_S = 10.0
 
 
 class Kind(enum.IntEnum):
-    """The lower, the nearer to the root."""
+    """Why a rank failed. The lower the number, the nearer to the root cause."""
 
     CAUSE = 0
     OBEYED = 1
-    """Died of the signal that was handed on to it."""
+    """It died of the signal that was handed on to it."""
     CONSEQUENCE = 2
-    """Lost its peer."""
+    """It lost its peer."""
 
 
 @dataclass(frozen=True)
 class RankSeen:
-    """One rank of this node. Times are `time.monotonic()`."""
+    """What was seen of one rank of this node. Times are `time.monotonic()`."""
 
     rank: int
     pid: int
@@ -62,9 +62,9 @@ class RankSeen:
     """Exit status, -N for death by signal N, None while it runs."""
     ended_s: float = 0.0
     traceback_s: float | None = None
-    """When the last traceback began on its stderr."""
+    """When the last traceback on its stderr began."""
     stderr: bytes = b""
-    """The end of it."""
+    """The last part of it."""
 
 
 def first_failure(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> RankSeen | None:
@@ -76,7 +76,7 @@ def first_failure(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> R
 def kind_of(seen: RankSeen, signals: Collection[int] = ()) -> Kind:
     if any(seen.code in (-number, 128 + number) for number in signals):
         return Kind.OBEYED
-    return Kind.CONSEQUENCE if _LOST_PEER.search(_last_words(seen.stderr)) else Kind.CAUSE
+    return Kind.CONSEQUENCE if _LOST_PEER.search(_last_traceback(seen.stderr)) else Kind.CAUSE
 
 
 def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool:
@@ -89,14 +89,13 @@ def may_change(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> bool
 
 
 def stuck_after_failure(ranks: Sequence[RankSeen]) -> RankSeen | None:
-    """A rank that raised an error of its own and did not end. To be asked where all that ended only suffered."""
+    """A rank that raised an error of its own and did not end. It is the cause if all that ended only lost a peer."""
     stuck = [seen for seen in ranks if seen.code is None and _raised_itself(seen)]
     return min(stuck, key=lambda seen: (_traceback_s(seen), seen.rank), default=None)
 
 
 def _failed_s(seen: RankSeen) -> float:
-    # Other statuses are chosen by the script, and signals come without a word: a traceback before may be one that
-    # was handled.
+    # Any other status, or a signal, need not come from the traceback, whose exception may have been handled.
     if seen.code == _EXCEPTION_STATUS and seen.traceback_s is not None:
         return min(seen.traceback_s, seen.ended_s)
     return seen.ended_s
@@ -107,14 +106,14 @@ def _is_on_its_way_out(seen: RankSeen, first: RankSeen) -> bool:
 
 
 def _raised_itself(seen: RankSeen) -> bool:
-    return seen.traceback_s is not None and not _LOST_PEER.search(_last_words(seen.stderr))
+    return seen.traceback_s is not None and not _LOST_PEER.search(_last_traceback(seen.stderr))
 
 
 def _traceback_s(seen: RankSeen) -> float:
     return seen.ended_s if seen.traceback_s is None else seen.traceback_s
 
 
-def _last_words(stderr: bytes) -> bytes:
-    """From the last traceback on: losing a peer earlier may have been handled."""
+def _last_traceback(stderr: bytes) -> bytes:
+    """From the last traceback on: the loss of a peer before it may have been handled."""
     starts = [found.start() for found in _OWN_TRACEBACK.finditer(stderr)]
     return stderr[starts[-1] :] if starts else stderr

@@ -18,16 +18,11 @@ _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$", re.DOTALL)
 _CANNOT_OPEN = re.compile(r"can't open file|can't find '__main__'|No module named")
 _CONTROL = {code: "�" for code in [*range(0x20), 0x7F, *range(0x80, 0xA0)] if chr(code) not in "\t"}
 
-_SIGNAL_WORDS = {
-    signal.SIGABRT: "aborted",
-    signal.SIGBUS: "bus error: memory that a file or device no longer backs",
-    signal.SIGFPE: "arithmetic error",
-    signal.SIGILL: "illegal instruction: code for another processor?",
-    signal.SIGSEGV: "segmentation fault",
-    signal.SIGPIPE: "nobody read what it wrote",
-    signal.SIGXCPU: "its processor time was used up",
-    signal.SIGXFSZ: "a file grew beyond its limit",
-}
+# Of the other signals, the name says all.
+_SIGNALS_OF_FAULTS = (
+    *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
+    *(signal.SIGPIPE, signal.SIGSEGV, signal.SIGXCPU, signal.SIGXFSZ),
+)
 _KILLED_BY_KERNEL = "perhaps by the kernel, for memory"
 _FIRST_SIGNAL_STATUS = 128
 # The C++ library's, of a thread that nobody has joined. The exit status that the script had chosen is lost by it.
@@ -70,12 +65,11 @@ def _ended_under_threads(seen: RankSeen) -> bool:
 
 
 def signal_text(number: int) -> str:
-    """`SIGSEGV (segmentation fault)`."""
+    """`SIGSEGV (Segmentation fault)`."""
     name = signal_name(number)
     if number == signal.SIGKILL:
         return f"{name}: {_KILLED_BY_KERNEL}"
-    words = _SIGNAL_WORDS.get(signal.Signals(number)) if _is_known(number) else None
-    return f"{name} ({words})" if words else name
+    return f"{name} ({signal.strsignal(number)})" if number in _SIGNALS_OF_FAULTS else name
 
 
 def signal_name(number: int) -> str:

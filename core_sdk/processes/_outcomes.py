@@ -1,4 +1,4 @@
-"""How one start of the ranks ended, as values, and the rules by which it is judged."""
+"""How one start of the ranks ended, and the rules by which this is judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.processes._causes import WELL, Kind, RankSeen, first_failure, kind
 @dataclass(frozen=True)
 class Succeeded:
     was_stopped: bool
-    """On request, to be continued."""
+    """Whether the training stopped on request, to be continued."""
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class Failed:
 
 @dataclass(frozen=True)
 class FailedElsewhere:
-    """On another node."""
+    """A rank of another node failed first."""
 
     code: int
     words: tuple[str, ...]
-    """That node's about it."""
+    """That node's messages about it."""
     is_restarting: bool = False
     """All ranks are to be started again."""
 
 
 @dataclass(frozen=True)
 class NodesLost:
-    """Other nodes that have fallen silent: they are down, or cut off."""
+    """Other nodes have fallen silent: they are down, or cut off."""
 
     names: tuple[str, ...]
 
@@ -51,10 +51,10 @@ class Killed:
     """Ranks were killed because they had not ended after a stop was asked for."""
 
     signal: int
-    """The one that asked."""
+    """The signal that asked for the stop."""
     ranks: tuple[int, ...]
     is_impatient: bool
-    """Killed by a second SIGINT, not at the end of their grace."""
+    """Whether a second SIGINT killed them, before the end of their grace."""
 
 
 Outcome = Succeeded | Failed | FailedElsewhere | NodesLost | Obeyed | Killed
@@ -68,9 +68,10 @@ def judge(
     is_alone: bool = True,
     has_said_stopped: bool = False,
 ) -> Succeeded | Failed | Obeyed | None:
-    """What is to be made of ranks of which some failed; None to wait for what the others do. Pure.
+    """The outcome for ranks of which some failed; None to wait for what the others do. Pure.
 
-    `has_said_stopped`: a training has said that it stops on request.
+    `stops` are the signals that asked for an end. `has_patience`: a root cause may still come to light. `is_alone`: no
+    other node can hold the cause. `has_said_stopped`: a training has said that it stops on request.
     """
     first = first_failure(ranks, stops)
     if first is None or first.code is None:
@@ -90,14 +91,14 @@ def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_pat
     obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
     has_consequences = any(seen not in obeyed for seen in _failed(ranks))
     is_running = any(seen.code is None for seen in ranks)
-    # Who still runs may be saving, and has its grace; unless the others have begun to fail for want of their peers.
+    # A rank that still runs may be saving, and has its grace, unless others have begun to fail for want of a peer.
     if is_running and (has_patience or not has_consequences):
         return None
     return Obeyed(_signal_of(obeyed[0], stops), tuple(seen.rank for seen in obeyed))
 
 
 def _is_stopped_wrapper(seen: RankSeen) -> bool:
-    """The wrapper of a training has died of a stop, and nothing shows that the training failed after that."""
+    """A training's wrapper died of a stop, and nothing shows that the training failed after that."""
     has_failed_later = seen.traceback_s is not None and seen.traceback_s > seen.ended_s
     return seen.code in (-signal.SIGTERM, 128 + signal.SIGTERM) and not has_failed_later
 

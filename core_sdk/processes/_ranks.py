@@ -1,7 +1,7 @@
-"""The processes of this node's ranks, from their start to the end of what they leave behind.
+"""The processes of ranks, from their start to the end of what they leave behind.
 
-Each rank is a child of ours and leads a session of its own. None is reaped before `end`: a dead rank stays a zombie
-until then, so that neither its pid nor its session can mean another process, whenever a signal is sent.
+Each rank is a child of this process and leads a session of its own. Nobody reaps it before `end`: until then a dead
+rank stays a zombie, so that its pid cannot come to mean another process to which a signal would go.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from core_sdk.processes._sessions import addressees, living, trainings
 
 _POLL_S = 0.02
-# What cannot be killed (a process that waits for a broken device) must not keep the launcher.
+# A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0
 
 
@@ -32,10 +32,10 @@ class Death:
 
 
 class Ranks:
-    """Watches from construction on. `pids` by rank; thread-safe.
+    """Watches the processes from construction on. `pids` by rank. Thread-safe.
 
-    A rank whose own process was a wrapper, and has died of a signal, has not ended before the training in it has that
-    was asked to stop, and may be saving.
+    If a rank's own process is a wrapper and dies of a signal, the rank has ended only when the training in it has: it
+    was asked to stop too, and may be saving.
     """
 
     def __init__(self, pids: Mapping[int, int]) -> None:
@@ -60,10 +60,10 @@ class Ranks:
         return [rank for rank in self.pids if rank not in deaths]
 
     def signal(self, number: int) -> None:
-        """To the ranks' trainings, not to what they started: their data-loader workers must live on."""
+        """Sends it to the ranks' trainings, and not to their data-loader workers, which must live on."""
         with self._lock:
             deaths = dict(self._deaths)
-        # A wrapper may have got the signal sooner than we: Slurm sends it to every process of a step.
+        # A wrapper may have got the signal already: Slurm sends it to every process of a step.
         asked = {
             rank: pid
             for rank, pid in self.pids.items()
@@ -78,15 +78,15 @@ class Ranks:
                 _signal(pid, number)
 
     def kill(self) -> None:
-        """At once, with all in their sessions."""
+        """Kills the ranks and all processes in their sessions, at once."""
         for pid in self.pids.values():
-            # First those that could start others meanwhile.
+            # The groups first: these processes could start others meanwhile.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(pid, signal.SIGKILL)
         self._signal_sessions(set(self.pids.values()), signal.SIGKILL)
 
     def end(self, grace_s: float) -> None:
-        """SIGTERM to those that still run and to what the others left; what is there after `grace_s` is killed."""
+        """SIGTERM to the ranks that run and to what others left behind. After `grace_s`, all that is left is killed."""
         deadline = time.monotonic() + grace_s
         told: set[int] = set()
         self.signal(signal.SIGTERM)
@@ -101,7 +101,7 @@ class Ranks:
             time.sleep(_POLL_S)
 
     def _remaining(self) -> set[int]:
-        """The pids of ranks that run, or left somebody behind."""
+        """The pids of ranks that run, or left processes behind."""
         running = {self.pids[rank] for rank in self.running()}
         return running | living(set(self.pids.values()) - running).keys()
 
@@ -117,7 +117,7 @@ class Ranks:
 
 
 def _await_end(pid: int) -> int:
-    """Without reaping it."""
+    """Waits for its end without reaping it; its exit status, or -N for signal N."""
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     if ended is None:
         raise ChildProcessError(f"process {pid} ended unseen")

@@ -1,6 +1,6 @@
-"""The processes of a rank, and which of them a signal is for: rules over values, and the look that finds the values.
+"""The processes in a rank's session, and to which of them a signal goes.
 
-A rank's own process may be a wrapper, a shell script say, that waits for the training and goes on behind it.
+A rank's own process may be a wrapper, such as a shell script, that waits for the training and goes on after it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Process:
 
 
 def trainings(processes: Sequence[Process]) -> list[int]:
-    """The Python processes that no other one of the rank has started: data-loader workers are none."""
+    """The Python processes that no other Python process of the rank has started: not the data-loader workers."""
     by_pid = {process.pid: process for process in processes}
     return [
         process.pid
@@ -35,10 +35,10 @@ def trainings(processes: Sequence[Process]) -> list[int]:
 
 
 def addressees(processes: Sequence[Process], own_pid: int, number: int) -> list[int]:
-    """Those of a rank's processes that a signal is for; `own_pid` is the rank's own one, which may have ended.
+    """The processes of a rank to which a signal goes. `own_pid` is the rank's own one, which may have ended.
 
-    The trainings, whose wrappers wait for them; Ctrl-C is for the wrappers too, as in a terminal. Without Python it is
-    the rank's own process, and for Ctrl-C all.
+    A signal goes to the trainings, since the wrappers wait for them. Ctrl-C goes to the wrappers too, as in a terminal.
+    If no process is Python, a signal goes to the rank's own process, and Ctrl-C to all.
     """
     by_pid = {process.pid: process for process in processes}
     if not (inner := trainings(processes)):
@@ -49,8 +49,8 @@ def addressees(processes: Sequence[Process], own_pid: int, number: int) -> list[
 
 
 def living(sessions: Collection[int]) -> dict[int, list[Process]]:
-    """The processes that live in these sessions, by session."""
-    import psutil  # a twentieth of a second, which the start need not pay
+    """The living processes of these sessions, by session."""
+    import psutil  # a twentieth of a second, which the start should not pay
 
     found: defaultdict[int, list[Process]] = defaultdict(list)
     for pid in psutil.pids() if sessions else ():
@@ -67,7 +67,7 @@ def _is_python(program: str) -> bool:
 
 
 def _ancestors(process: Process, by_pid: Mapping[int, Process]) -> list[int]:
-    """Within the rank, the nearest first."""
+    """Its ancestors within the rank, the nearest first."""
     pids = [process.pid]
     while process.parent in by_pid and process.parent not in pids:
         pids.append(process.parent)

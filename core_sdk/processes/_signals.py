@@ -1,4 +1,4 @@
-"""The signals that a launcher receives, and what they mean."""
+"""The signals that this process receives, as values that a thread can wait for."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-"""They ask for an end."""
-WORDS = (signal.SIGUSR1, signal.SIGUSR2)
-"""Whatever they mean is between their sender and the script."""
+"""The signals that ask for an end."""
+USER_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals whose meaning is up to their sender and the script."""
 
 _RING = b"\0"
 
 
 class CaughtSignals:
-    """Caught from construction on, for good, by the main thread. With `is_usr1_stop` SIGUSR1 comes as a SIGTERM.
+    """Catches signals from construction on, for good. Constructed by the main thread.
 
-    They come as bytes through a pipe, which the interpreter's innermost handler writes: Python's own handlers may
-    wait, if the signal meets the thread a moment before it falls asleep, for as long as it sleeps.
+    With `is_usr1_stop` SIGUSR1 comes as a SIGTERM. Signals come as bytes through a pipe, to which the interpreter's C
+    handler writes. A Python handler would run late if the signal came just before its thread falls asleep in a wait.
     """
 
     def __init__(self, *, is_usr1_stop: bool = False) -> None:
@@ -32,21 +32,21 @@ class CaughtSignals:
         self._is_usr1_stop = is_usr1_stop
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
-        # A parent that ignored its children's ends would leave us without the ends of ours.
+        # If our parent ignored SIGCHLD, we would inherit that, and never see our children's exit statuses.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in (*STOPS, *WORDS):
-            # What is ignored already (`nohup`, a job in the background) stays so, for the ranks as well.
+        for number in (*STOPS, *USER_SIGNALS):
+            # A signal that is ignored already (`nohup`, a job in the background) stays ignored, for the ranks as well.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, _leave_to_the_pipe)
 
     def ring(self) -> None:
-        """Ends a `wait`; for any thread."""
-        with contextlib.suppress(BlockingIOError):  # then there is more than enough to wake up for
+        """Ends a `wait`. Any thread may call it."""
+        with contextlib.suppress(BlockingIOError):  # the pipe is full, and wakes anyway
             os.write(self._write, _RING)
 
     def wait(self, timeout_s: float | None) -> int | None:
-        """The next signal; 0 for a `ring`, None for the end of the time."""
+        """The next signal; 0 after a `ring`, None after the time-out."""
         ready, _, _ = select.select([self._read], [], [], timeout_s)
         number = os.read(self._read, 1)[0] if ready else None
         number = signal.SIGTERM if self._is_usr1_stop and number == signal.SIGUSR1 else number
@@ -55,7 +55,7 @@ class CaughtSignals:
         return number
 
     def wait_for(self, work: Callable[[], object]) -> None:
-        """Does `work`, which may wait for others until `is_stop_asked`."""
+        """Does `work` in a thread, while this one goes on to hear signals and set `is_stop_asked`."""
         future = ThreadPoolExecutor(1).submit(work)
         future.add_done_callback(lambda _: self.ring())
         while not future.done():
@@ -64,10 +64,10 @@ class CaughtSignals:
 
 
 def block_usr1() -> None:
-    """In processes that this thread starts, and in theirs.
+    """Blocks SIGUSR1 in the processes that this thread starts, and in theirs.
 
-    Slurm signals every process of a step, and what has no handler, a data-loader worker, would die of it. The launcher
-    hears it all the same, and asks the ranks to stop; a rank that wants to hear it waits for it.
+    Slurm signals every process of a step, and a process without a handler, such as a data-loader worker, would die of
+    it. The launcher receives it all the same and asks the ranks to stop. A rank can wait for it with `sigwait`.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 

@@ -20,7 +20,6 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _PYTHON_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 # Alone or behind other letters: -c, -m, -um.
 _CODE_OR_MODULE = re.compile(r"-[^-WXcm]*[cm]")
-_TRIAL = re.compile(r"[\w.]+:\w+")
 
 
 class CommandError(Exception):
@@ -78,12 +77,10 @@ def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
     overrides, script = _split(argv, own_options)
     if _HELP.intersection(overrides) or script[:1] in (("-h",), ("--help",)):
         raise HelpWanted
-    _check_overrides(overrides)
+    if any(argument.partition("=")[0] == "--trial" for argument in (*overrides, *script[:1])):
+        raise UsageError("--trial: trial classes cannot be launched yet; give a script")
     if not script:
         raise UsageError("there is nothing to start: a script is missing, as in `python3 train.py`")
-    if _is_option(script[0], "--trial"):
-        _check_trial(script)
-        raise UsageError(f"{shlex.join(script)}: trial classes cannot be launched yet; give a script")
     if script[0].startswith("-") and script[0] != "-m":
         raise UsageError(
             f"{script[0]} is no script. Options for the launcher need `--` behind them: OPTIONS… -- SCRIPT…"
@@ -98,15 +95,16 @@ def check_script(script: Sequence[str]) -> None:
 
     Raises `ScriptNotFoundError`, `ScriptNotExecutableError`, and `UsageError` for an interpreter without a script.
     """
-    if script[0] == "-m":
+    program = script[0]
+    if program == "-m":
         return
-    if _is_python_file(script[0]):
-        _check_python_script(script[0])
+    if _is_python_file(program):
+        _check_file(program, Path(program), is_for_python=True)
         return
-    if script[0] not in _OWN_INTERPRETER:
-        _check_program(script[0])
-    if _is_interpreter(script[0]):
-        _check_interpreters_arguments(script[0], script[1:])
+    if program not in _OWN_INTERPRETER:
+        _check_program(program)
+    if _is_interpreter(program) and (file := _script_of_interpreter(program, script[1:])):
+        _check_file(file, Path(file), is_for_python=True)
 
 
 def program_argv(script: Sequence[str]) -> list[str]:
@@ -160,26 +158,6 @@ def _num_own_words(argv: Sequence[str], own_options: Mapping[str, int]) -> int:
     return index
 
 
-def _check_overrides(overrides: Sequence[str]) -> None:
-    for argument in overrides:
-        if _is_option(argument, "--trial"):
-            raise UsageError("--trial stands for a script: put it after `--`")
-
-
-def _check_trial(arguments: Sequence[str]) -> None:
-    option, equals, value = arguments[0].partition("=")
-    rest = arguments[1:] if equals else arguments[2:]
-    name = value if equals else "".join(arguments[1:2])
-    if not _TRIAL.fullmatch(name):
-        raise UsageError(f"{option} takes module:Class, not {name!r}")
-    if rest:
-        raise UsageError(f"{option} stands for a script; {shlex.join(rest)} is one too many")
-
-
-def _is_option(argument: str, option: str) -> bool:
-    return argument == option or argument.startswith(f"{option}=")
-
-
 def _is_python_file(argument: str) -> bool:
     return argument.endswith(".py")
 
@@ -188,67 +166,49 @@ def _is_interpreter(argument: str) -> bool:
     return _PYTHON.fullmatch(Path(argument).name) is not None
 
 
-def _check_interpreters_arguments(interpreter: str, arguments: Sequence[str]) -> None:
-    index = 0
-    while index < len(arguments):
-        argument = arguments[index]
+def _script_of_interpreter(interpreter: str, arguments: Sequence[str]) -> str | None:
+    """The file that the interpreter runs; None if it runs a module or a line of code."""
+    rest = iter(arguments)
+    for argument in rest:
         if _CODE_OR_MODULE.match(argument):
-            return
+            return None
         if not argument.startswith("-"):
-            _check_python_script(argument)
-            return
-        index += 2 if argument in _PYTHON_OPTIONS_WITH_VALUE else 1
+            return argument
+        if argument in _PYTHON_OPTIONS_WITH_VALUE:
+            next(rest, None)
     raise UsageError(f"a script is missing behind {interpreter}")
-
-
-def _check_python_script(script: str) -> None:
-    path = Path(script)
-    status = _status(script, path)
-    if stat.S_ISDIR(status.st_mode):
-        # Python runs a directory by its __main__.py.
-        if not (path / "__main__.py").is_file():
-            raise ScriptNotExecutableError(script, "it is a directory without __main__.py")
-    elif not os.access(path, os.R_OK):
-        raise ScriptNotExecutableError(script, "it may not be read")
-    else:
-        _check_content(script, status)
 
 
 def _check_program(program: str) -> None:
     found = shutil.which(program)
-    if found is not None:
-        _check_content(program, Path(found).stat())
-    elif os.sep in program:
-        _check_what_is_not_executable(program)
-    elif Path(program).is_file():
-        raise ScriptNotFoundError(
-            program,
-            f"is not in PATH. For the file here write python3 {shlex.quote(program)} or ./{shlex.quote(program)}",
-        )
-    else:
+    if found is None and os.sep not in program:
+        if Path(program).is_file():
+            quoted = shlex.quote(program)
+            raise ScriptNotFoundError(
+                program, f"is not in PATH. For the file here write python3 {quoted} or ./{quoted}"
+            )
         raise ScriptNotFoundError(program, "is no program in PATH and no file here")
+    _check_file(program, Path(found or program), is_for_python=False)
+    if found is None:
+        reason = f"permission denied. Make it executable, or put its interpreter before it: python3 {program}"
+        raise ScriptNotExecutableError(program, reason)
 
 
-def _check_what_is_not_executable(program: str) -> None:
-    status = _status(program, Path(program))
-    if stat.S_ISDIR(status.st_mode):
-        raise ScriptNotExecutableError(program, "it is a directory")
-    _check_content(program, status)
-    raise ScriptNotExecutableError(
-        program, f"permission denied. Make it executable, or put its interpreter before it: python3 {program}"
-    )
-
-
-def _status(script: str, path: Path) -> os.stat_result:
+def _check_file(script: str, path: Path, *, is_for_python: bool) -> None:
+    """`is_for_python`: it need not be executable, and may be a directory with a `__main__.py`."""
     try:
-        return path.stat()
+        status = path.stat()
     except FileNotFoundError:
         where = "" if path.is_absolute() else f" in {Path.cwd()}"
         raise ScriptNotFoundError(script, f"does not exist{where}") from None
     except OSError as error:
         raise ScriptNotFoundError(script, f"cannot be found: {error.strerror}") from error
-
-
-def _check_content(script: str, status: os.stat_result) -> None:
-    if stat.S_ISREG(status.st_mode) and status.st_size == 0:
+    if stat.S_ISDIR(status.st_mode):
+        if not is_for_python:
+            raise ScriptNotExecutableError(script, "it is a directory")
+        if not (path / "__main__.py").is_file():
+            raise ScriptNotExecutableError(script, "it is a directory without __main__.py")
+    elif is_for_python and not os.access(path, os.R_OK):
+        raise ScriptNotExecutableError(script, "it may not be read")
+    elif stat.S_ISREG(status.st_mode) and status.st_size == 0:
         raise ScriptNotExecutableError(script, "it is empty")

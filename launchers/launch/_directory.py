@@ -10,7 +10,6 @@ import shutil
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 
 from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
 from core_sdk.files import write_atomically
@@ -47,9 +46,7 @@ class LaunchDirectory:
     def __enter__(self) -> LaunchDirectory:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def new_meeting_place(self) -> Path:

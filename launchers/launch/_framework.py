@@ -9,9 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from launch._ssh._hostfile import SshLaunch
-from launch._store import Store
+
+if TYPE_CHECKING:
+    from torch.distributed import Store  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Start:
     chief_address: str
     """The address of the first node; "localhost" or its like on a single node."""
     store: Store
-    """Shared by the nodes' launchers, and empty at each start."""
+    """Shared by the nodes' launchers, and empty at each start. Raises `RuntimeError` when it is gone."""
 
 
 class Framework(ABC):

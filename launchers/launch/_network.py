@@ -1,24 +1,39 @@
-"""By which of this node's addresses and interfaces other nodes are reached."""
+"""The addresses and network interfaces by which this node reaches other nodes."""
 
 from __future__ import annotations
 
 import socket
 from typing import Any
 
+from launch._command_line import CommandError
+
 LOOPBACK = "127.0.0.1"
-# Of a datagram socket that only asks the kernel for its route.
+# For a datagram socket that only asks the kernel for its route.
 _ANY_PORT = 9
 
 
+class NoRouteError(CommandError):
+    exit_code = 1
+
+    def __init__(self, host: str, error: OSError) -> None:
+        super().__init__(
+            f"there is no way from this node to {host!r} by IPv4, which the ranks need to meet: {error.strerror}. Give "
+            "--master-addr's like, PET_MASTER_ADDR, as an address or a name that resolves"
+        )
+
+
 def ipv4_of(host: str) -> str:
-    """Raises `OSError`."""
-    return socket.gethostbyname(host)
+    """Raises `NoRouteError`."""
+    try:
+        return socket.gethostbyname(host)
+    except OSError as error:
+        raise NoRouteError(host, error) from error
 
 
 def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket.AF_INET) -> bool:
-    """Whether this machine has the address: then what is sent there comes from there. Sends nothing.
+    """Whether this machine has the address: then packets to it leave from it. Sends nothing.
 
-    A tuple is what `family` calls an address.
+    The form of a tuple depends on `family`.
     """
     target = address if isinstance(address, tuple) else (address, _ANY_PORT)
     try:
@@ -31,15 +46,18 @@ def is_own(address: str | tuple[Any, ...], family: socket.AddressFamily = socket
 
 
 def own_address_towards(address: str) -> str:
-    """From which address what is sent there leaves. Sends nothing. Raises `OSError` if there is no way."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect((address, _ANY_PORT))
-        name: str = probe.getsockname()[0]
-        return name
+    """The address of this node from which packets to `address` leave. Sends nothing. Raises `NoRouteError`."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, _ANY_PORT))
+            name: str = probe.getsockname()[0]
+            return name
+    except OSError as error:
+        raise NoRouteError(address, error) from error
 
 
 def interface_of(address: str) -> str | None:
-    """Its name, of the interface that has this address."""
+    """The name of the interface that has this address."""
     for name, addresses in _interfaces().items():
         if address in addresses:
             return name

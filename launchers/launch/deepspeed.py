@@ -16,7 +16,6 @@ from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
 from core_sdk.processes import ISOLATION
 from launch._command_line import UsageError
 from launch._deepspeed import _core_binding
-from launch._deepspeed._cores import cores_to_share
 from launch._deepspeed._options import DeepSpeedOptions, parse_options
 from launch._deepspeed._plan import Plan, plan_here, plan_hosts
 from launch._framework import Framework, Start
@@ -40,7 +39,10 @@ class DeepSpeed(Framework):
         options = parse_options(overrides)
         plan = _plan(options)
         self._devices = plan.devices
-        self._cores = cores_to_share(options) if options.is_bound_to_cores else []
+        try:
+            self._cores = _core_binding.cores_to_share(options.bind_core_list) if options.bind_cores_to_rank else []
+        except ValueError as error:
+            raise UsageError(str(error)) from None
         self._has_num_threads = LaunchSettings.read().has_num_threads
         return plan.torchrun
 

@@ -1,4 +1,4 @@
-"""`python -m launch.tensorflow [--port PORT] [--] SCRIPT…`: a process per node, which TF_CONFIG tells of the others.
+"""`python -m launch.tensorflow [--port PORT] [--] SCRIPT…`: a process per node, which finds the others in TF_CONFIG.
 
 A script that runs on one node is told nothing: TensorFlow then needs no TF_CONFIG.
 """
@@ -10,17 +10,10 @@ import socket
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from launch._command_line import CommandError, OptionParser, UsageError
+from launch._command_line import OptionParser, UsageError
 from launch._framework import Framework, Start
 from launch._launcher import run
 from launch._network import ipv4_of, own_address_towards
-
-
-class NoWayToChiefError(CommandError):
-    exit_code = 1
-
-    def __init__(self, chief: str, error: OSError) -> None:
-        super().__init__(f"TensorFlow's workers cannot meet: there is no way to {chief} from here: {error.strerror}")
 
 
 class TensorFlow(Framework):
@@ -37,10 +30,12 @@ class TensorFlow(Framework):
         return ("--nproc-per-node=1",)
 
     def meet(self, start: Start) -> None:
-        """All nodes tell each other where their workers will listen."""
+        """The nodes tell each other where their workers will listen."""
         keys = [f"worker/{node}" for node in range(start.num_nodes)]
         if start.num_nodes > 1:
-            start.store.set(keys[start.node_rank], f"{_own_address(start)}:{self._port or _free_port()}")
+            is_first = start.node_rank == 0
+            address = start.chief_address if is_first else own_address_towards(ipv4_of(start.chief_address))
+            start.store.set(keys[start.node_rank], f"{address}:{self._port or _free_port()}")
             self._workers = [start.store.get(key).decode() for key in keys]
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
@@ -57,13 +52,6 @@ def _parse(overrides: Sequence[str]) -> int | None:
     if port is not None and not 0 < port < 1 << 16:
         raise UsageError(f"--port={port} is no port: give 1 to 65535")
     return port
-
-
-def _own_address(start: Start) -> str:
-    try:
-        return start.chief_address if start.node_rank == 0 else own_address_towards(ipv4_of(start.chief_address))
-    except OSError as error:
-        raise NoWayToChiefError(start.chief_address, error) from error
 
 
 def _free_port() -> int:

@@ -213,13 +213,13 @@ def test_another_node_is_given_time_to_tell_its_failure() -> None:
         (1, b"no data\n", "exited with status 1"),
         (2, b"python: can't open file 'x.py'\n", "could not be started: python: can't open file 'x.py'"),
         (130, b"", "exited with status 130 (as a shell reports death by SIGINT)"),
-        (-11, b"", "was killed by SIGSEGV (segmentation fault)"),
+        (-11, b"", "was killed by SIGSEGV (Segmentation fault)"),
         (-9, b"", "was killed by SIGKILL: perhaps by the kernel, for memory"),
         (-40, b"", "was killed by signal 40"),
         (
             -6,
             OWN + b"terminate called without an active exception\n",
-            "raised ValueError: boom, and then was killed by SIGABRT (aborted)",
+            "raised ValueError: boom, and then was killed by SIGABRT (Aborted)",
         ),
     ],
 )

@@ -167,7 +167,7 @@ def test_hosts_of_a_hostfile_are_spread_over() -> None:
 
     assert plan.ssh_launch is not None
     assert (plan.ssh_launch.hosts, plan.ssh_launch.ssh) == (THREE_HOSTS, Ssh(port=2222))
-    assert plan.ssh_launch.overrides == ("--master_addr=10.0.0.1", "--master_port=29777")
+    assert plan.ssh_launch.overrides == ("--master-addr=10.0.0.1", "--master-port=29777")
     there = here(" ".join(plan.ssh_launch.overrides))
     assert there.torchrun == plan.torchrun == ("--master-addr=10.0.0.1", "--master-port=29777")
 

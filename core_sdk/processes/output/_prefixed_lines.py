@@ -6,6 +6,7 @@ byte is added but the prefixes and, where the output ends without one, a last ne
 
 from __future__ import annotations
 
+import codecs
 import enum
 
 MAX_HELD_BYTES = 1 << 22
@@ -51,7 +52,7 @@ class PrefixedLines:
 
     def flush(self) -> bytes:
         """What is held, without waiting for the line's end, but for a last character that is not yet whole."""
-        length = len(self._held) - _incomplete_bytes(self._held)
+        _, length = codecs.utf_8_decode(self._held, "replace", False)
         text = self._prefixed(bytes(self._held[:length]))
         del self._held[:length]
         return text
@@ -94,18 +95,3 @@ def _place_behind(text: bytes) -> _Place:
     if text.endswith(b"\n"):
         return _Place.LINE_START
     return _Place.AFTER_RETURN if text.endswith(b"\r") else _Place.IN_LINE
-
-
-def _incomplete_bytes(text: bytearray) -> int:
-    """The length of a UTF-8 character that begins at the end of `text` and is not whole there."""
-    for length in range(1, min(3, len(text)) + 1):
-        byte = text[-length]
-        if byte >= 0xC0:
-            return length if length < _length_of_character(byte) else 0
-        if byte < 0x80:
-            return 0
-    return 0
-
-
-def _length_of_character(first_byte: int) -> int:
-    return 2 if first_byte < 0xE0 else 3 if first_byte < 0xF0 else 4

@@ -11,7 +11,6 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from core_sdk.processes.output._forwarder import Forwarder
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
@@ -56,9 +55,7 @@ class RankOutput:
     def __enter__(self) -> RankOutput:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def open(self, rank: int, stderr_file: Path | None = None) -> RankPipes:

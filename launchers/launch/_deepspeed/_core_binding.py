@@ -1,8 +1,9 @@
-"""Starts a rank's program on its share of the node's cores: a program of its own, run by this file's path.
+"""The cores that `--bind_cores_to_rank` shares out among a node's ranks, and the program that binds a rank to them.
 
     python _core_binding.py 0,1,2,3 PROGRAM ARGUMENTS…
 
-It imports the standard library only, and becomes the program, so that no process stands between launcher and rank.
+The program is run by this file's path, imports the standard library only, and becomes the rank's program, so that no
+process stands between launcher and rank.
 """
 
 from __future__ import annotations
@@ -15,13 +16,30 @@ from pathlib import Path
 
 
 def share(cores: Sequence[int], local_rank: int, local_size: int) -> list[int]:
-    """As DeepSpeed's launcher shares them: neighbours, as many for each rank; what is left over is nobody's."""
+    """As DeepSpeed's launcher shares them: each rank gets the same number of neighbours; some may be left over."""
     num_cores = len(cores) // local_size
     return list(cores[num_cores * local_rank : num_cores * (local_rank + 1)])
 
 
+def cores_to_share(text: str) -> list[int]:
+    """Those of `0-3,8`; all for "". Raises `ValueError`, with the option's name in its words."""
+    if sys.platform != "linux":
+        raise ValueError(f"--bind_cores_to_rank: {sys.platform} binds no process to cores")
+    if not text:
+        return physical_cores()
+    try:
+        cores = parse_cores(text)
+    except ValueError:
+        raise ValueError(f"--bind_core_list={text} is no list of cores: write 0-3,8") from None
+    if missing := [str(core) for core in cores if core not in os.sched_getaffinity(0)]:
+        raise ValueError(f"--bind_core_list={text}: this process may not run on core {', '.join(missing)}")
+    if len(set(cores)) < len(cores) or not cores:
+        raise ValueError(f"--bind_core_list={text} names a core twice, or none")
+    return cores
+
+
 def physical_cores() -> list[int]:
-    """Those that this process may run on, one of each that share a core's circuits."""
+    """Those that this process may run on, but only one of each pair of hyperthreads."""
     allowed = os.sched_getaffinity(0)
     return [core for core in sorted(allowed) if min(_siblings(core) & allowed, default=core) == core]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,30 +24,28 @@ _REFUSED: Mapping[str, str] = {
     "`core-sdk trial logs ID --rank N` shows one rank's output",
     "venv_script": "the ranks run in the launcher's own environment: start the launcher there",
 }
-# What these say by default is what is done here.
+# Their defaults are what is done here.
 _UNREFUSED = frozenset({("launcher", "pdsh"), ("enable_each_rank_log", "none")})
 
 
 @dataclass(frozen=True)
 class DeepSpeedOptions:
-    """None and "" are what was not given."""
+    """By DeepSpeed's names. What was not given is None, "" or False."""
 
     hostfile: Path | None = None
     include: str = ""
     exclude: str = ""
     num_nodes: int | None = None
     num_gpus: int | None = None
-    """Ranks on each node."""
+    """The number of ranks on each node."""
     master_addr: str | None = None
     master_port: int | None = None
     node_rank: int | None = None
-    is_without_ssh: bool = False
+    no_ssh: bool = False
     """A launcher is started on each node by other means."""
     ssh_port: int | None = None
-    is_bound_to_cores: bool = False
-    """Each rank runs on its share of the cores."""
-    cores: str = ""
-    """Those to share, as `0-3,8`; "" for all."""
+    bind_cores_to_rank: bool = False
+    bind_core_list: str = ""
 
 
 def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
@@ -59,26 +57,16 @@ def parse_options(overrides: Sequence[str]) -> DeepSpeedOptions:
     if given.rest:
         raise UsageError("deepspeed's options are followed by something else before `--`; the script comes after it")
     _refuse(given)
-    options = DeepSpeedOptions(
-        hostfile=given.hostfile,
-        include=given.include,
-        exclude=given.exclude,
-        num_nodes=_count("num_nodes", given.num_nodes),
-        num_gpus=_count("num_gpus", given.num_gpus),
-        master_addr=given.master_addr or None,
-        master_port=given.master_port,
-        node_rank=None if given.node_rank == -1 else given.node_rank,
-        is_without_ssh=given.no_ssh,
-        ssh_port=given.ssh_port,
-        is_bound_to_cores=given.bind_cores_to_rank,
-        cores=given.bind_core_list,
-    )
+    for name in ("num_nodes", "num_gpus", "node_rank", "master_addr"):
+        if getattr(given, name) in (-1, ""):  # DeepSpeed's ways to say nothing
+            setattr(given, name, None)
+    options = DeepSpeedOptions(**{field.name: getattr(given, field.name) for field in fields(DeepSpeedOptions)})
     _check(options)
     return options
 
 
 def _parser() -> ArgumentParser:
-    """What is left alone here is none the less named: so that abbreviations are as ambiguous as they are there."""
+    """With all options of DeepSpeed's parser, so that abbreviations are as ambiguous as they are there."""
     parser = OptionParser(prog="deepspeed's options", add_help=False)
     parser.add_argument("-H", "--hostfile", type=Path)
     parser.add_argument("-i", "--include", default="")
@@ -89,12 +77,11 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--master_addr")
     for name in ("launcher", "launcher_args", "enable_each_rank_log", "autotuning", "venv_script", "bind_core_list"):
         parser.add_argument(f"--{name}", default="")
-    # The first two are how ranks are started here in any case, and nothing is checked before a host is used.
-    for name in ("no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi"):
+    # The first three ask for what is so here in any case.
+    flags = ("no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi")
+    for name in (*flags, "module", "save_pid", "bind_cores_to_rank"):
         parser.add_argument(f"--{name}", action="store_true")
-    for name in ("module", "save_pid", "bind_cores_to_rank"):
-        parser.add_argument(f"--{name}", action="store_true")
-    # About what DeepSpeed's launcher says of itself. Ours only says how a training ended.
+    # They are about messages of DeepSpeed's launcher. Ours only says how a training ended.
     parser.add_argument("--log_level", choices=_LOG_LEVELS)
     parser.add_argument("-q", "--quiet", action="store_true")
     parser.add_argument("rest", nargs="*")
@@ -115,19 +102,13 @@ def _refuse(given: Namespace) -> None:
             raise UsageError(f"--{name} is not understood by this launcher: {instead}")
 
 
-def _count(name: str, number: int | None) -> int | None:
-    """-1 is DeepSpeed's way to say nothing."""
-    if number in (None, -1):
-        return None
-    if number < 1:
-        raise UsageError(f"--{name}={number} would start nothing: give 1 or more")
-    return number
-
-
 def _check(options: DeepSpeedOptions) -> None:
+    for name, number in (("num_nodes", options.num_nodes), ("num_gpus", options.num_gpus)):
+        if number is not None and number < 1:
+            raise UsageError(f"--{name}={number} would start nothing: give 1 or more")
     if options.include and options.exclude:
         raise UsageError("--include and --exclude cannot stand together: name what to use, or what not to use")
-    if options.cores and not options.is_bound_to_cores:
+    if options.bind_core_list and not options.bind_cores_to_rank:
         raise UsageError("--bind_core_list says which cores --bind_cores_to_rank shares out: give both")
     if (options.num_nodes or options.num_gpus) and (options.include or options.exclude):
         raise UsageError("--num_nodes and --num_gpus cannot stand beside --include or --exclude, which say it all")

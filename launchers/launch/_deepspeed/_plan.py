@@ -1,4 +1,4 @@
-"""What DeepSpeed's options come to: the ranks and GPUs of this node, or hosts on which to start launchers. Pure."""
+"""What DeepSpeed's options mean: the ranks and GPUs of this node, or hosts on which to start launchers. Pure."""
 
 from __future__ import annotations
 
@@ -19,51 +19,41 @@ class Plan:
     devices: tuple[str, ...] = ()
     """The GPUs that this node's ranks may see; empty for those that the launcher sees."""
     ssh_launch: SshLaunch | None = None
-    """For one that nothing has placed on these hosts."""
+    """The hosts, for a launcher that nothing has placed on them."""
 
 
 def plan_here(options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]) -> Plan:
     """Without a hostfile: this node, and others if something starts a launcher on them too. Raises `UsageError`.
 
-    `visible_gpus` as CUDA names them.
+    `visible_gpus` gives CUDA's names of them.
     """
     devices, num_ranks = _devices_here(options, visible_gpus)
-    torchrun = {
-        "nnodes": options.num_nodes,
-        "node_rank": options.node_rank,
-        "nproc_per_node": num_ranks,
-        **_meeting(options),
-    }
-    return Plan(_given(torchrun), devices)
+    torchrun = _torchrun(options, nnodes=options.num_nodes, node_rank=options.node_rank, nproc_per_node=num_ranks)
+    return Plan(torchrun, devices)
 
 
 def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
     """The hosts of a hostfile. Raises `UsageError`."""
     chosen = _chosen_hosts(options, hosts)
-    if options.is_without_ssh:
+    if options.no_ssh:
         return _plan_placed(options, chosen)
     if options.node_rank is not None:
         raise UsageError("--node_rank needs --no_ssh: without it this launcher starts the others, by ssh")
     ssh_launch = SshLaunch(tuple(chosen), Ssh(port=options.ssh_port), _for_each_host(options))
     # Of several hosts, whoever starts a launcher there tells it its slots and GPUs.
-    here = _plan_single(options, chosen[0]) if len(chosen) == 1 else Plan(_given(_meeting(options)))
+    here = _plan_single(options, chosen[0]) if len(chosen) == 1 else Plan(_torchrun(options))
     return replace(here, ssh_launch=ssh_launch)
 
 
 def _for_each_host(options: DeepSpeedOptions) -> tuple[str, ...]:
     """DeepSpeed's options that are left when the hosts are known."""
-    meeting = _meeting(options).items()
-    binding = ["--bind_cores_to_rank"] if options.is_bound_to_cores else []
-    cores = [f"--bind_core_list={options.cores}"] if options.cores else []
-    return (*(f"--{name}={value}" for name, value in meeting if value is not None), *binding, *cores)
-
-
-def _meeting(options: DeepSpeedOptions) -> dict[str, object]:
-    return {"master_addr": options.master_addr, "master_port": options.master_port}
+    binding = ["--bind_cores_to_rank"] if options.bind_cores_to_rank else []
+    cores = [f"--bind_core_list={options.bind_core_list}"] if options.bind_core_list else []
+    return (*_torchrun(options), *binding, *cores)
 
 
 def _plan_single(options: DeepSpeedOptions, host: Host) -> Plan:
-    return Plan(_given({"nproc_per_node": host.slots, **_meeting(options)}), _names(host.devices))
+    return Plan(_torchrun(options, nproc_per_node=host.slots), _names(host.devices))
 
 
 def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
@@ -75,14 +65,9 @@ def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
     host = hosts[node_rank]
     if len(hosts) == 1:
         return _plan_single(options, host)
-    torchrun = {
-        "nnodes": len(hosts),
-        "node_rank": node_rank,
-        "nproc_per_node": host.slots,
-        "master_addr": options.master_addr or hosts[0].address,
-        "master_port": options.master_port,
-    }
-    return Plan(_given(torchrun), _names(host.devices))
+    options = replace(options, master_addr=options.master_addr or hosts[0].address)
+    torchrun = _torchrun(options, nnodes=len(hosts), node_rank=node_rank, nproc_per_node=host.slots)
+    return Plan(torchrun, _names(host.devices))
 
 
 def _devices_here(
@@ -106,7 +91,7 @@ def _filtered_here(
         if name != _HERE:
             raise UsageError(f"{name} is in no hostfile; without one there is only {_HERE}")
     if options.include:
-        # Any: these numbers are the driver's, whatever CUDA_VISIBLE_DEVICES says here.
+        # These numbers are the driver's, whatever CUDA_VISIBLE_DEVICES says here.
         return _names(named[_HERE]), len(named[_HERE]) or None
     gpus = visible_gpus()
     excluded = _names(named[_HERE]) or tuple(gpus)
@@ -134,12 +119,8 @@ def _filtered_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> list[Ho
     _check_filter(named, hosts)
     chosen = []
     for host in hosts:
-        everything = range(host.slots)
-        if options.include:
-            kept = (named[host.name] or everything) if host.name in named else ()
-        else:
-            excluded = (named[host.name] or everything) if host.name in named else ()
-            kept = [slot for slot in everything if slot not in excluded]
+        filtered = [slot for slot in range(host.slots) if host.name in named and slot in (named[host.name] or [slot])]
+        kept = filtered if options.include else [slot for slot in range(host.slots) if slot not in filtered]
         if kept:
             chosen.append(replace(host, slots=len(kept), devices=tuple(kept)))
     if not chosen:
@@ -174,5 +155,7 @@ def _names(devices: Sequence[int]) -> tuple[str, ...]:
     return tuple(map(str, devices))
 
 
-def _given(options: Mapping[str, object]) -> tuple[str, ...]:
-    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in options.items() if value is not None)
+def _torchrun(options: DeepSpeedOptions, **more: object) -> tuple[str, ...]:
+    """torchrun's options; None is left out."""
+    given = {**more, "master_addr": options.master_addr, "master_port": options.master_port}
+    return tuple(f"--{name.replace('_', '-')}={value}" for name, value in given.items() if value is not None)

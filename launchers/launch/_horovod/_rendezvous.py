@@ -66,14 +66,14 @@ def meet_first(
     """On the first node, which starts the server.
 
     `start_server` is given an address to listen on, "" for all, and the numbers of ranks by node. Raises
-    `RendezvousError`, and `RuntimeError` when the nodes' store is gone.
+    `RendezvousError`, `NoRouteError`, and `RuntimeError` when the nodes' store is gone.
     """
     others = [msgspec.json.decode(start.store.get(_key(node)), type=_Node) for node in range(1, start.num_nodes)]
     rank_counts = (start.local_size, *(node.num_ranks for node in others))
     addresses = {node.first for node in others} or {LOOPBACK}
     # Where addresses are translated, the one that the others use is none of this node's.
     address = next(iter(addresses)) if len(addresses) == 1 and all(map(is_own, addresses)) else _ALL
-    outward = _own_address_towards(others[0].own) if others and address == _ALL else address
+    outward = own_address_towards(others[0].own) if others and address == _ALL else address
     try:
         server = start_server(address, rank_counts)
     except OSError as error:
@@ -91,15 +91,9 @@ def meet_first(
 
 
 def meet_other(start: Start, num_ranks_wanted: int | None, interfaces: Collection[str]) -> Rendezvous:
-    """On another node. Raises as `meet_first` does."""
-    try:
-        first = ipv4_of(start.chief_address)
-    except OSError as error:
-        raise RendezvousError(
-            f"the first node, {start.chief_address!r}, has no IPv4 address here ({error.strerror}), which Horovod's "
-            "ranks need to meet: give --master-addr's like, PET_MASTER_ADDR, as an address or a name that resolves"
-        ) from error
-    own = _own_address_towards(first)
+    """On another node. Raises what `meet_first` raises."""
+    first = ipv4_of(start.chief_address)
+    own = own_address_towards(first)
     interface = choose_interface(interfaces, own)
     node = _Node(start.local_size, first, own)
     start.store.set(_key(start.node_rank), msgspec.json.encode(node).decode())
@@ -132,13 +126,6 @@ def _check_number(rank_counts: Sequence[int], wanted: int | None) -> None:
             f"-np {wanted} cannot be had: the nodes have {counts} slots. Leave it out to use them all, give a number "
             "that the nodes divide, or say each host's with -H"
         )
-
-
-def _own_address_towards(address: str) -> str:
-    try:
-        return own_address_towards(address)
-    except OSError as error:
-        raise RendezvousError(f"there is no way from this node to {address}: {error.strerror}") from error
 
 
 def _key(node: int) -> str:

@@ -23,16 +23,6 @@ from launch._torchrun._torch_internals import (
 )
 
 _NO_ID = "none"
-# Of torch's newer versions.
-_NEWER_OPTIONS = frozenset(
-    {
-        "event_log_handler",
-        "numa_options",
-        "duplicate_stdout_filters",
-        "duplicate_stderr_filters",
-        "virtual_local_rank",
-    }
-)
 
 
 def configure(options: TorchrunOptions, nodes: Nodes, program: Sequence[str]) -> LaunchConfig:
@@ -64,18 +54,16 @@ def worker_spec(config: LaunchConfig, program: Sequence[str]) -> WorkerSpec:
         **config.rdzv_configs,
     )
     master_addr, master_port = _static_master(config)
+    # What both know by one name means the same; what there is differs between torch's versions.
+    common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
     return WorkerSpec(
-        role=config.role,
         local_world_size=config.nproc_per_node,
         entrypoint=program[0],
         args=tuple(program[1:]),
         rdzv_handler=registry.get_rendezvous_handler(parameters),
-        max_restarts=config.max_restarts,
-        monitor_interval=config.monitor_interval,
         master_addr=master_addr,
         master_port=master_port,
-        local_addr=config.local_addr,
-        **_newer_options(config),
+        **{name: getattr(config, name) for name in common},
     )
 
 
@@ -90,12 +78,6 @@ def _completion(options: TorchrunOptions, nodes: Nodes) -> dict[str, Any]:
         # job's id.
         completion["rdzv_id"] = uuid.uuid4().hex if nodes.num_nodes == 1 else job_id() or _NO_ID
     return completion | meeting_options(options.given, nodes)
-
-
-def _newer_options(config: LaunchConfig) -> dict[str, Any]:
-    """Those that this version of torch has."""
-    common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
-    return {name: getattr(config, name) for name in _NEWER_OPTIONS & common}
 
 
 def _static_master(config: LaunchConfig) -> tuple[str | None, int | None]:

@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass
 from datetime import timedelta
 
+from torch.distributed import Store  # type: ignore[attr-defined]
+
 from core_sdk.processes import FailedElsewhere, NodesLost
-from launch._store import Store
 
 # The nodes come to `exchange` at the same time, unless another launcher runs on one of them.
 _EXCHANGE_TIMEOUT = timedelta(seconds=10)
