@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from core.counting import counting_script
 
 from core_sdk.alive import AliveLock
 from core_sdk.client import Tracker
@@ -23,27 +24,8 @@ from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
 
 Start = Callable[..., str]
 
-# Trains 10 steps from where it is told to, stores every fourth, and is killed at step 6 of its trial's first attempt.
-SCRIPT = """
-import os, signal, subprocess, sys
-from core_sdk import core
-
-with core.init() as context:
-    latest = context.info.latest_checkpoint
-    step = 0
-    if latest is not None:
-        with context.checkpoint.restore_path(latest) as path:
-            step = int((path / "step").read_text())
-    print(context.info.trial.trial_id, context.info.trial._trial_run_id, step, sep=".", flush=True)
-    while step < 10:
-        step += 1
-        context.train.report_training_metrics(step, {"loss": 0.5})
-        if step % 4 == 0:
-            with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
-                (path / "step").write_text(str(step))
-        if step == 6 and context.info.trial._trial_run_id == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-"""
+# It is killed at step 6 of its trial's first attempt.
+SCRIPT = counting_script("if context.info.trial._trial_run_id == 1: os.kill(os.getpid(), signal.SIGKILL)")
 BATCH = {"SLURM_JOB_ID": "17", "SLURM_CLUSTER_NAME": "tests"}
 REQUEUED = BATCH | {"SLURM_RESTART_COUNT": "1"}
 STEP = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "0"}

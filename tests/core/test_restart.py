@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from core.counting import counting_script
 
 from core_sdk.alive import AliveLock
 from core_sdk.client import Tracker
@@ -16,27 +17,8 @@ from core_sdk.tracking import Home
 
 Launch = Callable[..., str]
 
-# Trains 10 steps from where it is told to, stores every fourth, and fails at step 6 of the first start.
-SCRIPT = """
-import os, subprocess, sys
-from core_sdk import core
-
-with core.init() as context:
-    latest = context.info.latest_checkpoint
-    step = 0
-    if latest is not None:
-        with context.checkpoint.restore_path(latest) as path:
-            step = int((path / "step").read_text())
-    print(context.info.trial.trial_id, context.info.trial._trial_run_id, step, sep=".")
-    while step < 10:
-        step += 1
-        context.train.report_training_metrics(step, {"loss": 0.5})
-        if step % 4 == 0:
-            with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
-                (path / "step").write_text(str(step))
-        if step == 6 and sys.argv[1] == "0":
-            os._exit(3)
-"""
+# It fails at step 6 of the first start.
+SCRIPT = counting_script("if sys.argv[1] == '0': os._exit(3)")
 
 
 @pytest.fixture

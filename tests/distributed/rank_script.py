@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 import sys
@@ -54,6 +55,23 @@ def mark_when_waiting() -> None:
         mark(f"rank {rank} waits")
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def misbehave(fault: str) -> None:
+    """Does what a rank must not do, in a way that every test of the channel knows by name."""
+    if fault == "is killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif fault == "exits":
+        os._exit(7)
+    elif fault == "is stopped":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    elif fault == "sends garbage":
+        for descriptor in own_sockets():
+            os.write(descriptor, 64 * bytes([255]))
+    elif fault == "hangs up":
+        for descriptor in own_sockets():
+            socket.socket(fileno=os.dup(descriptor)).shutdown(socket.SHUT_WR)
+        time.sleep(0.5)
 
 
 def own_sockets() -> list[int]:

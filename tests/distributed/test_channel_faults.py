@@ -38,8 +38,8 @@ LATE_AFTER_S = 1.0
 FOUND_LATE_WITHIN_S = LATE_AFTER_S + 5.0
 
 MISCHIEF = """
-    import os, signal, socket, sys, time
-    from rank_script import arguments, join, own_sockets, rank, tell
+    import sys, time
+    from rank_script import arguments, join, misbehave, rank, tell
 
     fault = arguments["fault"] if rank == arguments["culprit"] else None
     distributed = join()
@@ -57,26 +57,14 @@ MISCHIEF = """
         if number == 3 and fault is not None:
             tell("mischief")
         if number >= 3 and fault is not None:
-            if fault == "is killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            elif fault == "exits":
-                os._exit(7)
-            elif fault == "is stopped":
-                os.kill(os.getpid(), signal.SIGSTOP)
-            elif fault == "is slow":
+            misbehave(fault)
+            if fault == "is slow":
                 time.sleep(3.0)
             elif fault == "leaves":
                 distributed.close()
                 sys.exit()
             elif fault == "makes another call":
                 another_call([rank, number, ballast])
-            elif fault == "sends garbage":
-                for descriptor in own_sockets():
-                    os.write(descriptor, 64 * bytes([255]))
-            elif fault == "hangs up":
-                for descriptor in own_sockets():
-                    socket.socket(fileno=os.dup(descriptor)).shutdown(socket.SHUT_WR)
-                time.sleep(0.5)
         result = call([rank, number, ballast])
         assert result == expected(number), f"a wrong object in call {number}: {str(result)[:200]}"
 """
@@ -290,8 +278,8 @@ def test_closing_waits_for_nobody(start_ranks: StartRanks, fault: str, culprit: 
     """Whatever another rank does meanwhile, and it is no error."""
     ranks = start_ranks(
         """
-        import os, signal, socket, threading, time
-        from rank_script import arguments, await_mark, join, mark, own_sockets, rank, tell
+        import threading, time
+        from rank_script import arguments, await_mark, join, mark, misbehave, rank, tell
 
         class Unpicklable(Exception):
             def __init__(self, lock):
@@ -302,20 +290,9 @@ def test_closing_waits_for_nobody(start_ranks: StartRanks, fault: str, culprit: 
         distributed.allgather(rank)
         if fault is not None:
             mark("mischief")
-        if fault == "is killed":
-            os.kill(os.getpid(), signal.SIGKILL)
-        elif fault == "exits":
-            os._exit(7)
-        elif fault == "is stopped":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif fault == "is slow":
+            misbehave(fault)
+        if fault == "is slow":
             await_mark("all the others have closed")
-        elif fault == "sends garbage":
-            for descriptor in own_sockets():
-                os.write(descriptor, 64 * bytes([255]))
-        elif fault == "hangs up":
-            for descriptor in own_sockets():
-                socket.socket(fileno=os.dup(descriptor)).shutdown(socket.SHUT_WR)
         elif fault == "never closes":
             distributed = None
         elif fault == "fails":

@@ -45,9 +45,9 @@ FOUND_LATE_WITHIN_S = LATE_AFTER_S + 6.0
 
 # What the ranks share: `rounds` calls for ever, and is sure of each result.
 PLAYING = """
-import os, signal, socket, sys, threading, time
+import os, sys, threading, time
 from pathlib import Path
-from rank_script import _folder, arguments, await_mark, join, mark, own_sockets, rank, tell
+from rank_script import _folder, arguments, await_mark, join, mark, misbehave, rank, tell
 
 size, per_host = arguments["size"], arguments["ranks_per_host"]
 ballast = arguments["num_bytes"] * "x"
@@ -93,13 +93,8 @@ with join() as distributed:
         if number == 3 and fault is not None:
             tell("mischief")
         if number >= 3 and fault is not None:
-            if fault == "is killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            elif fault == "exits":
-                os._exit(7)
-            elif fault == "is stopped":
-                os.kill(os.getpid(), signal.SIGSTOP)
-            elif fault == "is too slow":
+            misbehave(fault)
+            if fault == "is too slow":
                 time.sleep(9.0)
             elif fault == "is slow":
                 time.sleep(0.2)
@@ -110,13 +105,6 @@ with join() as distributed:
                 raise ValueError("mischief")
             elif fault == "makes another call":
                 another_call([rank, number, ballast])
-            elif fault == "sends garbage":
-                for descriptor in own_sockets():
-                    os.write(descriptor, 64 * bytes([255]))
-            elif fault == "hangs up":
-                for descriptor in own_sockets():
-                    socket.socket(fileno=os.dup(descriptor)).shutdown(socket.SHUT_WR)
-                time.sleep(0.5)
             elif fault == "cannot pickle":
                 fault = None
                 try:
