@@ -120,3 +120,21 @@ def test_a_node_that_dies_is_replaced(home: Home, place: Path) -> None:
     assert {start.host for start in trial.starts} != {trial.starts[0].host}
     assert list(trial.steps) == list(range(1, len(trial.steps) + 1))
     assert (len(trial.starts), trial.outcome, home.trial_ids()) == (2, "completed", [1])
+
+
+@pytest.mark.parametrize(("name", "outcome", "exit_code"), [("USR1", "paused", PAUSED), ("INT", "canceled", "130:0")])
+def test_a_signal_to_all_processes_of_a_step_reaches_the_script_of_core_sdk_run(
+    slurm: Cluster, home: Home, place: Path, name: str, outcome: str, exit_code: str
+) -> None:
+    """The agent heeds none of them, and hands on no second Ctrl-C; how the trial ended is recorded."""
+    run = f"exec srun {sys.executable} -m core_sdk.cli run -- {sys.executable} -u train.py alone"
+    job_id = slurm.submit(run, "-N1", cwd=place)
+    slurm.wait_for(lambda: has_stored(home))
+
+    slurm.run(["scancel", f"--signal={name}", f"{job_id}.0"])
+
+    assert slurm.await_state(job_id, *_ENDED)["ExitCode"] == exit_code, output(place, job_id)
+    exit_record = home.trial(1).read_exit(1)
+    assert read_trial(home).outcome == outcome
+    assert exit_record is not None
+    assert output(place, job_id).count("KeyboardInterrupt") <= 1
