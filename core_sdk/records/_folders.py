@@ -109,7 +109,7 @@ class EnvironmentRecord(msgspec.Struct, kw_only=True):
 
 
 class ExitRecord(msgspec.Struct, kw_only=True):
-    """`<home>/runs/<id>/<attempt>.exit`: how the attempt ended, as seen by the `core-sdk run` or launcher around it."""
+    """`<home>/runs/<id>/<attempt>.exit`: how the attempt ended, as seen by its agent or its launcher."""
 
     time: Time
     code: Int64

@@ -1,7 +1,7 @@
-"""How an attempt has ended: the one rule by which lists, `core-sdk run`'s last line and its exit status speak.
+"""How an attempt has ended: the one rule for lists, and for the last line and the exit status of `core-sdk run`.
 
-Two tell it: the script, as it leaves its Context, and the exit status of its process, where `core-sdk run` has seen it.
-A failure that one of them tells is a failure. Otherwise the script is believed, and then the exit status.
+There are two sources: what the script records as it leaves its Context, and the exit status that its agent records. A
+failure in one of them is a failure. Otherwise the script's record counts, and without one the exit status.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _STOPS = (-signal.SIGTERM, _SHELL_BASE + signal.SIGTERM, -signal.SIGUSR1, _SHELL
 
 @dataclass(frozen=True)
 class AttemptEnd:
-    """What is known of how an attempt ended; all None while it runs, and after a `kill -9`."""
+    """What is known of an attempt's end; all None while it runs, and after a `kill -9` of script and agent."""
 
     outcome: str | None = None
     error: str | None = None
-    """The script's, or as `error_told` has it."""
+    """The script's error, or what `error_told` makes of it."""
     stop_source: str | None = None
     exit_code: int | None = None
     """-N for death by signal N."""
     exit_problem: str | None = None
-    """Why the exit code is not known, although it was recorded."""
+    """Why an exit code that was recorded cannot be read."""
 
 
 def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
@@ -56,9 +56,9 @@ def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
 
 
 def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
-    """The script's error, and what its launcher tells beside it.
+    """The script's error, and what its launcher says.
 
-    A rank that was killed stands last: no script can tell of it, and what the chief raises is its consequence.
+    A rank that was killed comes last, where tables show it: what the chief raises is only a consequence of it.
     """
     if exit_record is None or not exit_record.reason:
         return error

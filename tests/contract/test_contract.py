@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 from buckets import faults
 from buckets.opening import bucket_at
@@ -38,7 +39,7 @@ from parts import needs
 from processes import Script, wait_for
 from saving import store_alone
 
-from core_sdk import core
+from core_sdk import client, core
 from core_sdk.errors import (
     AttemptClaimedError,
     CheckpointDamagedError,
@@ -118,7 +119,7 @@ def test_every_numbered_sentence_has_a_test() -> None:
     numbers = {int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE)}
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
 
-    assert numbers == tested == set(range(1, 41))
+    assert numbers == tested == set(range(1, 43))
 
 
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
@@ -166,7 +167,7 @@ def test_04_a_report_is_one_write(tmp_path: Path) -> None:
     """Between two reports the training thread makes no system call but the write."""
     source = """
 import os
-from core_sdk import core
+from core_sdk import client, core
 with core.init() as context:
     for step in range(3):
         context.train.report_training_metrics(step, {"loss": 0.5})
@@ -1049,3 +1050,59 @@ def test_40_a_notice_stops_those_who_ask_for_it(home: Home, monkeypatch: pytest.
             assert not context.preempt.should_preempt()
             server.say(fault=None)
             wait_for(context.preempt.should_preempt)
+
+
+UNWATCHED = """
+    import time
+    from pathlib import Path
+    from core_sdk import core
+    print("on")
+    while not Path("begin").exists(): time.sleep(0.01)
+    with core.init() as context:
+        while not context.preempt.should_preempt(): time.sleep(0.01)
+    print("off")
+    raise SystemExit(75)
+"""
+
+
+def start_unwatched(home: Home, directory: Path) -> subprocess.Popen[str]:
+    """A `core-sdk run` whose script has not called `init()` yet."""
+    script = directory / "train.py"
+    script.write_text(textwrap.dedent(UNWATCHED))
+    command = [sys.executable, "-m", "core_sdk.cli", "run", "--", sys.executable, str(script)]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=directory)
+    assert run.stdout is not None
+    assert run.stdout.readline() == "on\n"
+    return run
+
+
+def test_41_a_killed_command_costs_nothing(home: Home, tmp_path: Path) -> None:
+    """The trial is paused afterwards, by `trial pause`."""
+    run = start_unwatched(home, tmp_path)
+
+    run.kill()
+    run.communicate()
+    (tmp_path / "begin").touch()
+    wait_for(lambda: home.trial(1).journal_path(1).exists())
+    core_sdk("trial", "pause", "1", "--wait")
+
+    exit_record = home.trial(1).read_exit(1)
+    assert exit_record is not None
+    assert exit_record.code == 75
+    assert home.trial(1).log_path(1).read_text() == "on\noff\n"
+    assert client.get_trial(1).state is client.TrialState.PAUSED
+
+
+def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
+    """A resume is refused before `init()` too; with its agent the script dies."""
+    run = start_unwatched(home, tmp_path)
+    [agent] = [child for child in psutil.Process(run.pid).children() if "core_sdk.agent" in child.cmdline()]
+    scripts = [child for child in agent.children() if "train.py" in child.cmdline()[-1]]
+
+    refused = core_sdk("trial", "resume", "1")
+    agent.kill()
+    run.communicate()
+
+    assert "attempt 1 is running" in refused.stderr
+    assert len(scripts) == 1
+    assert psutil.wait_procs(scripts, timeout=60)[1] == []

@@ -83,7 +83,7 @@ class TrialFolder:
         return self.path / f"{attempt}.alive"
 
     def supervised_path(self, attempt: int) -> Path:
-        """Locked by the `core-sdk run` that started the attempt while that lives."""
+        """Locked by the attempt's agent, from before the script starts until its end is recorded."""
         return self.path / f"{attempt}.supervised"
 
     def log_path(self, attempt: int) -> Path:
