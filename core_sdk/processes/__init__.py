@@ -13,7 +13,7 @@ Whoever starts processes passes in what it knows; nothing here reads the environ
 from __future__ import annotations
 
 from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
-from core_sdk.processes._failure_text import RankLocation, cause_of, exit_code, failure_report, signal_name
+from core_sdk.processes._failure_text import cause_of, exit_code, failure_report, signal_name
 from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian
 from core_sdk.processes._outcomes import (
     Failed,
@@ -45,7 +45,6 @@ __all__ = [
     "NotStarted",
     "Obeyed",
     "Outcome",
-    "RankLocation",
     "RankSeen",
     "RankStatements",
     "Ranks",

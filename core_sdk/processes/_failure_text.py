@@ -1,15 +1,14 @@
-"""The launcher's last words about ranks that failed, in sentences: pure functions of what was seen."""
+"""The failure of a rank in sentences. Pure functions of what was seen of it."""
 
 from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
 
 from core_sdk.processes._causes import TRACEBACK, Kind, RankSeen, kind_of
 
 MAX_LINES = 40
-# A line that is longer (a progress bar without an end, a tensor) would bury the others.
+# A longer line, such as a progress bar without line ends or a tensor, would bury the others.
 _MAX_LINE_CHARACTERS = 2000
 
 # torch writes `[rank0]: ` before each line of a traceback.
@@ -18,25 +17,10 @@ _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*)(: .*)?$", re.DOTALL)
 _CANNOT_OPEN = re.compile(r"can't open file|can't find '__main__'|No module named")
 _CONTROL = {code: "�" for code in [*range(0x20), 0x7F, *range(0x80, 0xA0)] if chr(code) not in "\t"}
 
-# Of the other signals, the name says all.
-_SIGNALS_OF_FAULTS = (
-    *(signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL),
-    *(signal.SIGPIPE, signal.SIGSEGV, signal.SIGXCPU, signal.SIGXFSZ),
-)
 _KILLED_BY_KERNEL = "perhaps by the kernel, for memory"
 _FIRST_SIGNAL_STATUS = 128
-# The C++ library's, of a thread that nobody has joined. The exit status that the script had chosen is lost by it.
+# Written by the C++ library when Python ends while threads of torch run. The script's own exit status is lost then.
 _JOINABLE_THREAD = b"terminate called without an active exception"
-
-
-@dataclass(frozen=True)
-class RankLocation:
-    """Where a rank ran."""
-
-    rank: int
-    num_ranks: int
-    host: str
-    pid: int
 
 
 def exit_code(code: int) -> int:
@@ -45,7 +29,7 @@ def exit_code(code: int) -> int:
 
 
 def cause_of(seen: RankSeen) -> str:
-    """In words, to be read after "rank 1"."""
+    """Why it failed, in words that follow "rank 1"."""
     code = seen.code
     if code is None:
         return f"{_raised(seen.stderr) or 'failed'}, and did not end"
@@ -69,16 +53,16 @@ def signal_text(number: int) -> str:
     name = signal_name(number)
     if number == signal.SIGKILL:
         return f"{name}: {_KILLED_BY_KERNEL}"
-    return f"{name} ({signal.strsignal(number)})" if number in _SIGNALS_OF_FAULTS else name
+    return f"{name} ({signal.strsignal(number)})"
 
 
 def signal_name(number: int) -> str:
     return signal.Signals(number).name if _is_known(number) else f"signal {number}"
 
 
-def failure_report(place: RankLocation, seen: RankSeen, code: int) -> list[str]:
-    """Lines: who failed first, why, with which code, and the end of its stderr."""
-    head = f"rank {place.rank} of {place.num_ranks} failed first (host {place.host}, pid {place.pid}): it "
+def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list[str]:
+    """Lines: which rank failed first, why, with which exit code, and the end of its stderr."""
+    head = f"rank {seen.rank} of {num_ranks} failed first (host {host}, pid {seen.pid}): it "
     lines = [head + cause_of(seen)]
     if kind_of(seen) is Kind.CONSEQUENCE:
         lines.append("this looks like the consequence of another rank's end, of which nothing was seen on this node")
@@ -91,7 +75,7 @@ def failure_report(place: RankLocation, seen: RankSeen, code: int) -> list[str]:
 
 
 def excerpt(stderr: bytes) -> list[str]:
-    """The last lines, at most `MAX_LINES`; those of the last traceback, should others follow it."""
+    """The last lines, at most `MAX_LINES`; those of the last traceback, if too many others follow it."""
     lines = [_shown(line) for line in _lines(stderr)]
     start = _last_traceback(lines)
     end = len(lines) if start is None else _end_of_traceback(lines, start)
@@ -104,7 +88,7 @@ def _raised(stderr: bytes) -> str | None:
     lines = [_TORCH_PREFIX.sub("", line) for line in _lines(stderr)]
     start = _last_traceback(lines)
     if start is None:
-        # An error in the script's own syntax has no traceback.
+        # A syntax error in the script itself has no traceback.
         return next(
             (f"raised {line}" for line in lines[-1:] if re.match(r"(Syntax|Indentation|Tab)Error\b", line)), None
         )
@@ -119,7 +103,7 @@ def _last_traceback(lines: list[str]) -> int | None:
 
 
 def _end_of_traceback(lines: list[str], start: int) -> int:
-    """Behind its last line, the exception: the first that is not indented."""
+    """The index after its last line: the exception, which is the first line that is not indented."""
     for index in range(start + 1, len(lines)):
         line = _TORCH_PREFIX.sub("", lines[index])
         if line and not line.startswith((" ", "\t")):
@@ -141,13 +125,13 @@ def _is_known(number: int) -> bool:
 
 
 def _lines(stderr: bytes) -> list[str]:
-    # Not `splitlines`, which would also split at characters that only some programs take for a line's end.
+    # `splitlines` would also split at characters that only some programs take for the end of a line.
     text = stderr.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip()
-    # Of a progress bar, the state that was visible last.
+    # The last visible state of a progress bar.
     return [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")] if text else []
 
 
 def _shown(line: str) -> str:
-    """Without what could move a terminal's cursor; of a long line its end, where an error says most."""
+    """Without control characters; only the end of a long line, where an error says most."""
     line = line.translate(_CONTROL)
     return line if len(line) <= _MAX_LINE_CHARACTERS else "…" + line[-_MAX_LINE_CHARACTERS:]

@@ -29,7 +29,7 @@ class CommandError(Exception):
 
 
 class UsageError(CommandError):
-    """The arguments are not what a launcher understands."""
+    """The launcher does not understand the arguments."""
 
     exit_code = 2
 
@@ -64,7 +64,7 @@ class HelpWanted(Exception):
 @dataclass(frozen=True)
 class Command:
     overrides: tuple[str, ...]
-    """Options for what the launcher starts (torchrun, say): everything before the first `--`."""
+    """The options before the first `--`, for torchrun or what the launcher stands for."""
     script: tuple[str, ...]
     """As the user wrote it, with its arguments."""
 
@@ -72,7 +72,7 @@ class Command:
 def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
     """Pure: looks at no file. Raises `UsageError`, `HelpWanted`.
 
-    `own_options` need no `--` behind them: their names, with the number of their values.
+    `own_options` are options that need no `--` behind them, with the number of their values.
     """
     overrides, script = _split(argv, own_options)
     if _HELP.intersection(overrides) or script[:1] in (("-h",), ("--help",)):
@@ -140,7 +140,7 @@ Starts SCRIPT once per slot, as the ranks of one training; each line of their ou
 def _split(argv: Sequence[str], own_options: Mapping[str, int]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     start = _num_own_words(argv, own_options)
     rest = tuple(argv[start:])
-    # What begins with a script is a script: the `--` behind it is its own.
+    # A `--` behind a script belongs to the script.
     if "--" not in rest or not rest[0].startswith("-"):
         return tuple(argv[:start]), rest
     index = start + rest.index("--")
@@ -148,7 +148,7 @@ def _split(argv: Sequence[str], own_options: Mapping[str, int]) -> tuple[tuple[s
 
 
 def _num_own_words(argv: Sequence[str], own_options: Mapping[str, int]) -> int:
-    """Of the launcher's own options at the beginning, with their values."""
+    """How many words at the beginning are the launcher's own options with their values."""
     index = 0
     while index < len(argv):
         name, equals, _ = argv[index].partition("=")

@@ -22,20 +22,20 @@ _TRIAL = "trial.json"
 
 
 class LaunchDirectory:
-    """Open while the launch lasts; on closing it is removed, and the guardian goes quietly.
+    """Open while the launch lasts; closing removes it.
 
-    Its path stands in the environment of all processes of the launch: the guardian knows them by it.
+    Its path stands in the environment of all processes of the launch, by which the guardian knows them.
     """
 
     def __init__(self) -> None:
-        # Short, since there will be sockets in it, whose paths are limited to about a hundred bytes.
+        # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
         self.path = Path(tempfile.mkdtemp(prefix="core-sdk-launch-")).resolve()
         self._lock = os.open(self.path, os.O_RDONLY)
         # systemd's cleaner of old temporary files spares a directory that is locked, and a training may take weeks.
         with contextlib.suppress(OSError):  # some network file systems lock no directories
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
-            # The launcher may itself be a rank's child: the guardian of that launch must not end this launch's own.
+            # If this launcher is a rank's child itself, the guardian of that launch must not end this guardian.
             self.guardian = Guardian(self.path, f"{LAUNCH_DIR_VARIABLE}={self.path}", unmarked_variables())
         except BaseException:
             self.path.rmdir()
@@ -50,7 +50,7 @@ class LaunchDirectory:
         self.close()
 
     def new_meeting_place(self) -> Path:
-        """A fresh directory, in which the ranks of one start find each other."""
+        """A new directory, in which the ranks of one start find each other."""
         self._num_meetings += 1
         place = self.path / f"ranks-{self._num_meetings}"
         place.mkdir(mode=0o700)
@@ -65,24 +65,24 @@ class LaunchDirectory:
         return (self.path / _COMPLETED).exists()
 
     def forget(self) -> None:
-        """Ranks start anew."""
+        """Ranks are started anew."""
         for name in (_STOPPED, _COMPLETED):
             (self.path / name).unlink(missing_ok=True)
 
     def trial_word(self) -> str:
-        """What the ranks have said about the trial that they have begun; empty if they have not."""
+        """What the ranks have said about the trial that they have begun; empty if they have begun none."""
         try:
             return (self.path / _TRIAL).read_text()
         except FileNotFoundError:
             return ""
 
     def take_trial_word(self, word: str) -> None:
-        """Tells it to the ranks that start here next: on another node, it was said."""
+        """Tells the ranks that start here next what ranks of another node have said."""
         begun = json.loads(word) | {"pid": 0, "parent_pid": os.getpid(), "exit_path": ""}
         (self.path / _TRIAL).write_text(json.dumps(begun))
 
     def record_exit(self, code: int, reason: str) -> str | None:
-        """In the home, with the attempt that the ranks have begun, if they have; what is recorded already stands.
+        """In the home, with the attempt that the ranks have begun, if they have. A record that is there stands.
 
         Returns what went wrong.
         """
@@ -105,7 +105,7 @@ class LaunchDirectory:
             os.close(self._lock)
 
     def abandon(self) -> None:
-        """Leaves all that there may be, processes and the directory, to the guardian."""
+        """Leaves processes and the directory to the guardian."""
         self._is_abandoned = True
         self.guardian.end_all()
         os.close(self._lock)

@@ -19,7 +19,6 @@ from core_sdk.processes import (
     NodesLost,
     Obeyed,
     Outcome,
-    RankLocation,
     Succeeded,
     cause_of,
     exit_code,
@@ -89,7 +88,7 @@ def _result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:
         case Failed(first):
             # A rank that raised an error and hung would have exited with 1, as Python does after an exception.
             code = 1 if first.code is None else exit_code(first.code)
-            lines = failure_report(RankLocation(first.rank, num_ranks, host, first.pid), first, code)
+            lines = failure_report(first, num_ranks, host, code)
             return LaunchResult(code, tuple(lines), reason=f"rank {first.rank} {cause_of(first)}")
         case FailedElsewhere(code, said):
             return LaunchResult(code, ("another node's launcher says:", *said), reason=next(iter(said), ""))

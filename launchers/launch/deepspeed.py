@@ -1,8 +1,8 @@
 """`python -m launch.deepspeed [DEEPSPEED OVERRIDES --] SCRIPT…`: ranks that use DeepSpeed.
 
 The options of the `deepspeed` program may stand before the `--`. A rank finds its local rank in LOCAL_RANK, as with
-DeepSpeed's `--no_local_rank`. A script that wants it as an argument is given `'--local_rank=${local_rank}'`, in just
-these letters: torchrun's agent puts each rank's number there.
+DeepSpeed's `--no_local_rank`. For a script that wants it as an argument, write `'--local_rank=${local_rank}'`, in these
+very letters: torchrun's agent puts each rank's number there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from launch._framework import Framework, Start
 from launch._launcher import run
 from launch._ssh._hostfile import SshLaunch, read_hostfile
 
-# Where DeepSpeed looks without being told to.
+# Where DeepSpeed looks for a hostfile by itself.
 _USUAL_HOSTFILE = Path("/job/hostfile")
 
 
@@ -61,7 +61,7 @@ class DeepSpeed(Framework):
         return _plan(parse_options(overrides)).ssh_launch
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
-        """As DeepSpeed's launcher tells a rank its place."""
+        """Those in which DeepSpeed's launcher tells a rank its place."""
         place = {
             "LOCAL_SIZE": rank["LOCAL_WORLD_SIZE"],
             "CROSS_RANK": rank["GROUP_RANK"],
@@ -79,7 +79,7 @@ def _plan(options: DeepSpeedOptions) -> Plan:
 
 
 def _usual_hostfile() -> Path | None:
-    """None for a launcher that a head has sent here, and told what the head's own hostfile says."""
+    """None for a launcher that a head has started: the head has read its own hostfile."""
     return _USUAL_HOSTFILE if meeting_port() is None and _USUAL_HOSTFILE.is_file() else None
 
 

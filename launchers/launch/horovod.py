@@ -23,7 +23,7 @@ from launch._ssh._hostfile import SshLaunch
 if TYPE_CHECKING:
     from launch._torchrun._nodes import Nodes
 
-# Ranks that import from a slow disk, or of which one prepares the data, are further apart than Horovod's 30 seconds.
+# Horovod's 30 seconds are too short for ranks that import from a slow disk, or wait for one that prepares the data.
 _GLOO_TIMEOUT_S = 240
 _AUTO = "--autohorovod"
 
@@ -68,7 +68,7 @@ class Horovod(Framework):
     def meet(self, start: Start) -> None:
         if self._is_without_horovod:
             return
-        from launch._horovod._rendezvous_server import RendezvousServer  # what needs Horovod is imported on demand
+        from launch._horovod._rendezvous_server import RendezvousServer  # needs Horovod
 
         self.close()
         options, interfaces = self._options, self._interfaces()
@@ -82,7 +82,7 @@ class Horovod(Framework):
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
         if self._is_without_horovod:
             return {}
-        from launch._horovod._rendezvous_server import rank_variables  # as above
+        from launch._horovod._rendezvous_server import rank_variables  # needs Horovod
 
         meeting = self._met()
         return {
@@ -96,7 +96,7 @@ class Horovod(Framework):
             "HOROVOD_GLOO_IFACE": meeting.interface,
             "HOROVOD_CONTROLLER": "gloo",
             "HOROVOD_CPU_OPERATIONS": "gloo",
-            # Of a launch that this one is part of: its ranks would wait for a driver that they do not have.
+            # If it is inherited from another launch, the ranks would wait for a driver that they do not have.
             "HOROVOD_ELASTIC": "0",
             "USE_HOROVOD": "1",
         }

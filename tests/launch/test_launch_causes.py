@@ -215,7 +215,7 @@ def test_another_node_is_given_time_to_tell_its_failure() -> None:
         (130, b"", "exited with status 130 (as a shell reports death by SIGINT)"),
         (-11, b"", "was killed by SIGSEGV (Segmentation fault)"),
         (-9, b"", "was killed by SIGKILL: perhaps by the kernel, for memory"),
-        (-40, b"", "was killed by signal 40"),
+        (-40, b"", "was killed by signal 40 (Real-time signal 6)"),
         (
             -6,
             OWN + b"terminate called without an active exception\n",

@@ -308,7 +308,7 @@ def test_a_rank_can_be_told_by_its_own_pid(start_launch: StartLaunch) -> None:
     os.kill(int(pid), signal.SIGTERM)
 
     ended = launch.wait()
-    assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "was killed by SIGTERM", 143)
+    assert (ended.failure.rank, ended.failure.cause, ended.code) == (1, "was killed by SIGTERM (Terminated)", 143)
 
 
 _TALKS = """

@@ -30,8 +30,8 @@ del torch.distributed.run.config_from_args
 @pytest.mark.parametrize(
     ("removal", "name"),
     [
-        (_METHOD, "LocalElasticAgent has no method _monitor_workers"),
-        (_ATTRIBUTE, "DynamicRendezvousHandler has no attribute _bootstrap_store_info"),
+        (_METHOD, "LocalElasticAgent has no _monitor_workers"),
+        (_ATTRIBUTE, "DynamicRendezvousHandler has no _bootstrap_store_info"),
         (_FUNCTION, "cannot import name 'config_from_args'"),
     ],
 )

@@ -17,11 +17,11 @@ from core_sdk.processes.output._stream import Stream
 
 
 class Forwarder:
-    """Runs from construction to `close`. Whatever it waits for, others do not wait for it, but in `close`."""
+    """Runs from construction to `close`. Nobody waits for it but who calls `close`."""
 
     def __init__(self, stdout_fd: int, stderr_fd: int, is_hurried: threading.Event) -> None:
-        """Once `is_hurried` is set, nothing is kept for long for who does not read it."""
-        # A terminal, mostly: what is written to either stands between the lines of the other.
+        """Once `is_hurried` is set, a reader that takes nothing is waited for some seconds only."""
+        # If both are one terminal, or one file, the lines of the one stand between those of the other.
         descriptors = [stdout_fd] if _are_same(stdout_fd, stderr_fd) else [stdout_fd, stderr_fd]
         self._outlets = [Outlet(descriptor, is_hurried) for descriptor in descriptors]
         sinks = [Sink(outlet) for outlet in self._outlets]
@@ -44,7 +44,7 @@ class Forwarder:
         self._wake()
 
     def say(self, words: bytes) -> None:
-        """Whole lines, for stderr."""
+        """Writes whole lines to stderr."""
         self._new_words.append(words)
         self._wake()
 
@@ -69,7 +69,7 @@ class Forwarder:
         try:
             os.write(self._wake_write, b"!")
         except BlockingIOError:
-            return  # it has been woken many times and has not come round yet
+            return  # the pipe is full, and wakes the thread anyway
 
     def _run(self) -> None:
         while not self._is_closing:
@@ -83,7 +83,7 @@ class Forwarder:
         self.stderr.close(self.stdout)
 
     def _forward_next(self) -> None:
-        # In the order in which they became ready: so the two of a rank are as close to its own order as can be.
+        # In the order in which they became ready, so that a rank's stdout and stderr stay close to its own order.
         ready = [key.data for key, _ in self._selector.select(self._timeout_s())]
         for stream in ready:
             if stream in self._streams and not stream.forward():

@@ -1,4 +1,4 @@
-"""What a rank wrote last to its stderr: the first place where a person looks for why it died."""
+"""The end of a rank's stderr, which tells why it died, and the time of its last traceback."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import time
 
 _MAX_BYTES = 1 << 16
 _TRACEBACK = b"Traceback (most recent call last)"
-# Also behind what torch's exception hook, or an exception group, puts before it.
+# torch's exception hook and exception groups put something before it.
 _TRACEBACK_LINE = re.compile(rb"[\r\n](?:\[rank\d+\]: )?(?: *\+ Exception Group )?" + re.escape(_TRACEBACK))
 _MAX_LINE_START_BYTES = 128
 
 
 class LastWords:
-    """Fed by one thread; another may ask at any time."""
+    """Fed by one thread. Other threads may ask at any time."""
 
     def __init__(self) -> None:
         self._text = bytearray()
@@ -26,7 +26,7 @@ class LastWords:
 
     @property
     def traceback_time(self) -> float | None:
-        """`time.monotonic()` when the last line that begins a Python traceback came."""
+        """The `time.monotonic()` at which the first line of the last Python traceback came."""
         return self._traceback_time
 
     def feed(self, chunk: bytes) -> None:
@@ -39,5 +39,5 @@ class LastWords:
         self._before = window[-_MAX_LINE_START_BYTES:]
 
     def _begins_traceback(self, window: bytes) -> bool:
-        """Whether a traceback's first line ends in the new part: it may have come in pieces, and counts once."""
+        """Whether a traceback's first line ends in the new part. A line that comes in pieces counts once."""
         return any(match.end() > len(self._before) for match in _TRACEBACK_LINE.finditer(window))

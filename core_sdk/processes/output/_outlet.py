@@ -1,4 +1,4 @@
-"""The launcher's own stdout or stderr, written to without waiting in the kernel, where no word of a stop is heard."""
+"""This process's stdout or stderr, written to without blocking in the kernel, so that a stop can end the wait."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import sys
 import threading
 import time
 
-# What a reader may take once a stop was asked for: then the ranks, who wait for us in their `print`, must get on.
+# How long a reader may take once a stop was asked for: the ranks, which wait for us in `print`, must go on.
 _PATIENCE_S = 5.0
 _LOOK_S = 0.1
-# What a terminal that can take something may still refuse.
+# A terminal that is ready may still refuse to take anything.
 _PAUSE_S = 0.01
 
 
 class Outlet:
-    """Used by one thread. Waits for a slow reader; once `is_hurried` is set, for seconds only."""
+    """Used by one thread. Waits for a slow reader; once `is_hurried` is set, for some seconds only."""
 
     def __init__(self, descriptor: int, is_hurried: threading.Event) -> None:
         self.reason = ""
@@ -26,7 +26,7 @@ class Outlet:
         self._is_hurried = is_hurried
         self._is_stuck = False
         self._descriptor, is_blocking = _own(descriptor)
-        # As much as a pipe that can take something takes at once.
+        # A pipe that is ready takes at least so much without blocking.
         self._piece_bytes = select.PIPE_BUF if is_blocking else sys.maxsize
         self._poll = select.poll()
         if self._descriptor >= 0:
@@ -53,7 +53,7 @@ class Outlet:
             os.close(self._descriptor)
 
     def _await_reader(self) -> bool:
-        """Whether something is taken, or refused for good. Who has kept us waiting in vain is not waited for again."""
+        """Whether a write would not block. A reader for which we have waited in vain is not waited for again."""
         deadline: float | None = None
         while self._descriptor >= 0 and not self._poll.poll(0 if self._is_stuck else _LOOK_S * 1000):
             if self._is_hurried.is_set():
@@ -66,13 +66,13 @@ class Outlet:
 
 
 def _own(descriptor: int) -> tuple[int, bool]:
-    """A descriptor of our own for the same file, and whether writing to it may block; -1 for one that is closed."""
+    """Another descriptor for the same file, or -1 for one that is closed; and whether writing to it may block."""
     try:
         mode = os.fstat(descriptor).st_mode
     except OSError:
         return -1, False
     if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
-        # Not blocking, as the others who share the given descriptor's description would not expect.
+        # A new file description, because O_NONBLOCK would surprise the others that share the given one.
         flags = os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
         with contextlib.suppress(OSError):  # another user's, without a reader, or on a system without these files
             return os.open(f"/proc/self/fd/{descriptor}", flags), False

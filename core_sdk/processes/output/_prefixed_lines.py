@@ -1,7 +1,7 @@
-"""What comes out of one pipe of a rank, as lines that begin with the rank: the same text however it was cut in chunks.
+"""The output of one pipe as lines with a prefix. The result does not depend on how the output comes in chunks.
 
-A carriage return ends a line too, so that each update of a progress bar has its rank; both of `\\r\\n` are one end. No
-byte is added but the prefixes and, where the output ends without one, a last newline; none is taken away or decoded.
+A carriage return ends a line too, so that each update of a progress bar has its prefix; `\\r\\n` is one end. No byte is
+added but the prefixes and, if the output ends without one, a last newline. No byte is removed or decoded.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class _Place(enum.Enum):
     LINE_START = enum.auto()
     IN_LINE = enum.auto()
     AFTER_RETURN = enum.auto()
-    """Behind `\\r`: a `\\n` would belong to it."""
+    """A `\\n` would belong to the `\\r`."""
     BROKEN_OFF = enum.auto()
-    """The line was ended for us: a `\\n` has been written already."""
+    """Another writer has ended the line: its `\\n` has been written already."""
 
 
 class PrefixedLines:
-    """Holds the unfinished line, of at most about `max_held_bytes`: a longer one is given in pieces, prefixed once."""
+    """Holds an unfinished line of at most about `max_held_bytes`. A longer one is given in pieces, with one prefix."""
 
     def __init__(self, prefix: bytes, max_held_bytes: int = MAX_HELD_BYTES) -> None:
         self._prefix = prefix
@@ -37,11 +37,11 @@ class PrefixedLines:
 
     @property
     def is_open(self) -> bool:
-        """Whether more may be added to the line that was given last, or write over it."""
+        """Whether the line that was given last may go on, or be overwritten."""
         return self._place in (_Place.IN_LINE, _Place.AFTER_RETURN)
 
     def feed(self, chunk: bytes) -> bytes:
-        """The lines that `chunk` completes."""
+        """Returns the lines that `chunk` completes."""
         length = max(map(chunk.rfind, _ENDS)) + 1
         whole = b""
         if length > 0:
@@ -51,14 +51,14 @@ class PrefixedLines:
         return whole if len(self._held) <= self._max_held_bytes else whole + self.flush()
 
     def flush(self) -> bytes:
-        """What is held, without waiting for the line's end, but for a last character that is not yet whole."""
+        """What is held, though the line has not ended, but not a last character of which bytes are missing."""
         _, length = codecs.utf_8_decode(self._held, "replace", False)
         text = self._prefixed(bytes(self._held[:length]))
         del self._held[:length]
         return text
 
     def finish(self) -> bytes:
-        """What is held, and the end of its line."""
+        """What is held, with an end of line."""
         text = self._prefixed(bytes(self._held))
         self._held.clear()
         if self.is_open:
@@ -67,7 +67,7 @@ class PrefixedLines:
         return text
 
     def break_off(self) -> None:
-        """Somebody else has ended the open line, to write one of their own."""
+        """Another writer has ended the open line, to write one of its own."""
         if self.is_open:
             self._place = _Place.BROKEN_OFF
 
@@ -84,7 +84,7 @@ class PrefixedLines:
         return end + start + self._with_prefix_behind_each_end(text)
 
     def _with_prefix_behind_each_end(self, text: bytes) -> bytes:
-        """But behind the last end, if it ends the text."""
+        """Also behind the last end, unless it ends the text."""
         lines = text.replace(b"\n", b"\n" + self._prefix)
         if b"\r" in text:
             lines = lines.replace(b"\r", b"\r" + self._prefix).replace(b"\r" + self._prefix + b"\n", b"\r\n")

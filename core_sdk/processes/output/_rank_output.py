@@ -1,8 +1,8 @@
-"""The ranks' output, brought line by line to the launcher's own, each line with its rank.
+"""The output of ranks, forwarded line by line to this process's own output, each line with its rank.
 
-One thread reads all pipes and is the only one that writes, so that no rank's line is torn by another's. It waits for a
-slow reader of the launcher's output, and then so do the ranks, in their `print`; it drops, counts and says what nobody
-takes any more, so that neither `| head` nor a full disk reaches the ranks.
+One thread reads all pipes and is the only one that writes, so that no rank's line is torn by another's. If the reader
+of the output is slow, the thread waits for it, and so do the ranks, in `print`. What nobody takes any more is dropped,
+counted and reported, so that neither `| head` nor a full disk disturbs the ranks.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ _TAIL_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class RankPipes:
-    """Named pipes whose read ends are open: opening them for writing does not block."""
+    """Named pipes whose reading ends are open, so that opening them for writing does not block."""
 
     stdout_path: str
     stderr_path: str
 
 
 class RankOutput:
-    """Open while ranks run; thread-safe. All questions are about the newest `open` of a rank.
+    """Open while ranks run. Thread-safe. All questions are about the newest `open` of a rank.
 
-    A pipe is at its end when *no* process has it open for writing. torch's `SubprocessHandler` keeps the write ends
-    open in the launcher: close its `_stdout` and `_stderr` right after `start_processes`, else `wait_for_end` waits for
-    its whole time-out. What a rank wrote is forwarded in any case.
+    A pipe is at its end when no process has it open for writing: close your own copies of the writing ends.
     """
 
     def __init__(
@@ -59,9 +57,9 @@ class RankOutput:
         self.close()
 
     def open(self, rank: int, stderr_file: Path | None = None) -> RankPipes:
-        """Fresh pipes each time: a restarted rank's output does not mix with what its predecessor left behind.
+        """Fresh pipes each time, so that a restarted rank's output does not mix with its predecessor's.
 
-        `stderr_file` is where the rank will write its stderr, if not into our pipe.
+        `stderr_file` is the file into which the rank writes its stderr instead.
         """
         self._num_opened += 1
         name = f"rank{rank}.{self._num_opened}"
@@ -77,9 +75,9 @@ class RankOutput:
         return RankPipes(str(stdout_path), str(stderr_path))
 
     def say(self, text: str) -> None:
-        """The launcher's own words, as whole lines on stderr, never in the middle of a rank's.
+        """Writes whole lines to stderr, never in the middle of a rank's line.
 
-        Does not wait: they are written, in order, when the output allows it, at the latest by `close`.
+        Does not wait: they are written in order when the output allows it, at the latest by `close`.
         """
         self._forwarder.say(text.rstrip("\n").encode(errors="surrogateescape") + b"\n")
 
@@ -90,23 +88,20 @@ class RankOutput:
         return self._streams[rank][1].last_words.tail if rank in self._streams else b""
 
     def traceback_time(self, rank: int) -> float | None:
-        """`time.monotonic()` when the last line that begins a Python traceback came from the rank's stderr.
-
-        None also for a stderr in a file, which tells no times.
-        """
+        """The `time.monotonic()` at which the rank's last Python traceback began; None if its stderr is a file."""
         return self._streams[rank][1].last_words.traceback_time if rank in self._streams else None
 
     def wait_for_end(self, rank: int, timeout_s: float) -> bool:
-        """Whether both pipes came to their end, and all that was in them to the launcher's own output.
+        """Whether both pipes are at their end, and all that was in them has been written.
 
         False after `timeout_s`: a process that the rank left behind may hold a pipe open for ever.
         """
         return self._forwarder.wait_for_end(self._streams.get(rank, ()), timeout_s)
 
     def close(self) -> None:
-        """Forwards what is in the pipes now, waits for nobody who has them open, and says what was dropped.
+        """Forwards what is in the pipes now, without waiting for their writers, and reports what was dropped.
 
-        Waits for as long as the launcher's own output is slow, as `print` would, if it is not hurried.
+        Waits for a slow reader of this process's output, as `print` would, unless it is hurried.
         """
         self._forwarder.close()
 

@@ -1,4 +1,4 @@
-"""What takes the ranks' output, for as long as it takes it."""
+"""Writes the ranks' lines to an outlet, and counts what the outlet refuses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from core_sdk.processes.output._prefixed_lines import PrefixedLines
 
 
 class Sink:
-    """Used by one thread. What is refused (no reader, a full disk) is counted and said."""
+    """Used by one thread. What is dropped (no reader, a full disk) is counted, and reported in the output."""
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
@@ -16,7 +16,7 @@ class Sink:
         self._reason = ""
 
     def write(self, text: bytes, writer: PrefixedLines) -> None:
-        """`text` as `writer` has just given it; the open line of another writer is ended before. Never raises."""
+        """Writes `text`, which `writer` has just given. Ends the open line of another writer before. Never raises."""
         if not text:
             return
         if self._writer is not writer:
@@ -29,7 +29,7 @@ class Sink:
             writer.break_off()
 
     def close(self, other: Sink) -> None:
-        """Ends the line, and says what was dropped: in `other` if still nothing is taken here."""
+        """Ends the line, and reports what was dropped: in `other` if this outlet still takes nothing."""
         self._outlet.write(self._end_of_line())
         if not self._has_said_what_was_dropped():
             other._outlet.write(other._end_of_line() + self._note())

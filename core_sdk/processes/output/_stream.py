@@ -1,4 +1,4 @@
-"""The launcher's end of one pipe of a rank, or of another host."""
+"""The reading end of one pipe of a rank, or of another host."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from core_sdk.processes.output._sink import Sink
 
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 18
-# An unfinished line is a prompt, or dots, if nothing follows for so long.
+# An unfinished line after which nothing follows for so long is a prompt, or dots.
 _UNFINISHED_S = 0.2
-# What is longer is rather a line in the middle of being written, and shown only when its writer rests for long.
+# A longer one is rather a line in the middle of being written. It is shown when its writer pauses for longer.
 _LONG_BYTES = 1 << 12
 _LONG_UNFINISHED_S = 1.0
 
 
 class Stream:
-    """Used by the forwarding thread; `last_words` may be asked by others."""
+    """Used by the forwarding thread. Other threads may ask `last_words`."""
 
     def __init__(self, path: Path, lines: PrefixedLines, sink: Sink) -> None:
         self.last_words = LastWords()
         self.is_ended = False
-        """Also: what came before the end has been written."""
+        """The pipe is at its end, and all that came through it has been written."""
         self._path = path
         self._sink = sink
         self._lines = lines
         self._read_at = 0.0
         self._held_since: float | None = None
         os.mkfifo(path, 0o600)
-        # Does not wait for a writer. Not ready to be read before the first one comes, at its end after the last one.
+        # Opening does not wait for a writer. The pipe gets ready when the first one writes, or the last one closes it.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        # So that a rank need not wait for us at each burst. The system may refuse it to a user of many pipes.
+        # So that a rank need not wait for us at each burst. The system may refuse it to a user with many pipes.
         with contextlib.suppress(OSError):
             fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
@@ -46,7 +46,7 @@ class Stream:
 
     @property
     def show_at(self) -> float:
-        """The time when the line that nobody has ended yet is to be shown, if nothing comes before."""
+        """The time at which to show an unfinished line, if nothing comes before."""
         if self._held_since is None:
             return math.inf
         if self._lines.num_held_bytes > _LONG_BYTES:
@@ -54,7 +54,7 @@ class Stream:
         return self._held_since + _UNFINISHED_S
 
     def forward(self) -> bool:
-        """Passes on the next chunk, if there is one. False at the pipe's end."""
+        """Forwards the next chunk, if there is one. False at the pipe's end."""
         try:
             chunk = os.read(self._descriptor, _CHUNK_BYTES)
         except BlockingIOError:
@@ -64,7 +64,7 @@ class Stream:
         return bool(chunk)
 
     def forward_rest(self) -> None:
-        """What is in the pipe now, and not what processes that a rank left behind go on to write."""
+        """Forwards what is in the pipe now, but not what processes that a rank left behind go on to write."""
         for _ in range(fcntl.fcntl(self._descriptor, fcntl.F_GETPIPE_SZ) // _CHUNK_BYTES + 1):
             if not self.forward():
                 break

@@ -1,6 +1,6 @@
-"""What horovodrun's options mean here: rules over the values that Horovod's own parser has found.
+"""What horovodrun's options mean here, as Horovod's own parser has read them.
 
-Horovod's options are all understood, and those for which there is nothing to do here are refused, with what does it.
+All are understood. Those for which this launcher can do nothing are refused, with what to do instead.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from launch._command_line import UsageError
 from launch._ssh._hostfile import Host, Ssh, SshLaunch, parse_hosts, read_hostfile
 
 NOT_GIVEN = -(1 << 62)
-"""For the number of processes, which Horovod's parser does not do without."""
+"""Stands for the number of processes, which Horovod's parser requires."""
 
 _MPI = (
     "the ranks are started here, and meet through Gloo. Under MPI start the script by mpirun itself: "
@@ -48,10 +48,10 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class HorovodOptions:
-    """`--gloo` and `--disable-cache` ask for what is so here anyway."""
+    """`--gloo` and `--disable-cache` are accepted, since they ask for what is so here in any case."""
 
     num_ranks: int | None = None
-    """Of all nodes."""
+    """On all nodes."""
     hosts: str | None = None
     hostfile: Path | None = None
     ssh: Ssh = field(default_factory=Ssh)
@@ -59,7 +59,7 @@ class HorovodOptions:
     start_timeout_s: int | None = None
     is_verbose: bool = False
     variables: Mapping[str, str] = field(default_factory=dict)
-    """What Horovod makes of its tuning options, for each rank."""
+    """The variables of each rank that Horovod makes of its tuning options."""
 
     @property
     def names_hosts(self) -> bool:
@@ -67,7 +67,7 @@ class HorovodOptions:
 
 
 def options_of(values: Namespace, variables: Mapping[str, str]) -> HorovodOptions:
-    """`values` and `variables` are what Horovod's parser says. Raises `UsageError`."""
+    """`values` and `variables` are what Horovod's parser returns. Raises `UsageError`."""
     if values.command:
         raise UsageError(
             f"horovodrun's options are followed by {values.command[0]!r} before `--`; the script comes after it"
@@ -91,7 +91,7 @@ def options_of(values: Namespace, variables: Mapping[str, str]) -> HorovodOption
 
 
 def hosts_of(options: HorovodOptions) -> tuple[Host, ...]:
-    """Those that are named, each with as many slots as get a rank: the first ones are filled first.
+    """The named hosts, with as many slots as get a rank; the first hosts are filled first.
 
     Reads the hostfile. Raises `UsageError`.
     """
@@ -101,7 +101,7 @@ def hosts_of(options: HorovodOptions) -> tuple[Host, ...]:
 
 
 def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
-    """Without those that `num_ranks` ranks do not need. Raises `UsageError` if they are too few."""
+    """The hosts and slots that `num_ranks` ranks need. Raises `UsageError` if there are too few."""
     num_slots = sum(host.slots for host in hosts)
     remaining = num_slots if num_ranks is None else num_ranks
     if remaining > num_slots:
@@ -123,9 +123,9 @@ def ssh_launch_of(options: HorovodOptions) -> SshLaunch | None:
 
 
 def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:
-    """On one of `num_nodes` nodes. Raises `UsageError`.
+    """For one of `num_nodes` nodes. Raises `UsageError`.
 
-    Reads the hostfile of a single node, unless a head that has read it has started this launcher.
+    Reads the hostfile of a single node, unless this launcher was started by a head that has read it.
     """
     slots = None if is_sent_by_head else _slots(options, num_nodes)
     timeout_s = options.start_timeout_s
@@ -136,9 +136,9 @@ def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_h
 
 
 def _slots(options: HorovodOptions, num_nodes: int) -> int | None:
-    """Ranks on each node; None for as many as the node has slots."""
+    """The number of ranks on each node; None for as many as the node has slots."""
     if options.names_hosts:
-        # Whoever has started a launcher on each host has told it its slots.
+        # The launcher on each of several hosts was told its slots.
         return hosts_of(options)[0].slots if num_nodes == 1 else None
     if options.num_ranks is None or options.num_ranks % num_nodes != 0:
         return None

@@ -1,4 +1,4 @@
-"""horovodrun's own parser, and what Horovod makes of its tuning options."""
+"""horovodrun's own parser, and the variables that Horovod makes of its tuning options."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from launch._horovod._options import NOT_GIVEN
 
 
 def parse(overrides: Sequence[str]) -> tuple[Namespace, dict[str, str]]:
-    """Horovod's names of its options -> their values; and the variables that tune the ranks.
+    """The values of Horovod's options, by its names; and the variables that tune the ranks.
 
-    What the parser does not understand it says itself, and raises `SystemExit(2)`; `--version` and `--check-build` say
-    what they are asked and raise `SystemExit(0)`. Raises `UsageError` for values that cannot be.
+    The parser prints what it does not understand, and raises `SystemExit(2)`; `--version` and `--check-build` print
+    their answer and raise `SystemExit(0)`. Raises `UsageError` for values that cannot be.
     """
     try:
         with _command_line([f"--num-proc={NOT_GIVEN}", *overrides]):
@@ -34,7 +34,7 @@ def parse(overrides: Sequence[str]) -> tuple[Namespace, dict[str, str]]:
 
 @contextlib.contextmanager
 def _command_line(arguments: Sequence[str]) -> Iterator[None]:
-    """Horovod's parser takes no arguments but those of the process."""
+    """Horovod's parser reads the arguments of the process only."""
     ours = sys.argv
     sys.argv = ["horovodrun", *arguments]
     try:

@@ -103,19 +103,18 @@ def meet_other(start: Start, num_ranks_wanted: int | None, interfaces: Collectio
 
 
 def choose_interface(given: Collection[str], own_address: str) -> str:
-    """Among those that the user has named, if any, else among all. Raises `RendezvousError`."""
+    """`given` are those that the user has named; empty for all. Raises `RendezvousError`."""
     interface = interface_of(own_address)
     if interface is not None and (not given or interface in given):
         return interface
     if not given:
         raise RendezvousError(f"no interface has the address {own_address}: name one with --network-interfaces")
     names = interface_names()
-    for name in sorted(given):
-        if name in names:
-            return name
+    if known := sorted(set(given).intersection(names)):
+        return known[0]
+    wanted = " or ".join(sorted(given))
     raise RendezvousError(
-        f"this node has no interface {' or '.join(sorted(given))}, which --network-interfaces asks for; it has "
-        f"{', '.join(names)}"
+        f"this node has no interface {wanted}, which --network-interfaces asks for; it has {', '.join(names)}"
     )
 
 

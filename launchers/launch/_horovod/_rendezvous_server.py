@@ -1,4 +1,4 @@
-"""Horovod's own server, where the ranks of one start find each other, and its own plan of who is who."""
+"""Horovod's rendezvous server, through which the ranks of one start find each other, and its variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from horovod.runner.common.util.hosts import HostInfo, get_host_assignments
 from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
 
-# Whoever closes the server waits for its next look.
+# Closing the server takes so long.
 _POLL_S = 0.05
 
 _NAMES = {
@@ -29,7 +29,7 @@ class _HTTPServer(RendezvousHTTPServer):  # type: ignore[misc]  # Horovod has no
     daemon_threads = True
 
     def server_bind(self) -> None:
-        # That of the class between asks the DNS for this host's name, which may take long and is of no use.
+        # The method of HTTPServer also asks the DNS for this host's name, which may take long and is of no use.
         TCPServer.server_bind(self)
 
 
@@ -55,13 +55,13 @@ class RendezvousServer:
 
 
 def rank_variables(rank_counts: Sequence[int], rank: int) -> dict[str, str]:
-    """Who this rank is, in the words of Horovod's library. `rank_counts` by node."""
+    """The variables in which Horovod's library finds the rank's place. `rank_counts` by node."""
     slot = asdict(_plan(rank_counts)[rank])
     return {variable: str(slot[name]) for variable, name in _NAMES.items()}
 
 
 def _plan(rank_counts: Sequence[int]) -> list[Any]:
-    # Names of our own: two nodes may share one, in a test or behind a badly set hostname, and would be taken for one.
+    # Not their hostnames: Horovod would take two nodes with the same hostname for one.
     hosts = [HostInfo(f"node-{node}", count) for node, count in enumerate(rank_counts)]
     plan: list[Any] = get_host_assignments(hosts, sum(rank_counts))
     return plan

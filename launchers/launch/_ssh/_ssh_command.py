@@ -1,4 +1,4 @@
-"""How ssh is called, and what became of a call that failed, in words: pure functions."""
+"""The command that calls ssh, and why a call failed, in words. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from launch._ssh._hostfile import Host, Ssh
 SSH_FAILED = 255
 
 _CONNECT_S = 15
-# A host that has vanished is noticed when so many questions, with so many seconds between them, had no answer.
+# A host has vanished when it leaves so many questions without an answer, with so many seconds between them.
 _ALIVE_S = 8
 _ALIVE_COUNT = 3
 _NUM_QUOTED_LINES = 20
 
 _OPTIONS = {
-    # Nobody is there to be asked for a password, or whether to trust a host.
+    # Nobody is there to type a password, or to decide whether to trust a host.
     "BatchMode": "yes",
     "StrictHostKeyChecking": "yes",
     "ConnectTimeout": str(_CONNECT_S),
@@ -29,18 +29,18 @@ _OPTIONS = {
     "ClearAllForwardings": "yes",
     "PermitLocalCommand": "no",
     "EscapeChar": "none",
-    # One connection per node, whose end is the node's: not one that other programs share.
+    # A connection of its own for each host, since its end is the end of the host's part.
     "ControlMaster": "no",
     "ControlPath": "none",
     "RequestTTY": "no",
     "RemoteCommand": "none",
-    # Why a call has failed is told from what ssh says.
+    # The log tells why a call failed.
     "LogLevel": "INFO",
 }
 
 
 def ssh_argv(host: Host, ssh: Ssh, program: Sequence[str], log: Path) -> list[str]:
-    """What ssh itself says goes into `log`, so that it cannot be taken for what the host says."""
+    """ssh's own messages go into `log`, apart from what comes from the host."""
     options = [word for name, value in _OPTIONS.items() for word in ("-o", f"{name}={value}")]
     port = [] if ssh.port is None else ["-p", str(ssh.port)]
     identity = [] if ssh.identity_file is None else ["-i", str(ssh.identity_file), "-o", "IdentitiesOnly=yes"]
@@ -48,10 +48,9 @@ def ssh_argv(host: Host, ssh: Ssh, program: Sequence[str], log: Path) -> list[st
 
 
 def why_not_started(host: Host, ssh: Ssh, code: int, log: str, stderr: str) -> list[str]:
-    """Lines, for a host on which nothing of ours has begun to run."""
+    """Lines about a host on which nothing of ours has begun to run."""
     if code == SSH_FAILED:
         return [_why_unreachable(host, ssh, log), *_quoted(log)]
-    # The remote shell's words.
     return [
         f"{host.name}: {sys.executable} cannot be started there (status {code}). The launcher needs the same Python, "
         "with Core SDK, at the same path on all hosts",
@@ -60,7 +59,7 @@ def why_not_started(host: Host, ssh: Ssh, code: int, log: str, stderr: str) -> l
 
 
 def why_lost(host: Host, log: str) -> list[str]:
-    """Lines, for a host on which the training was running."""
+    """Lines about a host on which the training was running."""
     return [f"{host.name} was lost: the connection to it ended in the middle of the training", *_quoted(log)]
 
 
@@ -70,8 +69,7 @@ def _why_unreachable(host: Host, ssh: Ssh, log: str) -> str:
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in log or "differs from the key for" in log:
         return (
             f"{host.name} has another host key than the one that ssh knows: it is another machine, was set up anew, or "
-            f"somebody stands between. Nothing was sent to it. If you know why, remove the old key with `ssh-keygen -R "
-            f"{_known_as(host, ssh)}`, then make the new one known with `{call}`"
+            f"somebody stands between. Nothing was sent to it. If you know why, do what ssh says, then call `{call}`"
         )
     if "Host key verification failed" in log or "host key is known for" in log:
         return (
@@ -81,10 +79,6 @@ def _why_unreachable(host: Host, ssh: Ssh, log: str) -> str:
     if "Permission denied" in log:
         return f"{host.name} refuses our key: `{call}` must work without a password"
     return f"{host.name} cannot be reached by ssh: `{call}` must work"
-
-
-def _known_as(host: Host, ssh: Ssh) -> str:
-    return host.address if ssh.port in (None, 22) else f"'[{host.address}]:{ssh.port}'"
 
 
 def _quoted(text: str) -> list[str]:

@@ -21,17 +21,17 @@ _LOCALHOST = "localhost"
 @dataclass(frozen=True)
 class Nodes:
     num_nodes: int
-    """The most there may be, where an elastic training may have fewer."""
+    """The highest number, if nodes may come and go."""
     node_rank: int
-    """0 where torchrun's rendezvous decides it: then each rank's GROUP_RANK tells."""
+    """0 if torchrun's rendezvous decides it; then each rank finds it in GROUP_RANK."""
     slots: int | None
-    """Ranks per node; None where an override leaves the counting to torchrun (`--nproc-per-node=gpu`)."""
+    """The number of ranks on this node; None if torchrun is to count (`--nproc-per-node=gpu`)."""
     chief_address: str
-    """Of the first node; "localhost" for one node."""
+    """The first node's; "localhost" for one node."""
     port: int = _MASTER_PORT
     """Where several nodes meet."""
     run_info: ClusterInfo | None = None
-    """What to tell the ranks, where a scheduler has placed them and nothing else tells them."""
+    """The ranks' run info, if a scheduler has placed them and nothing else tells them."""
 
 
 def find_nodes(options: TorchrunOptions) -> Nodes:
@@ -58,7 +58,7 @@ def decide_nodes(
 ) -> Nodes:
     """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`.
 
-    A head, which has started this launcher by ssh, means what its run info says.
+    What the run info says counts always if a head has started this launcher by ssh.
     """
     info = info if info is not None and (is_sent_by_head or _says_more_than_the_default(info)) else None
     if info is not None or _say_all(options) or (placement := find_placement()) is None:
@@ -71,7 +71,7 @@ def decide_nodes(
 
 def _decide(options: Mapping[str, Any], info: ClusterInfo | None, count_gpus: Callable[[], int]) -> Nodes:
     num_nodes = _num_nodes(options, info)
-    # An override to fewer nodes, say, takes this one out of the group that the run info speaks of.
+    # An override to fewer nodes, for example, takes this one out of the run info's group.
     group = info if info is not None and len(info.container_addrs) == num_nodes else None
     return Nodes(
         num_nodes=num_nodes,
@@ -112,7 +112,7 @@ def _says_more_than_the_default(info: ClusterInfo) -> bool:
 
 
 def _say_all(options: Mapping[str, Any]) -> bool:
-    """Whether the options leave nothing to ask a scheduler for: they name one node, or the first one and this one."""
+    """Whether the options leave nothing to ask a scheduler: they name one node, or the first one and this one."""
     if options.get("standalone") or node_range(options.get("nnodes", "2"))[1] == 1:
         return True
     is_first_known = bool(options.get("rdzv_endpoint")) or "master_addr" in options
@@ -127,12 +127,12 @@ def _placement() -> Placement | None:
 
 
 def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
-    """No trial's: its script begins one."""
+    """A run info without a trial: the script begins one."""
     return ClusterInfo(
         task_type=PLACED,
         container_addrs=list(placement.addresses),
         container_rank=placement.node_rank,
-        # Of the other nodes a scheduler says nothing; they have mostly been asked for alike.
+        # A scheduler says nothing of the other nodes, which mostly have the same.
         container_slot_counts=[slots or 1] * len(placement.addresses),
         _slot_ids=list(range(slots)) if placement.slots and slots else [],
     )
@@ -216,12 +216,12 @@ def _fixed_meeting(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
 
 
 def _bracketed(address: str) -> str:
-    """torch joins address and port by a colon."""
+    """An IPv6 address needs brackets, since torch puts a colon and the port behind it."""
     return f"[{address}]" if ":" in address else address
 
 
 def _count_gpus() -> int:
-    """Those that CUDA_VISIBLE_DEVICES leaves visible; asks the driver's management library, so none is set up."""
-    import torch  # a second, and only where nothing else says how many ranks there are
+    """Those that CUDA_VISIBLE_DEVICES leaves visible. Sets up none of them."""
+    import torch  # a second, and only if nothing else says how many ranks there are
 
     return torch.cuda.device_count()

@@ -68,29 +68,23 @@ __all__ = [
     "registry",
 ]
 
-_METHODS: dict[type, tuple[str, ...]] = {
-    LocalElasticAgent: ("_rendezvous", "_start_workers", "_monitor_workers", "_stop_workers", "_shutdown"),
-    LogsSpecs: ("reify",),
-}
-# Set by the constructors.
-_ATTRIBUTES: dict[type, tuple[str, ...]] = {
-    LocalElasticAgent: ("_exit_barrier_timeout", "_pcontext", "_remaining_restarts", "_worker_group"),
-    DynamicRendezvousHandler: ("_bootstrap_store_info",),
-    SubprocessContext: ("subprocess_handlers",),
-    SubprocessHandler: ("_stderr", "_stdout"),
+# Methods, and attributes that the constructors set.
+_NEEDED: dict[type, str] = {
+    LocalElasticAgent: "_rendezvous _start_workers _monitor_workers _stop_workers _shutdown "
+    "_exit_barrier_timeout _pcontext _remaining_restarts _worker_group",
+    LogsSpecs: "reify",
+    DynamicRendezvousHandler: "_bootstrap_store_info",
+    SubprocessContext: "subprocess_handlers",
+    SubprocessHandler: "_stderr _stdout",
 }
 
 
 def _check() -> None:
     """Raises `TorchChangedError`."""
-    for cls, names in _METHODS.items():
-        for name in names:
-            if not hasattr(cls, name):
-                raise TorchChangedError(f"{cls.__module__}.{cls.__name__} has no method {name}")
-    for cls, names in _ATTRIBUTES.items():
-        for name in names:
-            if not _sets_attribute(cls, name):
-                raise TorchChangedError(f"{cls.__module__}.{cls.__name__} has no attribute {name}")
+    for cls, names in _NEEDED.items():
+        for name in names.split():
+            if not hasattr(cls, name) and not _sets_attribute(cls, name):
+                raise TorchChangedError(f"{cls.__module__}.{cls.__name__} has no {name}")
 
 
 def _sets_attribute(cls: type, name: str) -> bool:
@@ -102,7 +96,11 @@ _check()
 
 
 class TorchAgent(LocalElasticAgent):
-    """torch's agent, with names of our own for what is private there."""
+    """torch's agent, with names of our own for what is private there.
+
+    The nodes meet before each start of the ranks. `before_stop` comes before each restart and after a failure,
+    `before_reaping` after it and at the end.
+    """
 
     @property
     def restarts_left(self) -> int:
@@ -121,32 +119,27 @@ class TorchAgent(LocalElasticAgent):
         self._exit_barrier_timeout = max(self._exit_barrier_timeout, timeout_s)
 
     @abstractmethod
-    def before_meeting(self) -> None:
-        """The nodes are about to meet, before each start of the ranks."""
+    def before_meeting(self) -> None: ...
 
     @abstractmethod
-    def after_meeting(self, group: WorkerGroup) -> None:
-        """The nodes have met."""
+    def after_meeting(self, group: WorkerGroup) -> None: ...
 
     @abstractmethod
-    def before_start(self) -> None:
-        """Ranks are about to be started."""
+    def before_start(self) -> None: ...
 
     @abstractmethod
     def after_start(self, group: WorkerGroup, pids: dict[int, int]) -> None:
-        """Ranks were started, with these pids by local rank."""
+        """`pids` by local rank."""
 
     @abstractmethod
     def monitor(self, group: WorkerGroup) -> RunResult:
-        """How the ranks are. Called repeatedly while they run."""
+        """The state of the ranks. Called repeatedly while they run."""
 
     @abstractmethod
-    def before_stop(self, group: WorkerGroup) -> None:
-        """Ranks are about to be stopped."""
+    def before_stop(self, group: WorkerGroup) -> None: ...
 
     @abstractmethod
-    def before_reaping(self) -> None:
-        """Ranks are about to be reaped."""
+    def before_reaping(self) -> None: ...
 
     def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self.before_meeting()
