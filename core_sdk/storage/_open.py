@@ -1,4 +1,4 @@
-"""From what a configuration or a record says to a storage."""
+"""Opens the storage that a configuration or a record names."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from core_sdk.storage.directory._storage import DirectoryStorage
 
 _CLOUD_TYPES = ("azure", "gcs", "s3")
 _CLOUD_SCHEMES = ("azure", "gs", "s3")
-# What other tools call them, too.
-_SCHEMES = {
-    "abfs": "azure", "abfss": "azure", "az": "azure", "azure": "azure", "wasb": "azure", "wasbs": "azure",
-    "gcs": "gs", "google": "gs", "gs": "gs",
-    "s3": "s3", "s3a": "s3", "s3n": "s3",
-}  # fmt: skip
+_WHAT_TO_WRITE = (
+    "write file:///directory, gs://bucket/prefix, azure://container/prefix, s3://bucket/prefix, or "
+    "s3://bucket/prefix?endpoint_url=http://host:port for a server other than Amazon's"
+)
 
 
 def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
@@ -46,9 +44,7 @@ def storage_from_url(url: str) -> Storage:
 
         return bucket_storage_from_url(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-        raise UnknownStorageError(
-            _shown(url), f"it is not the URL of a storage, such as {_meant(url) or 'file:///mnt/checkpoints'}"
-        )
+        raise UnknownStorageError(_shown(url), f"it is not the URL of a storage; {_WHAT_TO_WRITE}")
     path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
     if not path.is_absolute():
         raise UnknownStorageError(url, "it has no absolute path: write file:///mnt/checkpoints, with three slashes")
@@ -73,37 +69,16 @@ def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: P
 
 
 def _check_path(spec: str) -> None:
-    """Refuses what is more likely a URL with a mistake than a directory here, which nobody would look into."""
-    first, slashes, _ = spec.partition("//")
-    if ":" not in spec.partition("/")[0] and not (slashes and first in _SCHEMES):
-        return
-    meant = _meant(spec)
-    hint = f"; {meant} may be what was meant" if meant else ""
-    shown = _shown(spec)
-    raise UnknownStorageError(shown, f"it is no URL{hint}. For a directory of this name write ./{shown}")
-
-
-def _meant(spec: str) -> str | None:
-    """What somebody who wrote `spec` probably wanted; None if nobody can tell."""
-    scheme, _, rest = re.sub(r"^([^:/]*):?/*", r"\1:", _shown(spec)).partition(":")
-    scheme = scheme.lower()
-    if scheme in _SCHEMES:
-        return f"{_SCHEMES[scheme]}://{rest}"
-    if scheme == "file":
-        return f"file:///{rest}"
-    host, _, path = rest.partition("/")
-    if scheme in ("http", "https"):
-        return _served_by(f"{scheme}://{host}", path)
-    return _served_by(f"http://{scheme}:{host}", path) if host.isdigit() else None
+    """Refuses what is more likely a mistyped URL than a directory here: nobody would look for checkpoints there."""
+    if re.match(r"[^/]*:|(gs|s3|azure)//", spec):
+        shown = _shown(spec)
+        reason = f"it is not a URL: {_WHAT_TO_WRITE}. For a directory of this name write ./{shown}"
+        raise UnknownStorageError(shown, reason)
 
 
 def _shown(url: str) -> str:
-    """Without the credentials that a URL may hold."""
+    """The URL without the credentials that it may hold."""
     return re.sub(r"(?<=//)[^/@]*@", "…@", url).partition("?")[0]
-
-
-def _served_by(endpoint: str, path: str) -> str:
-    return f"s3://{path or 'bucket'}?endpoint_url={endpoint}"
 
 
 def _configured(config: Mapping[str, Any]) -> Storage:

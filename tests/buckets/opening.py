@@ -54,4 +54,4 @@ def bucket_at(url: str) -> Bucket:
         return S3Bucket(name, prefix, endpoint_url=query.get("endpoint_url"), part_bytes=_SMALLEST_S3_PART)
     from core_sdk.storage.bucket.azure import AzureBucket
 
-    return AzureBucket.from_environment(name, prefix, account_url=query.get("account_url"))
+    return AzureBucket(name, prefix, account_url=query.get("account_url"))

@@ -93,7 +93,7 @@ def test_plain_metadata_is_what_will_be_read_back() -> None:
 
 
 def source(host: str = "h", path: str = "/d", inode: int = 1, has_selector: bool = False) -> Source:
-    return Source(host=host, real_path=path, device=1, inode=inode, has_selector=has_selector)
+    return Source((host, path, 1, inode), has_selector)
 
 
 @pytest.mark.parametrize(

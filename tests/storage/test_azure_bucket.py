@@ -439,17 +439,17 @@ def test_the_environment_names_the_account(monkeypatch: pytest.MonkeyPatch, azur
     """By a connection string, or by the account and a key or a SAS."""
     container = _container(azurite)
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string())
-    with closing(AzureBucket.from_environment(container, "")) as bucket:
+    with closing(AzureBucket(container, "")) as bucket:
         bucket.put("a", b"1")
         url = bucket.url
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", ACCOUNT)
     monkeypatch.setenv("AZURE_STORAGE_KEY", KEY)
 
-    with closing(AzureBucket.from_environment(container, "", account_url=azurite.account_url())) as bucket:
+    with closing(AzureBucket(container, "", account_url=azurite.account_url())) as bucket:
         assert bucket.url == url
         assert bucket.stat("a").size_bytes == 1
-    with closing(AzureBucket.from_environment(container, "")) as bucket:
+    with closing(AzureBucket(container, "")) as bucket:
         assert bucket.url == f"azure://{container}?account_url=https%3A%2F%2F{ACCOUNT}.blob.core.windows.net"
 
 
@@ -462,7 +462,7 @@ def test_a_sas_is_not_handed_to_another_account(
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", SAS)
 
     with pytest.raises(CredentialsMissingError, match="https"):
-        AzureBucket.from_environment("box", "", account_url=script.account_url)
+        AzureBucket("box", "", account_url=script.account_url)
 
     assert script.requests == []
 
@@ -473,15 +473,15 @@ def test_without_any_account_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(f"AZURE_STORAGE_{name}", raising=False)
 
     with pytest.raises(CredentialsMissingError, match=r"azure://box/runs.*AZURE_STORAGE_CONNECTION_STRING.*az login"):
-        AzureBucket.from_environment("box", "runs")
+        AzureBucket("box", "runs")
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "one of connection_string and account_url"),
-        ({"connection_string": "a=b", "account_url": "https://a.b"}, "one of"),
-        ({"connection_string": "a=b", "credential": SAS}, "credential goes with account_url"),
+        ({"credential": SAS}, "credential without account_url"),
+        ({"connection_string": "a=b", "account_url": "https://a.b"}, "one or the other"),
+        ({"connection_string": "a=b", "credential": SAS}, "one or the other"),
         ({"account_url": f"https://a.b?{SAS}"}, "holds credentials"),
         ({"account_url": f"https://user:{SIGNATURE}@a.b"}, "holds credentials"),
         ({"account_url": "a.b"}, "must be like"),

@@ -103,38 +103,34 @@ def test_what_cannot_be_honoured_is_refused_by_name(tmp_path: Path, spec: Any, m
 
 
 @pytest.mark.parametrize(
-    ("spec", "meant"),
+    "spec",
     [
-        ("gs:bucket/x", "gs://bucket/x"),
-        ("gs:/bucket", "gs://bucket"),
-        (Path("gs://bucket/x"), "gs://bucket/x"),
-        ("gs//bucket/x", "gs://bucket/x"),
-        ("gcs://bucket/x", "gs://bucket/x"),
-        ("GCS:bucket/x", "gs://bucket/x"),
-        ("s3:/bucket/x", "s3://bucket/x"),
-        ("s3a://bucket/x", "s3://bucket/x"),
-        ("azure:/container/x", "azure://container/x"),
-        ("wasbs://container/x", "azure://container/x"),
-        ("file:/x", "file:///x"),
-        ("file://x/y", "file:///x/y"),
-        ("localhost:1234/a/b", "s3://a/b?endpoint_url=http://localhost:1234"),
-        ("http://localhost:1234/a/b", "s3://a/b?endpoint_url=http://localhost:1234"),
-        ("https://me:hidden@host/a?sig=hidden", "s3://a?endpoint_url=https://…@host"),
-        ("host:a/b", "./host:a/b"),
-        ("C:\\x", "./C:\\x"),
+        "gs:bucket/x",
+        "gs:/bucket",
+        Path("gs://bucket/x"),
+        "gs//bucket/x",
+        "gcs://bucket/x",
+        "GCS:bucket/x",
+        "s3:/bucket/x",
+        "s3a://bucket/x",
+        "wasbs://container/x",
+        "file:/x",
+        "file://x/y",
+        "localhost:1234/a/b",
+        "https://me:hidden@host/a?sig=hidden",
+        "host:a/b",
+        "C:\\x",
     ],
 )
-def test_a_mistyped_url_is_no_local_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str | Path, meant: str
-) -> None:
-    """It is refused with what was probably meant, and with no credential that it holds."""
+def test_a_mistyped_url_is_no_local_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str | Path) -> None:
+    """It is refused with what can be written, and with no credential that it holds."""
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(UnknownStorageError) as raised:
+    with pytest.raises(UnknownStorageError, match="gs://bucket/prefix") as raised:
         open_storage(spec, tmp_path / "default")
 
-    assert meant in str(raised.value)
     assert "hidden" not in str(raised.value)
+    assert "://" in str(spec) or f"./{spec}" in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 

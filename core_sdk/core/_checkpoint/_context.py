@@ -15,7 +15,7 @@ from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
 from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._save import CheckpointSave
-from core_sdk.core._checkpoint._shared_reading import SharedRestore, shared_download
+from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
@@ -98,7 +98,7 @@ class CheckpointContext:
         if not any(sources):
             raise RuntimeError("upload() got no directory from any rank that called it: pass ckpt_dir")
         save = self._save(metadata, shard=shard, wait=wait)
-        with save as (_, storage_id):
+        with save.open() as (_, storage_id):
             if ckpt_dir is not None and channel.rank in contributors(sources):
                 save.fill(Path(ckpt_dir), selector)
         return storage_id
@@ -116,7 +116,7 @@ class CheckpointContext:
         Whatever writes must have ended at the end of the block: call `result()` of what `dcp.async_save()` returns.
         """
         self._check_rank("store_path", shard)
-        return self._save(metadata, shard=shard, wait=wait)
+        return self._save(metadata, shard=shard, wait=wait).open()
 
     def _save(self, metadata: dict[str, Any] | None, *, shard: bool, wait: bool) -> CheckpointSave:
         if not shard:
@@ -181,7 +181,7 @@ class CheckpointContext:
         if DownloadMode(download_mode) is DownloadMode.NoSharedDownload:
             self._saves.wait_for(storage_id)
             return self._storage.open(check_storage_id(storage_id), selector)
-        return SharedRestore(self._storage, self._distributed.node_channel, self._saves, storage_id, selector)
+        return shared_restore(self._storage, self._distributed.node_channel, self._saves, storage_id, selector)
 
     def delete(self, storage_id: str, globs: Sequence[str] | None = None) -> None:
         """Deletes the checkpoint from the storage, pinned or not. It vanishes at once; then its space is freed.

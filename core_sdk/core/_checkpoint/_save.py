@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from core_sdk.core._checkpoint._background_saves import Save, Saves
@@ -41,10 +40,10 @@ class _SealedShard:
 
 
 class CheckpointSave:
-    """A context manager of `(path, storage_id)`; stores what lies in the directory `path` at the end.
+    """One save.
 
-    With `shard` all ranks enter and leave it, each with a directory of its own, and the checkpoint is the union of
-    what they hold. Whatever fails on one rank, its block included, fails on all, and nothing is stored. A rank that
+    With `shard` all ranks enter and leave the block, each with a directory of its own, and the checkpoint is the union
+    of what they hold. Whatever fails on one rank, its block included, fails on all, and nothing is stored. A rank that
     dies once all have brought their files comes too late for that: the others are told, and the checkpoint, which is
     whole, may stay. Without `shard` this rank is alone, and the steps are the same.
 
@@ -76,40 +75,35 @@ class CheckpointSave:
         self._wait = wait
         self._staging: Staging
         self._storage_id: str
-        self._begun_at: float
 
-    def __enter__(self) -> tuple[Path, str]:
+    @contextlib.contextmanager
+    def open(self) -> Iterator[tuple[Path, str]]:
+        """Gives `(path, storage_id)`; stores what lies in the directory `path` at the end of the block."""
         self._journal.check_open()
         self._storage_id = self._agree()
         needs_channel = self._is_sharded and not self._wait
         finishing_channel = self._distributed.background_channel() if needs_channel else self._channel
-        self._begun_at = time.monotonic()
+        begun_at = time.monotonic()
         with contextlib.ExitStack() as undo:
             addresses = self._channel.allgather_outcome(lambda: self._stage(undo))
             # Before the block, which may take long.
             step_together(self._channel, lambda: self._staging.check_reachable(addresses[0]))
-            undo.pop_all()
-        self._channel = finishing_channel
-        return self._staging.path, self._storage_id
-
-    def fill(self, source: Path, selector: Selector | None) -> None:
-        """Takes the files of the directory `source`, within the block; not collective."""
-        self._staging.fill(source, selector, copy=not self._wait)
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        with contextlib.ExitStack() as undo:
-            undo.push(self._staging)
-            if exc_val is not None:
-                leave_together(self._channel, exc_val)
-                return
+            self._channel = finishing_channel
+            try:
+                yield self._staging.path, self._storage_id
+            except BaseException as error:
+                leave_together(self._channel, error)
+                raise
             # Not in a child that was forked in the block: what the parent is still writing would be stored.
             self._journal.check_open()
             self._freeze_metadata()
             undo.pop_all()
-        save = Save(self._storage_id, self._begun_at, self._finish, self._staging.cancel, self._staging.path)
+        save = Save(self._storage_id, begun_at, self._finish, self._staging.cancel, self._staging.path)
         self._saves.take(save, wait=self._wait)
+
+    def fill(self, source: Path, selector: Selector | None) -> None:
+        """Takes the files of the directory `source`, within the block; not collective."""
+        self._staging.fill(source, selector, copy=not self._wait)
 
     def _agree(self) -> str:
         """Checks the metadata, as far as it is known now, and gives the id that the chief has drawn."""

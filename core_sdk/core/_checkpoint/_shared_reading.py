@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from core_sdk.core._checkpoint._background_saves import Saves
@@ -15,16 +14,12 @@ from core_sdk.distributed import Channel
 from core_sdk.storage import METADATA_NAME, Selector, Storage, check_storage_id
 
 
-class Directory(NamedTuple):
-    """One that is the same for all ranks that name it so."""
+class _ReadRequest(NamedTuple):
+    """What one rank tells the others before anything is read."""
 
-    host: str
-    real_path: str
-
-
-class _Request(NamedTuple):
     storage_id: str
-    directory: Directory | None
+    directory: tuple[str, str] | None
+    """Host and real path."""
     has_selector: bool
     is_being_stored: bool
 
@@ -40,7 +35,7 @@ def shared_download(
 ) -> None:
     """Collective within the node: each directory that a rank names gets the files that any rank accepts, once."""
     requests = _exchange(
-        channel, saves, lambda: _request(storage_id, saves, selector, Directory(host, os.path.realpath(ckpt_dir)))
+        channel, saves, lambda: _request(storage_id, saves, selector, (host, os.path.realpath(ckpt_dir)))
     )
     accept = _accepted_by_any(storage, channel, requests, selector)
     directories = [request.directory for request in requests]
@@ -50,45 +45,33 @@ def shared_download(
         raise_if_error(outcome)
 
 
-class SharedRestore:
+@contextlib.contextmanager
+def shared_restore(
+    storage: Storage, channel: Channel, saves: Saves, storage_id: str, selector: Selector | None
+) -> Iterator[Path]:
     """Entered and left by all ranks of a node; gives the directory that one of them has opened and verified."""
-
-    def __init__(
-        self, storage: Storage, channel: Channel, saves: Saves, storage_id: str, selector: Selector | None
-    ) -> None:
-        self._storage = storage
-        self._channel = channel
-        self._saves = saves
-        self._storage_id = storage_id
-        self._selector = selector
-        self._opened = contextlib.ExitStack()
-
-    def __enter__(self) -> Path:
-        requests = _exchange(
-            self._channel, self._saves, lambda: _request(self._storage_id, self._saves, self._selector)
-        )
-        accept = _accepted_by_any(self._storage, self._channel, requests, self._selector)
-        opening = self._storage.open(requests[0].storage_id, accept)
-        with contextlib.ExitStack() as opened:
-            opened_path = telling(lambda: opened.enter_context(opening))
-            path = raise_if_error(self._channel.broadcast_outcome(opened_path, is_patient=True))
-            self._opened = opened.pop_all()
-        return path
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        # What was opened may be temporary: it stays until all have left.
-        with self._opened:
-            leave_together(self._channel, exc_val)
+    requests = _exchange(channel, saves, lambda: _request(storage_id, saves, selector))
+    accept = _accepted_by_any(storage, channel, requests, selector)
+    # What was opened may be temporary: it stays until all have left.
+    with contextlib.ExitStack() as opened:
+        open_here = telling(lambda: opened.enter_context(storage.open(storage_id, accept)))
+        path = raise_if_error(channel.broadcast_outcome(open_here, is_patient=True))
+        try:
+            yield path
+        except BaseException as error:
+            leave_together(channel, error)
+            raise
+        leave_together(channel, None)
 
 
-def _request(storage_id: str, saves: Saves, selector: Selector | None, directory: Directory | None = None) -> _Request:
+def _request(
+    storage_id: str, saves: Saves, selector: Selector | None, directory: tuple[str, str] | None = None
+) -> _ReadRequest:
     is_being_stored = saves.is_pending(check_storage_id(storage_id))
-    return _Request(storage_id, directory, selector is not None, is_being_stored)
+    return _ReadRequest(storage_id, directory, selector is not None, is_being_stored)
 
 
-def _exchange(channel: Channel, saves: Saves, request: Callable[[], _Request]) -> list[_Request]:
+def _exchange(channel: Channel, saves: Saves, request: Callable[[], _ReadRequest]) -> list[_ReadRequest]:
     """All want the same checkpoint; if it is just being stored, it is waited for."""
     requests = channel.allgather_outcome(request)
     ids = {request.storage_id: None for request in requests}
@@ -103,7 +86,7 @@ def _exchange(channel: Channel, saves: Saves, request: Callable[[], _Request]) -
 
 
 def _accepted_by_any(
-    storage: Storage, channel: Channel, requests: Sequence[_Request], selector: Selector | None
+    storage: Storage, channel: Channel, requests: Sequence[_ReadRequest], selector: Selector | None
 ) -> Selector | None:
     """A rank without a selector accepts all."""
     if selector is None or not all(request.has_selector for request in requests):

@@ -11,18 +11,11 @@ from core_sdk.storage import Selector
 
 @dataclass(frozen=True)
 class Source:
-    """A rank's directory, so that ranks can tell whether it is the same one."""
+    """A rank's directory, as the other ranks hear of it."""
 
-    host: str
-    """An inode's number means nothing on another host, whose disk image may be a copy of this one's."""
-    real_path: str
-    device: int
-    inode: int
+    directory: tuple[str, str, int, int]
+    """Host, real path, device and inode. On another host, whose disk may be a copy, the last three mean nothing."""
     has_selector: bool
-
-    @property
-    def directory(self) -> tuple[str, str, int, int]:
-        return self.host, self.real_path, self.device, self.inode
 
 
 def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector | None, host: str) -> Source | None:
@@ -33,7 +26,7 @@ def describe_source(ckpt_dir: str | os.PathLike[str] | None, selector: Selector 
         return None
     real_path = os.path.realpath(ckpt_dir, strict=True)
     status = os.stat(real_path)  # noqa: PTH116
-    return Source(host, os.fsdecode(real_path), status.st_dev, status.st_ino, selector is not None)
+    return Source((host, os.fsdecode(real_path), status.st_dev, status.st_ino), selector is not None)
 
 
 def contributors(sources: Sequence[Source | None]) -> set[int]:

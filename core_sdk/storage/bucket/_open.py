@@ -1,4 +1,4 @@
-"""From what a configuration or a record says to a bucket."""
+"""Opens the bucket that a configuration or a record names."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ CONFIG_KEYS = {
 }
 """What an experiment configuration may say of each type. `temp_dir` is where files are staged."""
 
+_TYPES = {"gs": "gcs", "s3": "s3", "azure": "azure"}
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._$-]*")
 _QUERY_KEYS = {"gs": frozenset[str](), "s3": frozenset({"endpoint_url"}), "azure": frozenset({"account_url"})}
 
@@ -40,7 +41,7 @@ def bucket_storage_from_url(url: str) -> BucketStorage:
         name, prefix = _checked_name(parts.netloc), _checked_prefix(parts.path)
     except ValueError as error:
         raise UnknownStorageError(shown, str(error)) from error
-    return _storage(_bucket_from_environment(parts.scheme, name, prefix, query), None)
+    return _storage(_bucket(_TYPES[parts.scheme], name, prefix, query), None)
 
 
 def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
@@ -50,7 +51,8 @@ def bucket_storage_from_config(config: Mapping[str, Any]) -> BucketStorage:
             raise ValueError(f"checkpoint_storage has a {key} that is no string, but {type(value).__name__}")
     given = {key: config[key] for key in CONFIG_KEYS[config["type"]] if config.get(key)}
     temp_dir = given.pop("temp_dir", None)
-    bucket = _CONFIGURED[config["type"]](given)
+    name, prefix = _name_and_prefix(given, "container" if config["type"] == "azure" else "bucket")
+    bucket = _bucket(config["type"], name, prefix, given)
     return _storage(bucket, None if temp_dir is None else Path(temp_dir).expanduser())
 
 
@@ -58,64 +60,33 @@ def _storage(bucket: Bucket, temp_dir: Path | None) -> BucketStorage:
     return BucketStorage(bucket, temp_dir=temp_dir, limits=Limits(deadline_s=storage_deadline_s()))
 
 
-def _bucket_from_environment(scheme: str, name: str, prefix: str, query: Mapping[str, str]) -> Bucket:
-    match scheme:
-        case "gs":
-            from core_sdk.storage.bucket.gcs import GcsBucket  # each adapter needs a library of its own
+def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Bucket:
+    """Credentials that are not `given` come from the environment. Each adapter needs a library of its own."""
+    match kind:
+        case "gcs":
+            from core_sdk.storage.bucket.gcs import GcsBucket
 
             return GcsBucket(name, prefix)
         case "s3":
             from core_sdk.storage.bucket.s3 import S3Bucket
 
-            return S3Bucket(name, prefix, endpoint_url=query.get("endpoint_url"))
+            return S3Bucket(
+                name,
+                prefix,
+                access_key=given.get("access_key"),
+                secret_key=given.get("secret_key"),
+                endpoint_url=given.get("endpoint_url"),
+            )
         case _:
             from core_sdk.storage.bucket.azure import AzureBucket
 
-            return AzureBucket.from_environment(name, prefix, account_url=query.get("account_url"))
-
-
-def _gcs(config: Mapping[str, str]) -> Bucket:
-    name, prefix = _name_and_prefix(config, "bucket")
-    return _bucket_from_environment("gs", name, prefix, {})
-
-
-def _s3(config: Mapping[str, str]) -> Bucket:
-    from core_sdk.storage.bucket.s3 import S3Bucket
-
-    if ("access_key" in config) != ("secret_key" in config):
-        raise ValueError("checkpoint_storage has only one of access_key and secret_key: give both, or neither")
-    name, prefix = _name_and_prefix(config, "bucket")
-    return S3Bucket(
-        name,
-        prefix,
-        access_key=config.get("access_key"),
-        secret_key=config.get("secret_key"),
-        endpoint_url=config.get("endpoint_url"),
-    )
-
-
-def _azure(config: Mapping[str, str]) -> Bucket:
-    from core_sdk.storage.bucket.azure import AzureBucket
-
-    name, prefix = _name_and_prefix(config, "container")
-    if "connection_string" not in config and "credential" not in config:
-        return AzureBucket.from_environment(name, prefix, account_url=config.get("account_url"))
-    if "connection_string" in config and ("account_url" in config or "credential" in config):
-        raise ValueError(
-            "checkpoint_storage has connection_string beside account_url or credential: give one or the other"
-        )
-    if "connection_string" not in config and "account_url" not in config:
-        raise ValueError("checkpoint_storage has a credential without account_url")
-    return AzureBucket(
-        name,
-        prefix,
-        connection_string=config.get("connection_string"),
-        account_url=config.get("account_url"),
-        credential=config.get("credential"),
-    )
-
-
-_CONFIGURED = {"gcs": _gcs, "s3": _s3, "azure": _azure}
+            return AzureBucket(
+                name,
+                prefix,
+                connection_string=given.get("connection_string"),
+                account_url=given.get("account_url"),
+                credential=given.get("credential"),
+            )
 
 
 def _name_and_prefix(config: Mapping[str, str], key: str) -> tuple[str, str]:

@@ -36,10 +36,10 @@ class Account:
     credential: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if (self.connection_string is None) == (self.url is None):
-            raise ValueError("one of connection_string and account_url must be given, not both")
-        if self.credential is not None and self.url is None:
-            raise ValueError("credential goes with account_url; a connection string holds its own")
+        if self.connection_string is not None and (self.url is not None or self.credential is not None):
+            raise ValueError("there is a connection_string beside account_url or credential: give one or the other")
+        if self.connection_string is None and self.url is None:
+            raise ValueError("there is a credential without account_url")
         if self.url is not None:
             _check_url(self.url)
 

@@ -53,30 +53,18 @@ class AzureBucket(Bucket):
         credential: str | None = None,
         timeout_s: float = 60,
     ) -> None:
-        """Makes no request. Either `connection_string` or `account_url`; `credential` of the latter is a key or a SAS.
+        """Makes no request. `credential`, which goes with `account_url`, is a key or a SAS.
 
-        With `account_url` alone it is who is logged in, as azure-identity's `DefaultAzureCredential` finds out.
-        Raises `ValueError` for other combinations and for addresses that hold credentials,
+        Without credentials the variables of `AzureSettings` count, and then who is logged in. Raises `ValueError` for
+        contradictions and for addresses that hold credentials, `CredentialsMissingError` if no account is known,
         `CredentialsRejectedError` for a malformed connection string.
         """
-        account = Account(connection_string, account_url, credential)
-        self._connect(container, prefix, account, timeout_s)
-
-    @classmethod
-    def from_environment(cls, container: str, prefix: str, account_url: str | None = None) -> AzureBucket:
-        """As the variables of `AzureSettings` say. Raises `CredentialsMissingError` if no account is known."""
-        account = Account.from_environment(f"azure://{container}/{prefix}".rstrip("/"), account_url)
-        return cls(
-            container,
-            prefix,
-            connection_string=account.connection_string,
-            account_url=account.url,
-            credential=account.credential,
-        )
-
-    def _connect(self, container: str, prefix: str, account: Account, timeout_s: float) -> None:
         prefix = prefix.strip("/")
         place = f"azure://{container}/{prefix}".rstrip("/")
+        if connection_string is None and credential is None:
+            account = Account.from_environment(place, account_url)
+        else:
+            account = Account(connection_string, account_url, credential)
         self._root = f"{prefix}/" if prefix else ""
         self._timeout_s = timeout_s
         self.url = f"{place}?account_url={quote(account.endpoint(place), safe='')}"

@@ -53,7 +53,7 @@ class S3Bucket(Bucket):
         takes minutes.
         """
         if (access_key is None) != (secret_key is None):
-            raise ValueError("access_key and secret_key go together: give both, or neither")
+            raise ValueError("there is only one of access_key and secret_key: give both, or neither")
         prefix = prefix.strip("/")
         endpoint = "" if endpoint_url is None else f"?endpoint_url={quote(_checked(endpoint_url), safe='')}"
         self.url = f"s3://{bucket}/{prefix}".rstrip("/") + endpoint
@@ -120,8 +120,7 @@ class S3Bucket(Bucket):
             self._copy_in_parts(source, target, entry)
         else:
             origin = {"Bucket": self._client.bucket, "Key": self._client.root + source}
-            how = self._client.capabilities.for_copy()
-            answer = self._client.of_object("CopyObject", target, CopySource=origin, **how)
+            answer = self._client.of_object("CopyObject", target, CopySource=origin)
             if "ETag" not in answer.get("CopyObjectResult", {}):
                 raise not_from_s3("CopyObject")
         return self.stat(target)

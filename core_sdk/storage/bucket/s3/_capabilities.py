@@ -38,9 +38,6 @@ class Capcapabilities:
         """Has the server keep the checksum of the whole, not one of its parts' checksums."""
         return {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"} if self.checks_crc32c else {}
 
-    def for_copy(self) -> Parameters:
-        return {"ChecksumAlgorithm": "CRC32C"} if self.checks_crc32c else {}
-
     def for_reading(self) -> Parameters:
         return {"ChecksumMode": "ENABLED"} if self.checks_crc32c else {}
 

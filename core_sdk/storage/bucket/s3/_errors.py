@@ -47,14 +47,15 @@ _TRANSIENT_CODES = frozenset(
     }
 )
 _MISSING_CODES = frozenset({"InvalidRange", "NoSuchKey", "NoSuchUpload", "NoSuchVersion"})
-_REJECTED = {
-    "ExpiredToken": "they have expired",
-    "InvalidAccessKeyId": "the store does not know the access key",
-    "InvalidToken": "the store does not know the session token",
-    "SignatureDoesNotMatch": "the secret key does not belong to the access key",
-    "TokenRefreshRequired": "they must be renewed",
-}
 _GET_CREDENTIALS = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run `aws configure`"
+_REJECTED = {
+    "ExpiredToken": ("they have expired", _GET_CREDENTIALS),
+    "InvalidAccessKeyId": ("the store does not know the access key", _GET_CREDENTIALS),
+    "InvalidToken": ("the store does not know the session token", _GET_CREDENTIALS),
+    "RequestTimeTooSkewed": ("the time of the request is off", "Correct the clock of this machine"),
+    "SignatureDoesNotMatch": ("the secret key does not belong to the access key", _GET_CREDENTIALS),
+    "TokenRefreshRequired": ("they must be renewed", _GET_CREDENTIALS),
+}
 # Without the permission to list, S3 refuses to say that an object is missing.
 _TO_READ = "s3:GetObject, and s3:ListBucket on the bucket"
 _PERMISSIONS = {
@@ -71,14 +72,14 @@ _PERMISSIONS = {
     "UploadPart": "s3:PutObject",
     "UploadPartCopy": "s3:GetObject and s3:PutObject",
 }
+# The first that fits counts.
 _NETWORK: tuple[tuple[type[Exception], str], ...] = (
     (exceptions.ConnectTimeoutError, "no connection in time"),
     (exceptions.ReadTimeoutError, "no answer in time"),
     (exceptions.SSLError, "no TLS connection: is the certificate one that this machine trusts?"),
     (exceptions.ProxyConnectionError, "no connection to the proxy that HTTP_PROXY or HTTPS_PROXY names"),
-    (exceptions.EndpointConnectionError, "no connection"),
-    (exceptions.ConnectionError, "no connection"),
     (exceptions.ConnectionClosedError, "the connection broke off"),
+    (exceptions.ConnectionError, "no connection"),
     (exceptions.HTTPClientError, "the connection broke off"),
     (exceptions.IncompleteReadError, "the answer broke off"),
     (HTTPError, "the answer broke off"),
@@ -87,7 +88,7 @@ _NETWORK: tuple[tuple[type[Exception], str], ...] = (
 
 @dataclass(frozen=True)
 class S3Request:
-    """What was asked, as an error may say it."""
+    """What errors say of a request."""
 
     operation: str
     """S3's own name of it."""
@@ -102,22 +103,22 @@ def failures_told(request: S3Request) -> Iterator[None]:
     try:
         yield
     except exceptions.ClientError as error:
-        raise refusal(request, S3ErrorResponse.read(error.response)) from None
+        raise _meaning(request, S3ErrorResponse.read(error.response)) from None
     except (exceptions.BotoCoreError, ResponseParserError, HTTPError) as error:
         raise _without_answer(request, error) from None
 
 
 @dataclass(frozen=True)
 class S3ErrorResponse:
-    """An answer that says no."""
+    """What S3 says of a request that failed."""
 
     code: str
-    """A number, as a text, where the answer had no body in S3's words."""
+    """S3's own word, or the status where the answer had no such body."""
     status: int
     named_header: str | None = None
-    """One of S3's checksums that it speaks of."""
+    """The header of a checksum that the answer speaks of."""
     region: str | None = None
-    """Of the bucket, if it is another than was asked."""
+    """The bucket's region, if another one was asked."""
     retry_after_s: float | None = None
 
     @classmethod
@@ -136,15 +137,19 @@ class S3ErrorResponse:
 
     @property
     def is_bare(self) -> bool:
-        """It gives no reason: the answer to a HEAD, which has no body, or not S3's."""
+        """Whether it gives no reason: it answers a HEAD, which has no body, or it is not S3's."""
         return self.code.isdigit() or not self.code
 
 
-def refusal(request: S3Request, refused: S3ErrorResponse) -> Exception:
+def _meaning(request: S3Request, answer: S3ErrorResponse) -> Exception:
     """What to raise for it."""
-    code, where = refused.code, request.where
-    if _is_transient(refused):
-        return TransientError(_short(request, refused), refused.retry_after_s)
+    code, where = answer.code, request.where
+    said = f"{request.operation} was answered with {code or answer.status}"
+    if _is_transient(answer):
+        return TransientError(said, answer.retry_after_s)
+    if answer.is_bare:
+        # S3 gives a reason in all but its answers to HEAD, which are asked again.
+        return not_from_s3(request.operation)
     if code in _MISSING_CODES:
         return ObjectMissingError(where)
     if code == "PreconditionFailed":
@@ -152,35 +157,19 @@ def refusal(request: S3Request, refused: S3ErrorResponse) -> Exception:
     if code == "NoSuchBucket":
         return BucketNotFoundError(where, f"make it with `aws s3 mb s3://{request.bucket}`")
     if code in _REJECTED:
-        return CredentialsRejectedError(where, _REJECTED[code], _GET_CREDENTIALS)
-    if code == "RequestTimeTooSkewed":
-        return CredentialsRejectedError(where, "the time of the request is off", "Correct the clock of this machine")
-    if code == "AccessDenied" or (refused.status in (401, 403) and code != "InvalidObjectState"):
+        return CredentialsRejectedError(where, *_REJECTED[code])
+    if code == "AccessDenied" or (answer.status in (401, 403) and code != "InvalidObjectState"):
         return StoragePermissionError(where, _PERMISSIONS.get(request.operation, f"s3:{request.operation}"))
-    return StorageRefusedError(request.where, _why_never(request, refused))
+    if answer.region:
+        said += f"; the bucket is in the region {answer.region}: set AWS_DEFAULT_REGION={answer.region}"
+    return StorageRefusedError(where, said)
 
 
-def _is_transient(refused: S3ErrorResponse) -> bool:
-    if refused.code in _TRANSIENT_CODES or refused.code.startswith("Throttl"):
+def _is_transient(answer: S3ErrorResponse) -> bool:
+    if answer.code in _TRANSIENT_CODES or answer.code.startswith("Throttl"):
         return True
     # 501 does not pass: the server lacks what was asked for.
-    if refused.status in (408, 429) or (refused.status >= 500 and refused.code != "NotImplemented"):
-        return True
-    # S3 gives a reason in all but its answers to HEAD, which are asked again: what has none comes from in between.
-    return refused.is_bare
-
-
-def _short(request: S3Request, refused: S3ErrorResponse) -> str:
-    if refused.is_bare and refused.status < 500 and refused.status not in (408, 429):
-        return f"{request.operation} was answered with {refused.status}, and not by S3: by a login page, or a proxy?"
-    return f"{request.operation} was answered with {refused.code or refused.status}"
-
-
-def _why_never(request: S3Request, refused: S3ErrorResponse) -> str:
-    answer = f"{request.operation} was answered with {refused.code} ({refused.status})"
-    if refused.region:
-        return f"{answer}; the bucket is in the region {refused.region}: set AWS_DEFAULT_REGION={refused.region}"
-    return answer
+    return answer.status in (408, 429) or (answer.status >= 500 and answer.code != "NotImplemented")
 
 
 def _without_answer(request: S3Request, error: Exception) -> Exception:
