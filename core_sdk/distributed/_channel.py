@@ -1,4 +1,4 @@
-"""What carries objects within a group of ranks."""
+"""The interface of a group of ranks, and its implementation for a group of one rank."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TypeVar
 
 T = TypeVar("T")
 Listener = Callable[[int, bytes], None]
-"""Gets a notice: the rank that sent it, and its content."""
+"""Is called with the rank that sent a notice, and its content."""
 
 
 class Channel(ABC):
     """A group of ranks that make the same calls in the same order.
 
-    The first five calls are collective and blocking. They raise a `ChannelError` if a rank died, left, made another
-    call or is late; the channel can then only be closed.
+    The first five calls are collective and block. They raise a `ChannelError` if a rank died, left, made another
+    call or is late; after that the channel can only be closed.
     """
 
     rank: int
     size: int
     timeout_s: float
-    """How long a call waits for the others."""
+    """How long a call waits for the other ranks."""
 
     @abstractmethod
     def gather(self, value: T) -> list[T] | None:
@@ -40,30 +40,29 @@ class Channel(ABC):
     def allgather_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> list[T]:
         """What `compute` returns on each rank, in rank order, on every rank.
 
-        If it raises anywhere, it fails everywhere: with that very error where it was raised, elsewhere with
-        `RankFailedError`. A patient call waits for a rank for as long as it lives, since `compute` may take long; only
-        for ranks that are known to come.
+        If it raises on one rank, the call fails on all: there with that error, elsewhere with `RankFailedError`. A
+        patient call waits for a rank for as long as that rank lives, since `compute` may take long.
         """
 
     @abstractmethod
     def broadcast_outcome(self, compute: Callable[[], T], *, is_patient: bool = False) -> T:
-        """What `compute`, called on the chief alone, returns, on every rank; or its failure, likewise."""
+        """What `compute`, called on the chief only, returns, on every rank. It fails as `allgather_outcome()` does."""
 
     @abstractmethod
     def listen(self, topic: str, listener: Listener) -> None:
-        """Hands notices of this topic to `listener`, also those that came before; in a thread of the channel's."""
+        """Has a thread of the channel call `listener` with all notices of this topic, also those that came before."""
 
     @abstractmethod
     def tell_chief(self, topic: str, content: bytes) -> None:
-        """Sends a notice, which no call on the other side waits for; forgotten if the chief is gone."""
+        """Sends the chief a notice, which is dropped if the chief is gone. Not collective."""
 
     @abstractmethod
     def tell_all(self, topic: str, content: bytes) -> None:
-        """On the chief: sends a notice to every rank, also to itself; forgotten by those that are gone."""
+        """On the chief: sends a notice to every rank, itself included. Not collective."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raises the `ChannelError` that has ended the group, if one has; without waiting. Not collective."""
+        """Raises the `ChannelError` that has ended the group, if there is one. Does not wait; not collective."""
 
     @abstractmethod
     def has_chief(self) -> bool:
@@ -71,11 +70,11 @@ class Channel(ABC):
 
     @abstractmethod
     def leave(self, error: BaseException | None = None) -> None:
-        """Says to the others that this rank makes no more calls, because of `error` or in peace; notices still work."""
+        """Tells the others that this rank makes no more calls, perhaps because of `error`; notices still work."""
 
     @abstractmethod
     def close(self, error: BaseException | None = None) -> None:
-        """Leaves the group, because of `error` or in peace; does nothing the second time."""
+        """Leaves the group, perhaps because of `error`; does nothing the second time."""
 
 
 class SoloChannel(Channel):

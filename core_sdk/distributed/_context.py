@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from core_sdk.distributed._channel import Channel, SoloChannel
 from core_sdk.distributed._topology import host_identity, problems_of_numbers, this_rank
-from core_sdk.distributed.joining._options import JoinOptions
+from core_sdk.distributed.joining._options import DEFAULT_NUMBER, JOIN_TIMEOUT_S, TIMEOUT_S, JoinOptions
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import ContradictoryRanksError
 
@@ -23,21 +23,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_DEFAULT_NUMBER = 12360
-_TIMEOUT_S = 1800.0
-_JOIN_TIMEOUT_S = 600.0
-
 
 class DistributedContext:
-    """The ranks of a trial. The default is a trial of one rank.
+    """The ranks of a trial; by default, one rank.
 
-    Ranks count from 0 over the whole trial, local ranks within a node, cross ranks over the nodes. Rank 0 is the chief.
-    Making one is collective: it blocks until all ranks have, for at most `join_timeout_s`. The collectives block too,
-    each for at most `timeout_s`. A rank that fails, dies, leaves or makes another call is an error on all ranks, and
-    names it.
+    A rank's number counts from 0 over the whole trial, its local rank within its node, its cross rank over the nodes.
+    Rank 0 is the chief. The constructor is collective: it blocks until every rank has called it, for at most
+    `join_timeout_s`. The collectives block for at most `timeout_s` each. If a rank fails, dies, leaves or makes another
+    call, the collective raises an error on all ranks, which names that rank.
 
-    Objects are pickled: send small ones, for coordination. One thread at a time makes the calls; threads that call at
-    once are refused on all ranks, by a `RuntimeError` that names them.
+    Objects are pickled: send small ones, for coordination. One thread at a time may make calls: if two do at once, a
+    `RuntimeError` names them, and the call fails on all ranks.
     """
 
     def __init__(
@@ -50,25 +46,24 @@ class DistributedContext:
         cross_rank: int | None = None,
         cross_size: int | None = None,
         chief_ip: str | None = None,
-        pub_port: int = _DEFAULT_NUMBER,
+        pub_port: int = DEFAULT_NUMBER,
         pull_port: int | None = None,
         port_offset: int = 0,
         force_tcp: bool = False,
         rendezvous: str | None = None,
-        timeout_s: float = _TIMEOUT_S,
-        join_timeout_s: float = _JOIN_TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
+        join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> None:
-        """All six numbers, or none for a single rank.
+        """Give all six numbers, or none for a single rank.
 
-        On one node the ranks are processes (or threads) of one parent, and find each other by that. If each has a
-        parent of its own, they find each other by the user, the home, `local_size` and `pub_port`. This is no port
-        there: groups of one parent, or with all of this in common, need different numbers. On several nodes they meet
-        at the port `pub_port` of `chief_ip`. `rendezvous` is a directory in which the ranks of a node meet instead, or
-        `tcp://HOST:PORT` of rank 0. For a meeting by TCP all need the same `CORE_SDK_CHANNEL_KEY`. `pull_port` is
-        accepted and not needed. `force_tcp` has ranks of one node use loopback rather than Unix sockets.
+        On one node, ranks that one parent process has started find each other by that parent. Ranks of different
+        parents find each other by the user, the home, `local_size` and `pub_port`. On one node `pub_port` is only a
+        number, which must differ between groups that have all else in common. On several nodes the ranks meet at the
+        port `pub_port` of `chief_ip`. `rendezvous` is another meeting place: a directory for the ranks of one node, or
+        `tcp://HOST:PORT` of rank 0. To meet over TCP, all ranks need the same `CORE_SDK_CHANNEL_KEY`. `force_tcp` makes
+        the ranks of one node use loopback rather than Unix sockets. `pull_port` is ignored.
 
-        Raises `ValueError` or `TypeError` for numbers that cannot be, and a `JoinError` if the ranks do not come
-        together.
+        Raises `ValueError` or `TypeError` for impossible numbers, and a `JoinError` if the ranks do not come together.
         """
         number = _integer("pub_port", pub_port) + _integer("port_offset", port_offset)
         self._join(
@@ -79,14 +74,14 @@ class DistributedContext:
 
     @classmethod
     def from_torch_distributed(
-        cls, chief_ip: str | None = None, *, timeout_s: float = _TIMEOUT_S, join_timeout_s: float = _JOIN_TIMEOUT_S
+        cls, chief_ip: str | None = None, *, timeout_s: float = TIMEOUT_S, join_timeout_s: float = JOIN_TIMEOUT_S
     ) -> Self:
-        """The ranks as torchrun has told them to this process; they meet through torchrun's own store.
+        """The ranks that torchrun has started; they meet through torchrun's own store.
 
-        Where a script or its framework has started the ranks, call this after `torch.distributed.init_process_group()`.
-        Raises `KeyError` where neither is so, which a script may take for a training of one rank.
+        If the script or its framework has started the ranks, call `torch.distributed.init_process_group()` before.
+        Raises `KeyError` if neither is the case, which a script may take for a training of one rank.
         """
-        options = _options(chief_ip, timeout_s, join_timeout_s)
+        options = JoinOptions(chief_ip, timeout_s=timeout_s, join_timeout_s=join_timeout_s)
         try:
             place = RankPlace.from_torchrun()
         except KeyError:
@@ -100,14 +95,14 @@ class DistributedContext:
 
     @classmethod
     def from_deepspeed(
-        cls, chief_ip: str | None = None, *, timeout_s: float = _TIMEOUT_S, join_timeout_s: float = _JOIN_TIMEOUT_S
+        cls, chief_ip: str | None = None, *, timeout_s: float = TIMEOUT_S, join_timeout_s: float = JOIN_TIMEOUT_S
     ) -> Self:
-        """The ranks as DeepSpeed's launcher has told them to this process; call `deepspeed.init_distributed()` first.
+        """The ranks that DeepSpeed's launcher has started; call `deepspeed.init_distributed()` first.
 
-        Raises `KeyError` where DeepSpeed's launcher did not start it.
+        Raises `KeyError` if DeepSpeed's launcher did not start this process.
         """
         place = RankPlace.from_deepspeed()
-        return cls._from_torch(place, _options(chief_ip, timeout_s, join_timeout_s))
+        return cls._from_torch(place, JoinOptions(chief_ip, timeout_s=timeout_s, join_timeout_s=join_timeout_s))
 
     @classmethod
     def from_horovod(
@@ -115,16 +110,16 @@ class DistributedContext:
         hvd: Horovod,
         chief_ip: str | None = None,
         *,
-        timeout_s: float = _TIMEOUT_S,
-        join_timeout_s: float = _JOIN_TIMEOUT_S,
+        timeout_s: float = TIMEOUT_S,
+        join_timeout_s: float = JOIN_TIMEOUT_S,
     ) -> Self:
-        """The ranks as Horovod knows them, through which they meet: `hvd` is `horovod.torch`, after its `init()`.
+        """The ranks that Horovod has started, which meet through it: `hvd` is `horovod.torch`, after its `init()`.
 
         Raises `HorovodNotInitializedError`.
         """
         from core_sdk.distributed.joining._horovod import horovod_place, horovod_rendezvous  # useless without Horovod
 
-        options = _options(chief_ip, timeout_s, join_timeout_s)
+        options = JoinOptions(chief_ip, timeout_s=timeout_s, join_timeout_s=join_timeout_s)
         place = horovod_place(hvd)
         return cls._made(place, options, lambda: horovod_rendezvous(hvd))
 
@@ -153,7 +148,7 @@ class DistributedContext:
         self.node_channel: Channel
         """The group of this node's ranks."""
         self.hosts: tuple[str, ...]
-        """By rank: ranks of equal hosts see the same files."""
+        """The host of each rank; ranks with equal hosts see the same files."""
         self._join_again: Callable[[], Channel]
         self._background_channel: Channel | None = None
         if place.size == 1:
@@ -161,7 +156,7 @@ class DistributedContext:
             self.hosts = (host_identity(),)
             self._join_again = SoloChannel
         else:
-            # Sockets, selectors and codes take a while to import, and a training of one rank needs none of them.
+            # Slow to import, and not needed by a training of one rank.
             from core_sdk.distributed.joining._join import (
                 choose_listen_options,
                 choose_rendezvous,
@@ -182,7 +177,7 @@ class DistributedContext:
                 raise
             self._join_again = lambda: join_again(here, everyone, options, listen_options)
         self._opened = [self.channel, self.node_channel]
-        # Says farewell for a script that forgets to: the others would take it for dead.
+        # Leaves for a script that does not call `close()`: the others would take this rank for dead.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._opened, os.getpid())
 
     @property
@@ -231,14 +226,14 @@ class DistributedContext:
         return self.node_channel.broadcast(stuff)
 
     def background_channel(self) -> Channel:
-        """One more group of all ranks, for calls of another thread; collective the first time, when it is made."""
+        """Another group of all ranks, for the calls of another thread. The first call makes it, and is collective."""
         if self._background_channel is None:
             self._background_channel = self._join_again()
             self._opened.append(self._background_channel)
         return self._background_channel
 
     def close(self, error: BaseException | None = None) -> None:
-        """Leaves all groups; does nothing the second time. Others who still call learn of `error`, if there is one."""
+        """Leaves all groups; does nothing the second time. Other ranks' calls then fail with `error`, if it is given."""
         self._finalizer.detach()
         _close(self._opened, error)
 
@@ -271,13 +266,8 @@ def _integer(name: str, number: int) -> int:
         raise TypeError(f"{name} is {number!r}; it must be an integer") from None
 
 
-def _options(chief_ip: str | None, timeout_s: float, join_timeout_s: float) -> JoinOptions:
-    """Of ranks that a launcher has started."""
-    return JoinOptions(chief_ip, _DEFAULT_NUMBER, False, None, timeout_s, join_timeout_s)
-
-
 def has_process_group() -> bool:
-    """Whether the script has begun torch's process group; where torch is not loaded, it has not."""
+    """Whether the script has begun torch's process group. Does not load torch."""
     torch_distributed: Any = sys.modules.get("torch.distributed")
     return torch_distributed is not None and torch_distributed.is_available() and torch_distributed.is_initialized()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import platform
 import socket
@@ -15,7 +16,7 @@ from core_sdk.environment import RankPlace
 
 
 class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
-    """One rank's place among all, and the process that holds it."""
+    """The six numbers of one rank, and the process that it runs in."""
 
     rank: int
     size: int
@@ -24,16 +25,16 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
     cross_rank: int
     cross_size: int
     host: str
-    """Ranks of the same host see the same files and sockets."""
+    """Ranks of the same host see the same files and Unix sockets."""
     host_name: str
     pid: int
     python: str
     rank_of_all: int | None = None
-    """Where `rank` counts in a smaller group."""
+    """The rank among all, where `rank` counts within a node."""
 
     @property
     def known_as(self) -> int:
-        """The number by which the script knows it, in all groups."""
+        """The rank among all, by which errors name it in every group."""
         return self.rank if self.rank_of_all is None else self.rank_of_all
 
     @property
@@ -42,14 +43,9 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_rank(place: RankPlace) -> RankIdentity:
-    """The place, and the process that runs here."""
+    """The rank with these numbers, which runs in this process."""
     return RankIdentity(
-        rank=place.rank,
-        size=place.size,
-        local_rank=place.local_rank,
-        local_size=place.local_size,
-        cross_rank=place.cross_rank,
-        cross_size=place.cross_size,
+        **dataclasses.asdict(place),
         host=host_identity(),
         host_name=socket.gethostname(),
         pid=os.getpid(),
@@ -62,12 +58,12 @@ def host_identity() -> str:
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot}/{Path('/proc/self/ns/mnt').readlink()}"
-    except OSError:  # not Linux: no containers that share a kernel
+    except OSError:  # not Linux, and so no containers that share a kernel
         return socket.gethostname()
 
 
 def problems_of_numbers(place: RankPlace) -> list[str]:
-    """What is wrong with one rank's numbers, whatever the others say."""
+    """What is wrong with one rank's numbers, whatever the other ranks say."""
     problems = []
     for name, number, size_name, size in (
         ("rank", place.rank, "size", place.size),
@@ -88,7 +84,7 @@ def problems_of_numbers(place: RankPlace) -> list[str]:
 
 
 def problems_among(ranks: Sequence[RankIdentity]) -> list[str]:
-    """What contradicts what, once every rank has said its place."""
+    """The contradictions among the identities of all ranks."""
     problems = [
         f"there are {count} processes with rank {rank}"
         for rank, count in sorted(Counter(place.rank for place in ranks).items())

@@ -14,9 +14,9 @@ from distributed.conftest import StartRanks
 from processes import TIMEOUT_S, Script
 
 from core_sdk.core import DistributedContext
-from core_sdk.distributed._context import _options
 from core_sdk.distributed.joining._horovod import nodes_of
 from core_sdk.distributed.joining._join import _chief_hosts
+from core_sdk.distributed.joining._options import JoinOptions
 from core_sdk.environment import Meeting
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
@@ -369,8 +369,8 @@ def test_a_launcher_may_tell_the_chiefs_address(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("DET_CHIEF_IP", "10.0.0.1")
     meeting = Meeting.read({"MASTER_ADDR": "10.0.0.3", "MASTER_PORT": "1"})
 
-    assert _chief_hosts(_options(None, 1.0, 1.0), meeting)[:2] == ["10.0.0.1", "10.0.0.3"]
-    assert _chief_hosts(_options("10.0.0.2", 1.0, 1.0), meeting) == ["10.0.0.2"]
+    assert _chief_hosts(JoinOptions(), meeting)[:2] == ["10.0.0.1", "10.0.0.3"]
+    assert _chief_hosts(JoinOptions("10.0.0.2"), meeting) == ["10.0.0.2"]
 
 
 def test_torchruns_id_for_want_of_one_names_no_job() -> None:

@@ -1,4 +1,4 @@
-"""The chief's side of joining: lets the ranks of its group in, and nobody else."""
+"""The chief's side of joining: it accepts the ranks of its group, and nobody else."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import logging
 import selectors
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -29,19 +29,15 @@ _MAX_WARNINGS = 5
 _TELL_TIMEOUT_S = 5.0
 
 
-def _no_check() -> None:
-    """Nothing but the time-out ends the wait."""
-
-
 def welcome(identity: RankIdentity, peers: Sequence[Peer]) -> None:
-    """Tells all that all have come."""
+    """Tells all ranks that all have come."""
     message = encode_message(Welcome([identity, *(peer.identity for peer in peers)]))
     for peer in peers:
         _tell(peer.control, message)
 
 
 class RankAcceptor:
-    """Accepts until everybody has come."""
+    """Accepts connections until every rank has joined."""
 
     def __init__(
         self,
@@ -49,9 +45,9 @@ class RankAcceptor:
         key: bytes,
         identity: RankIdentity,
         timeout_s: float,
-        check: Callable[[], None] = _no_check,
+        check: Callable[[], None],
     ) -> None:
-        """`check` is called every second, and raises when it is no use to wait any longer."""
+        """`check` is called every second; it raises when waiting has become useless."""
         self._key = key
         self._identity = identity
         self._timeout_s = timeout_s
@@ -60,7 +56,7 @@ class RankAcceptor:
         self._selector = selectors.DefaultSelector()
         self._incoming: dict[socket.socket, IncomingConnection] = {}
         self._strangers: dict[socket.socket, IncomingConnection] = {}
-        """Those of the newcomers that have not knocked."""
+        """The incoming connections that have not knocked."""
         self._connections: dict[str, dict[bool, Connection]] = {}
         self._members: dict[str, RankIdentity] = {}
         self._num_refused = 0
@@ -69,26 +65,32 @@ class RankAcceptor:
 
     def receive_all(self) -> list[Peer]:
         """Every other rank, in order; they wait to be welcomed. Raises a `JoinError`, or `RankDiedError`."""
+        has_formed = False
         try:
-            with self._telling_of_failure():
-                while len(self._complete()) < self._identity.size - 1:
-                    self._step()
-                peers = self._complete()
-                if problems := problems_among([self._identity, *(peer.identity for peer in peers)]):
-                    raise ContradictoryRanksError(problems)
+            while len(self._complete()) < self._identity.size - 1:
+                self._step()
+            peers = self._complete()
+            if problems := problems_among([self._identity, *(peer.identity for peer in peers)]):
+                raise ContradictoryRanksError(problems)
+            has_formed = True
             return peers
+        except BaseException as error:
+            message = encode_message(_join_refused(error))
+            for connection in self._waiting_connections():
+                _tell(connection, message)
+            raise
         finally:
-            self._turn_away()
-            self._selector.close()
+            self._close(keep_complete=has_formed)
 
-    def _turn_away(self) -> None:
-        """Those that have not joined after all."""
+    def _close(self, *, keep_complete: bool) -> None:
         for incoming in self._incoming.values():
             incoming.socket.close()
         for connections in self._connections.values():
-            if len(connections) != 2:
+            if not keep_complete or len(connections) != 2:
                 for connection in connections.values():
+                    connection.end_sending()
                     connection.close()
+        self._selector.close()
 
     def _complete(self) -> list[Peer]:
         return sorted(
@@ -100,20 +102,9 @@ class RankAcceptor:
             key=lambda peer: peer.identity.rank,
         )
 
-    @contextlib.contextmanager
-    def _telling_of_failure(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            refused = encode_message(_join_refused(error))
-            for connection in self._listening_connections():
-                _tell(connection, refused)
-            self._close_connections()
-            raise
-
-    def _listening_connections(self) -> list[Connection]:
-        """Of ranks that wait for our word; some may have said their own, and it was not yet read."""
-        incoming = [incoming.connection for incoming in self._incoming.values() if incoming.connection is not None]
+    def _waiting_connections(self) -> list[Connection]:
+        """Those of ranks that wait for an answer; what some of them have sent was not yet read."""
+        incoming = [each.connection for each in self._incoming.values() if each.connection is not None]
         return incoming + [connections[True] for connections in self._connections.values() if True in connections]
 
     def _step(self) -> None:
@@ -134,11 +125,11 @@ class RankAcceptor:
         self._drop_silent()
 
     def _lose(self, sock: socket.socket, hello: Hello) -> None:
-        """Until all have come a rank has nothing to say: its connection has ended."""
+        """A rank sends nothing until all have come: its connection has ended."""
         connections = self._connections[hello.member]
         if len(connections) == 2:
             raise RankDiedError(hello.identity.known_as, hello.identity.process)
-        # Perhaps its other connection was refused among many strangers: then it comes again.
+        # Its other connection may have been dropped among many strangers: then the rank tries again.
         del self._connections[hello.member], self._members[hello.member]
         self._selector.unregister(sock)
         sock.close()
@@ -151,7 +142,7 @@ class RankAcceptor:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
-        except OSError as error:  # gone already; or there are too many connections for this process
+        except OSError as error:  # the peer has gone already, or this process has too many open files
             if error.errno in (errno.EMFILE, errno.ENFILE):
                 self._drop_oldest()
             return
@@ -162,7 +153,7 @@ class RankAcceptor:
             return
         self._incoming[sock] = self._strangers[sock] = incoming
         self._selector.register(sock, selectors.EVENT_READ)
-        # A rank knocks as it connects: it is none of those among whom we choose.
+        # A rank knocks as it connects, so that it is never dropped as a stranger.
         self._read(incoming)
         self._keep_few()
 
@@ -172,7 +163,7 @@ class RankAcceptor:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
-        """A stranger, if there is one."""
+        """Drops the oldest stranger; without strangers, the oldest incoming connection."""
         if (oldest := next(iter((self._strangers or self._incoming).values()), None)) is not None:
             self._drop(oldest, "too many strangers")
 
@@ -204,17 +195,11 @@ class RankAcceptor:
 
     def _drop_silent(self) -> None:
         now = time.monotonic()
-        # They stand in the order of their coming.
+        # In the order in which they came.
         for incoming in list(itertools.takewhile(lambda each: each.expires_at < now, self._incoming.values())):
-            # One that has proved the key waits for its welcome: what it said last is only late.
+            # One that has proved the key is a rank whose introduction is late.
             if incoming.connection is None:
                 self._drop(incoming, f"it did not say who it is within {STRANGER_TIMEOUT_S:g} s")
-
-    def _close_connections(self) -> None:
-        for connections in self._connections.values():
-            for connection in connections.values():
-                connection.end_sending()
-                connection.close()
 
 
 def _join_refused(error: BaseException) -> JoinRefused:

@@ -1,4 +1,4 @@
-"""A member's side of joining: finds the chief, proves the key, and waits until all have come."""
+"""A member's side of joining: it finds the chief, proves the key, and waits until all have come."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from core_sdk.distributed.transport._messages import (
     Died,
     Hello,
     JoinRefused,
-    Message,
     Welcome,
     decode_message,
 )
@@ -32,16 +31,16 @@ _FIRST_PAUSE_S = 0.002
 _LAST_PAUSE_S = 0.05
 _CONNECT_TIMEOUT_S = 5.0
 _INTRODUCTION_TIMEOUT_S = 5.0
-# The chief began to wait before it let us in, and it is the one who knows who is missing.
+# The chief, who knows who is missing, begins to wait before it accepts us, and should be the one to give up.
 _CHIEF_GRACE_S = 5.0
 
 
 def join_chief(
     rendezvous: Rendezvous, identity: RankIdentity, timeout_s: float, check: Callable[[], None] = lambda: None
 ) -> tuple[Peer, list[RankIdentity]]:
-    """The chief, and all places. Blocks until every rank has joined; raises a `JoinError`.
+    """The chief, and all ranks. Blocks until every rank has joined; raises a `JoinError`.
 
-    `check` is called now and then, and raises when it is no use to wait any longer.
+    `check` is called now and then; it raises when waiting has become useless.
     """
     data, control, address = _connect(rendezvous, identity, timeout_s, check)
     try:
@@ -94,7 +93,7 @@ def _targets(address: Address, identity: RankIdentity) -> Iterator[tuple[str, Ca
 def _open_unix(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Blocking, with the kernel's own time-out: with Python's it would be refused wherever others stand in line.
+        # With the kernel's own time-out: with Python's the connection would be refused while the queue is full.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(_CONNECT_TIMEOUT_S), 0))
         sock.connect(path)
     except BaseException:
@@ -106,7 +105,7 @@ def _open_unix(path: str) -> socket.socket:
 def _open_tcp(host: str, port: int) -> socket.socket:
     sock = socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S)
     if sock.getsockname() == sock.getpeername():
-        # Nobody listens, and the system gave us that very port to connect from.
+        # Nobody listens there: the system gave us that very port to connect from.
         sock.close()
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
     return sock
@@ -120,7 +119,7 @@ def _open_connections(
     try:
         for is_control in (False, True):
             connections.append(_introduce(open_socket(), key, Hello(identity, member, is_control), deadline))
-        # Now already: a chief whose host vanishes before it has confirmed the introduction is given up, too.
+        # At once, so that a chief whose host vanishes before it confirms the introduction is given up, too.
         connections[1].expect_answers()
     except BaseException:
         for connection in connections:
@@ -133,7 +132,7 @@ def _introduce(sock: socket.socket, key: bytes, hello: Hello, deadline: float) -
     deadline = min(deadline, time.monotonic() + _INTRODUCTION_TIMEOUT_S)
     try:
         connector = ConnectorHandshake(key)
-        with contextlib.suppress(ConnectionError):  # reading says what there is to say
+        with contextlib.suppress(ConnectionError):  # reading finds out why
             sock.sendall(connector.knock())
         sock.sendall(connector.proof(_read(sock, GREETING_BYTES, deadline, "it does not greet")))
         connector.check(_read(sock, REPLY_BYTES, deadline, "it does not accept the key of this rank"))
@@ -146,7 +145,7 @@ def _introduce(sock: socket.socket, key: bytes, hello: Hello, deadline: float) -
 
 
 def _read(sock: socket.socket, num_bytes: int, deadline: float, end: str) -> bytes:
-    """`end` is what it means if the connection is closed."""
+    """`end` says what it means if the connection is closed."""
     content = b""
     while len(content) < num_bytes:
         sock.settimeout(max(0.001, deadline - time.monotonic()))
@@ -154,7 +153,7 @@ def _read(sock: socket.socket, num_bytes: int, deadline: float, end: str) -> byt
             chunk = sock.recv(num_bytes - len(content))
         except TimeoutError:
             raise WrongPeerError("it connects, and does not answer") from None
-        except ConnectionError:  # it has closed without reading what we said
+        except ConnectionError:  # it has closed without reading what we sent
             raise WrongPeerError(end) from None
         if not chunk:
             raise WrongPeerError(end)
@@ -185,7 +184,11 @@ def _await_welcome(
 
 
 def _welcomed(frame: Frame, identity: RankIdentity) -> list[RankIdentity]:
-    match _decoded(frame):
+    try:
+        message = decode_message(frame.payload)
+    except msgspec.MsgspecError as error:
+        raise JoinError("rank 0 cannot be understood: it runs another version of Core SDK") from error
+    match message:
         case Welcome(ranks):
             return ranks
         case JoinRefused(died=Died(rank, process)):
@@ -194,12 +197,4 @@ def _welcomed(frame: Frame, identity: RankIdentity) -> list[RankIdentity]:
             raise RanksMissingError(missing, identity.size, timeout_s)
         case JoinRefused(problems=problems):
             raise ContradictoryRanksError(problems)
-        case message:
-            raise JoinError(f"rank 0 answered with {type(message).__name__}: it runs another version of Core SDK")
-
-
-def _decoded(frame: Frame) -> Message:
-    try:
-        return decode_message(frame.payload)
-    except msgspec.MsgspecError as error:
-        raise JoinError("rank 0 cannot be understood: it runs another version of Core SDK") from error
+    raise JoinError(f"rank 0 answered with {type(message).__name__}: it runs another version of Core SDK")

@@ -1,13 +1,14 @@
-"""Two processes prove to each other that they hold the same key, before either believes a byte of the other.
+"""Two processes prove to each other that they hold the same key, before either trusts a byte of the other.
 
     connector -> acceptor    knock: 32 random bytes B, HMAC-SHA-256(key, "knock" + B)
     acceptor  -> connector   greeting, 32 random bytes A
     connector -> acceptor    proof: HMAC-SHA-256(key, "connector" + A + B)
     acceptor  -> connector   HMAC-SHA-256(key, "acceptor" + A + B)
 
-All have a fixed length. The words keep a proof from being sent back; A and B keep it from being used again, and give
-the connection its own two keys. The knock comes unasked, with the connection: it is no proof, since whoever has seen it
-can repeat it, but it tells a rank from a crowd of strangers before the acceptor has to choose whom to keep.
+Each message has a fixed length. The words keep a proof from being sent back to its sender; A and B keep it from being
+used again, and give the connection two keys of its own. The knock comes with the connection, before the greeting. It is
+no proof, since whoever has seen one can repeat it; but it tells ranks from strangers while nothing else is known, so
+that a crowd of strangers cannot crowd the ranks out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ REPLY_BYTES = 32
 
 
 class WrongPeerError(Exception):
-    """What has connected, or was connected to, does not hold the key."""
+    """The process at the other end does not hold the key."""
 
 
 class AcceptorHandshake:
@@ -45,7 +46,7 @@ class AcceptorHandshake:
         self._nonces = self._nonce + nonce
 
     def reply(self, proof: bytes) -> bytes:
-        """To who has knocked. Raises `WrongPeerError`."""
+        """After `hear_knock()`. Raises `WrongPeerError`."""
         self._check(_proof(self._key, b"connector", self._nonces), proof)
         return _proof(self._key, b"acceptor", self._nonces)
 

@@ -1,4 +1,4 @@
-"""Who connects to a chief while its group forms, and may be anybody."""
+"""One connection that somebody has opened to a chief while its group forms."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, Kind
 from core_sdk.distributed.transport._messages import Hello, decode_hello
 
 STRANGER_TIMEOUT_S = 10.0
-"""Within which a connection must have proved the key."""
+"""The time within which a connection must prove the key."""
 _MAX_HELLO_BYTES = 4096
 
 
 class IncomingConnection:
-    """A connection that has not yet proved anything, or not yet said who it is."""
+    """A connection that has not yet proved the key, or has proved it and not yet said which rank it is."""
 
     def __init__(self, sock: socket.socket, key: bytes) -> None:
         sock.setblocking(False)
@@ -29,10 +29,10 @@ class IncomingConnection:
         sock.send(self._acceptor.greeting())
 
     def read(self) -> Hello | None:
-        """None while more must come. Raises `WrongPeerError`, `ConnectionEndedError`, `OSError`."""
+        """The introduction; None while more must come. Raises `WrongPeerError`, `ConnectionEndedError`, `OSError`."""
         if self.connection is None:
             self._read_proof()
-        # It may all be there already.
+        # The introduction may be there already.
         if self.connection is None or (frame := self.connection.receive_nowait()) is None:
             return None
         if frame.kind != Kind.HELLO:

@@ -1,4 +1,4 @@
-"""Where a chief can be reached while its group forms."""
+"""The sockets at which a chief accepts connections while its group forms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_UNIX_PATH_BYTES = 100
 
 
 class Listeners:
-    """Of one chief; they are closed at the end of the `with` block."""
+    """The listening sockets of one chief; the end of the `with` block closes them."""
 
     def __init__(self) -> None:
         self.sockets: list[socket.socket] = []
@@ -31,7 +31,7 @@ class Listeners:
         return path
 
     def listen_tcp(self, host: str | None, port: int) -> int:
-        """On all interfaces if `host` is None; gives the port."""
+        """Listens on all interfaces if `host` is None; returns the port."""
         try:
             listener = _tcp_listener(host, port)
         except OSError as error:
@@ -63,7 +63,7 @@ def _tcp_listener(host: str | None, port: int) -> socket.socket:
 
 
 def _short_private_directory() -> Path:
-    """The path of a Unix socket has about a hundred bytes, fewer than some temporary directories."""
+    """The path of a Unix socket may have about a hundred bytes, fewer than some temporary directories have."""
     for parent in (tempfile.gettempdir(), "/tmp"):
         directory = Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
         if len(str(directory / "chief.sock").encode()) <= _MAX_UNIX_PATH_BYTES:

@@ -1,4 +1,4 @@
-"""The rendezvous of a node's ranks that nobody has told where to meet."""
+"""The rendezvous of a node's ranks that have not been told where to meet."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from pathlib import Path
 from core_sdk.distributed.joining._rendezvous import Address, DirectoryRendezvous, Rendezvous
 from core_sdk.errors import ContradictoryRanksError
 
-# By then whoever starts the ranks one after the other has started them all.
+# Time for a parent to start all its ranks, one after the other.
 _ALONE_AFTER_S = 1.0
 _INTERVAL_S = 0.5
 
 
 class NeighbourRendezvous(Rendezvous):
-    """Ranks that one process has started meet by that process; others by what they have in common.
+    """Ranks that one process has started meet by the id of that process; other ranks by their home, number and size.
 
-    That is less: two trainings may have it in common, too. So it counts only for ranks whose parent has not started as
-    many processes like them as the node has ranks.
+    Two trainings may have the same home, number and size. So ranks meet by these only if their parent has started fewer
+    processes like them than the node has ranks. A process like them runs the same Python in the same directory; an
+    unrelated one may pass for a sibling: then the ranks look for each other by their parent only.
     """
 
     def __init__(self, home: Path, number: int, local_size: int) -> None:
-        """`number` tells the groups of one parent apart, and those of one home and size."""
+        """`number` distinguishes groups of one parent, and groups of one home and size."""
         by_parent, by_name = directory_of_parent(number), directory_of_name(home, number, local_size)
         self.where = f"the directories {by_parent} and {by_name}"
         self._by_parent = DirectoryRendezvous(by_parent, is_ours=True)
@@ -41,7 +42,7 @@ class NeighbourRendezvous(Rendezvous):
     def insist(self) -> None:
         if self._address is None or not self._is_alone():
             return
-        # Another training that has the same in common may be about to start: we wait for our turn.
+        # Another training with the same home, number and size may be forming: we wait for our turn.
         with contextlib.suppress(ContradictoryRanksError):
             self._by_name.publish(self._address)
             self._address = None
@@ -54,7 +55,7 @@ class NeighbourRendezvous(Rendezvous):
         self._by_name.withdraw()
 
     def _is_alone(self) -> bool:
-        """Whether the other ranks have other parents. It is asked often, and takes a while to find out."""
+        """Whether the other ranks have other parents. Finding out is slow, and is done twice a second at most."""
         if time.monotonic() < self._looks_further_at:
             return False
         self._looks_further_at = time.monotonic() + _INTERVAL_S
@@ -71,11 +72,11 @@ def directory_of_name(home: Path, number: int, local_size: int) -> Path:
 
 
 def num_siblings() -> int:
-    """The processes that our parent has started with this Python in this directory; this one is among them."""
+    """The number of processes that our parent has started with this Python in this directory, this one included."""
     import psutil  # slow to import
 
     parent = os.getppid()
-    if parent <= 1:  # whoever has lost its parent is given to that one
+    if parent <= 1:  # init adopts processes whose parent has ended
         return 1
     num_alike = 0
     with contextlib.suppress(psutil.Error, OSError):
@@ -87,7 +88,7 @@ def num_siblings() -> int:
 
 
 def _parent_start() -> str:
-    """When the parent process began, in the kernel's ticks: its pid will be used again one day."""
+    """When the parent process began, in the kernel's ticks, since its pid will be used again."""
     try:
         return Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:

@@ -1,21 +1,25 @@
-"""What a caller says of the group that is to be made."""
+"""How a group of ranks is to be made."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+DEFAULT_NUMBER = 12360
+TIMEOUT_S = 1800.0
+JOIN_TIMEOUT_S = 600.0
+
 
 @dataclass(frozen=True)
 class JoinOptions:
-    """How a group is to be made, beyond its numbers."""
+    """The arguments of a `DistributedContext` beside the six numbers."""
 
-    chief_ip: str | None
-    number: int
-    """Tells the groups of one parent process, or of one home, apart."""
-    has_tcp_only: bool
-    rendezvous: str | None
-    timeout_s: float
-    join_timeout_s: float
+    chief_ip: str | None = None
+    number: int = DEFAULT_NUMBER
+    """Distinguishes groups of one parent process, or of one home; between nodes, the port."""
+    has_tcp_only: bool = False
+    rendezvous: str | None = None
+    timeout_s: float = TIMEOUT_S
+    join_timeout_s: float = JOIN_TIMEOUT_S
 
     def __post_init__(self) -> None:
         for name, timeout_s in (("timeout_s", self.timeout_s), ("join_timeout_s", self.join_timeout_s)):

@@ -1,4 +1,4 @@
-"""The rendezvous through torch's own store, which torchrun's agent or the process group keeps at MASTER_ADDR."""
+"""The rendezvous through torch's own store, which torchrun's agent or the process group runs at MASTER_ADDR."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from core_sdk.errors import ContradictoryRanksError, JoinError
 logger = logging.getLogger("core_sdk.distributed")
 
 _LONGEST_S = 1e6
-# A script that has not begun its process group waits here for a store that nobody will start.
+# Without a process group the script may wait here for a store that nobody starts.
 _TELL_AFTER_S = 10.0
 
 
 class TorchStoreRendezvous(Rendezvous):
-    """Whoever may connect to the store may read the key, as they may disturb torch's own groups."""
+    """Whoever can connect to the store can read the key; they can also disturb torch's own groups."""
 
     def __init__(self, host: str, port: int, prefix: str, timeout_s: float) -> None:
-        """Blocks until the store answers; `JoinError` if it does not."""
+        """Blocks until the store answers; raises `JoinError` if it does not."""
         self.where = f"the store of torch.distributed at {host}:{port}"
         self._key = f"core_sdk/{prefix}/chief"
         self._is_published = False

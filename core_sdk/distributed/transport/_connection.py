@@ -1,4 +1,4 @@
-"""One connection between two ranks that know each other: frames in order, whole, and bounded."""
+"""A connection between two ranks, which carries frames over a socket."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile, Memo
 
 _CHUNK_BYTES = 1 << 14
 _LARGE_CHUNK_BYTES = 1 << 20
-# Below, one copy is cheaper than the kernel's walk over several buffers.
+# Below this size, one copy is cheaper than having the kernel walk over several buffers.
 _COPIED_BYTES = 1 << 15
-# A process may have a thousand files open, or fewer. What is beyond travels as bytes.
+# In one frame; more are sent as bytes, since a process may have only a thousand files open.
 _MAX_FILES = 64
 
 # As plain integers: members of enumerations are slow to look up and to combine.
@@ -42,16 +42,16 @@ _FIRST_KIND, _FILE_KIND, _LAST_OPERATION = int(Kind.HELLO), int(Kind.FILE), int(
 # Room for one descriptor.
 _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
 _IS_TRUNCATED = int(socket.MSG_CTRUNC)
-# Linux: Python does not name it yet.
+# Linux's number of this socket option, which Python does not have yet.
 _TCP_RTO_MAX_MS = 44
-# What was lost comes again soon, not after twice the time each time; and still for longer than half a minute.
+# Without it, the pause before a lost packet is sent again doubles each time.
 _LONGEST_PAUSE_MS = 3_000
-# A script that lets a closed pipe kill it does not mean ours.
+# A script that has SIGPIPE end it does not mean our sockets.
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 
 
 class Connection:
-    """Frames over a connected socket. One thread sends at a time, and one receives."""
+    """Sends and receives frames over a connected socket. One thread sends at a time, and one receives."""
 
     def __init__(self, sock: socket.socket, seal: Seal | None, max_payload_bytes: int = MAX_PAYLOAD_BYTES) -> None:
         sock.setblocking(False)
@@ -76,7 +76,7 @@ class Connection:
         self._descriptor: int | None = None
 
     def exchange_files(self, files: MemoryFiles) -> None:
-        """From now on large contents may come and go as memory files, between processes that can share them."""
+        """Allows large contents to be sent and received as memory files, between processes that can share them."""
         if self.is_local and are_memory_files_available():
             self._memory_files = files
             self._last_kind = _FILE_KIND
@@ -92,7 +92,7 @@ class Connection:
         return self._socket.fileno()
 
     def send(self, frame: Frame, blocked: Callable[[], None], payload: Sequence[Content] = ()) -> None:
-        """Calls `blocked` whenever the peer takes no more; it waits, or raises. `payload` goes on from the frame's own.
+        """Calls `blocked` whenever the socket is full; it waits, or raises. `payload` is appended to the frame's own.
 
         Raises `ConnectionEndedError`.
         """
@@ -122,7 +122,7 @@ class Connection:
             self._send_all([content[num_sent:]], blocked)
 
     def send_message(self, message: bytes, timeout_s: float) -> None:
-        """Raises `ConnectionEndedError`, also for a peer that reads nothing for so long."""
+        """Sends a message. Raises `ConnectionEndedError`, also if the peer reads nothing for that long."""
 
         def wait() -> None:
             poller = select.poll()
@@ -133,7 +133,7 @@ class Connection:
         self.send(Frame(Kind.MESSAGE, Operation.NONE, 0, b"", message), wait)
 
     def _lend_files(self, contents: Sequence[Content], blocked: Callable[[], None]) -> list[Buffer]:
-        """What is left to send as bytes."""
+        """Sends memory files ahead of the frame; returns what is left to send as bytes."""
         pieces: list[Buffer] = []
         num_lent = position = 0
         for content in contents:
@@ -147,7 +147,7 @@ class Connection:
         return pieces
 
     def _lend(self, file: MemoryFile, position: int, blocked: Callable[[], None]) -> bool:
-        """False if the peer cannot have it."""
+        """Returns False if the file must be sent as bytes."""
         if self._memory_files is None:
             return False
         header = HEADER.pack(Kind.FILE, Operation.NONE, 0, position, len(file))
@@ -159,7 +159,7 @@ class Connection:
             except BlockingIOError:
                 blocked()
             except OSError as error:
-                if error.errno == errno.ETOOMANYREFS:  # so many are on their way already, of all that this user runs
+                if error.errno == errno.ETOOMANYREFS:  # too many descriptors of this user are under way
                     return False
                 raise ConnectionEndedError(str(error)) from error
         self._send_all([header[num_sent:]], blocked)
@@ -190,7 +190,7 @@ class Connection:
             except ValueError as error:
                 raise ConnectionEndedError(str(error)) from error
             except OSError as error:
-                if error.errno == errno.EMFILE:  # it is not the peer's fault
+                if error.errno == errno.EMFILE:  # this process has too many open files
                     raise
                 raise ConnectionEndedError(str(error)) from error
         return frame
@@ -261,7 +261,7 @@ class Connection:
         return lent
 
     def _take_file(self, header: tuple[int, int, int, int, int]) -> None:
-        """Its header is all that there is of such a frame."""
+        """Takes the file of a frame of kind `FILE`, which is no more than a header."""
         _, operation, site_bytes, position, num_bytes = header
         self._header = None
         if operation or site_bytes or not num_bytes or position in self._lent or len(self._lent) == _MAX_FILES:
@@ -294,15 +294,15 @@ class Connection:
         return header
 
     def expect_answers(self) -> None:
-        """Gives a peer up whose host does not confirm for half a minute what was sent.
+        """Ends the connection if the peer's host does not confirm for half a minute what was sent.
 
-        Not where sending may wait for as long as the peer computes: it would be given up, too.
+        Not for connections whose peer may leave data unread for longer, while it computes.
         """
         if not self.is_local and (option := getattr(socket, "TCP_USER_TIMEOUT", None)) is not None:
             self._socket.setsockopt(socket.IPPROTO_TCP, option, 30_000)
 
     def num_bytes_on_their_way(self) -> int:
-        """What was sent and is not yet with the peer's host, so that closing could lose it."""
+        """The bytes that were sent and not yet confirmed by the peer's host: closing could lose them."""
         if self.is_local:
             return 0
         try:
@@ -313,7 +313,7 @@ class Connection:
             return 0
 
     def end_sending(self) -> None:
-        """The peer reads to the end of what was sent, then sees that there is no more."""
+        """Lets the peer read what was sent, and then the end."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
@@ -356,8 +356,8 @@ def _tune_tcp(sock: socket.socket) -> None:
         with contextlib.suppress(OSError):  # a kernel before 6.15
             sock.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, _LONGEST_PAUSE_MS)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # A host that vanishes says nothing: it is given up after half a minute without an answer. The questions are many,
-    # as a network may lose some of them.
+    # A host that vanishes is noticed after half a minute without an answer. There are many probes, since a network may
+    # lose some of them.
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 10)):
         if (number := getattr(socket, option, None)) is not None:

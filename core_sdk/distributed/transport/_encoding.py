@@ -1,4 +1,4 @@
-"""Objects and failures as bytes. Objects are pickled: only for peers that have proved the key."""
+"""Objects and failures as bytes. Objects are pickled, and unpickled only if the sender has proved the key."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Failure(msgspec.Struct, frozen=True, tag=True):
 
 
 class Decoded(NamedTuple):
-    """A content that was read already."""
+    """A content that has been unpickled already."""
 
     value: Any
 
 
 class Contribution(NamedTuple):
-    """What one rank brings to a collective."""
+    """What one rank contributes to a collective: a value, or the failure that it has instead."""
 
     is_failure: bool
     content: Content
 
     @classmethod
     def of_value(cls, value: object, files: MemoryFiles | None = None) -> Contribution:
-        """A large one is written into one of `files`. Raises whatever the value's own pickling raises."""
+        """A large value is written into a memory file. Raises whatever pickling the value raises."""
         return cls(False, encode(value) if files is None else encode_into(files, value))
 
     @classmethod
@@ -70,7 +70,7 @@ def encode(value: object) -> bytes:
     try:
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        import cloudpickle  # for functions and classes of the script, seldom sent; slow to import
+        import cloudpickle  # for functions and classes of the script; rare, and slow to import
 
         return bytes(cloudpickle.dumps(value))
 
@@ -81,7 +81,7 @@ def encode_into(files: MemoryFiles, value: object) -> Content:
     try:
         return files.write(lambda target: pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL))
     except (pickle.PicklingError, AttributeError, TypeError, OSError):
-        # Not for every pickler; or there is no memory for files, and perhaps there is for bytes.
+        # Only cloudpickle can pickle it; or there is no memory left for files, but perhaps for bytes.
         return encode(value)
 
 
@@ -92,7 +92,7 @@ def decode(content: Content) -> Any:
 
 
 def release(content: Content) -> None:
-    """It is not needed any more."""
+    """Frees the memory of a content that is not needed any more."""
     if isinstance(content, MemoryFile):
         content.close()
 
@@ -103,7 +103,7 @@ def names_in(content: Content) -> list[str]:
     strings: list[str] = []
     memo: list[str] = []
     beginning = io.BytesIO(_in_memory(content)[:_MAX_BYTES_SEARCHED])
-    with contextlib.suppress(ValueError, IndexError):  # it is cut off, or no pickle
+    with contextlib.suppress(ValueError, IndexError):  # it is cut off, or not a pickle
         for opcode, argument, _ in pickletools.genops(beginning):
             match opcode.name:
                 case "MEMOIZE":
@@ -118,13 +118,13 @@ def names_in(content: Content) -> list[str]:
 
 
 def join(contents: Sequence[T]) -> list[bytes | T]:
-    """Several contents as one, in pieces that need not be copied together."""
+    """Several contents as one, in pieces that are sent one after the other."""
     lengths = struct.pack(f"!{len(contents)}Q", *map(len, contents))
     return [_COUNT.pack(len(contents)) + lengths, *contents]
 
 
 def split(content: Buffer, files: Mapping[int, MemoryFile]) -> list[Content]:
-    """The inverse of `join`; `files` are the contents that came instead of bytes, by their position."""
+    """The inverse of `join`. `files` are the contents that came as memory files, by their position."""
     view = memoryview(content)
     (count,) = _COUNT.unpack_from(view)
     lengths = struct.unpack_from(f"!{count}Q", view, _COUNT.size)
@@ -147,6 +147,6 @@ def _in_memory(content: Content) -> Buffer:
 
 
 def _printable(text: str) -> str:
-    """As UTF-8 can carry it; the end of a long text says more than its beginning."""
+    """Valid UTF-8. A long text is cut at its beginning, which says less than its end."""
     text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= _MAX_TEXT_CHARS else "…" + text[-_MAX_TEXT_CHARS:]

@@ -1,4 +1,4 @@
-"""What passes between two ranks: frames, whole, in order, and on TCP unaltered.
+"""The format of frames, the unit of what two ranks send each other.
 
 A frame names the operation, its sequence number and its call site, and carries a payload:
 
@@ -7,12 +7,13 @@ A frame names the operation, its sequence number and its call site, and carries 
     call site, payload
     [16 bytes of HMAC-SHA-256 over header, call site and payload]
 
-The codes in brackets are there on TCP only. Each covers the direction (a key of its own) and the number of the frame in
-it, so that frames can be neither altered, nor repeated, nor turned back, nor left out; the first one comes before any
-memory is taken for what it announces.
+The codes in brackets are sent over TCP only. Each covers the number of the frame, and each direction has its own key,
+so that frames cannot be altered, repeated, sent back or left out. The header's code is checked before any memory is taken
+for the announced payload.
 
-On Unix sockets a large content may stay out of the frame: a frame of kind `FILE` before it announces its position in
-the payload (as the sequence) and its size (as the length of the payload), and brings the descriptor of a memory file.
+On Unix sockets a large content may be left out of the payload. Then a frame of kind `FILE` precedes, which carries the
+descriptor of a memory file; its sequence is the content's position in the payload, its length of the payload the
+content's size.
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ class Frame(NamedTuple):
     site: bytes
     payload: Buffer
     files: Mapping[int, MemoryFile] = NO_FILES
-    """What came instead of bytes, by its position in the payload."""
+    """The contents that came as memory files, by their position in the payload."""
 
     @property
     def content(self) -> Content:
-        """Of a frame that carries a single one."""
+        """The content of a frame that carries a single one."""
         return self.files.get(0, self.payload) if self.files else self.payload
 
     def packed(self) -> bytes:
@@ -69,11 +70,11 @@ class Frame(NamedTuple):
 
 
 class ConnectionEndedError(Exception):
-    """The peer has closed, died, or sent what no peer sends."""
+    """The peer has closed the connection, died, or sent something that is not a frame."""
 
 
 class Seal:
-    """The codes of a link's frames, one key for each direction."""
+    """Makes and checks the codes of a connection's frames, with one key for each direction."""
 
     def __init__(self, *, send_key: bytes, receive_key: bytes) -> None:
         self._sender = hmac.new(send_key, digestmod="sha256")

@@ -1,7 +1,7 @@
-"""Large contents in memory that the processes of a host share: one rank writes them, the others get a descriptor.
+"""Large contents in memory that the processes of a host share: one rank writes a file, the others get its descriptor.
 
-A file is sealed before anybody else gets it: it neither changes nor shrinks while it is read. It is closed once its
-content was decoded; one that is dropped on the way, with a frame or by an error, is closed when nobody holds it.
+A file is sealed before it is sent, so that it neither changes nor shrinks while others read it. It is closed once its
+content has been decoded; a file that is dropped before, by an error say, is closed when no variable holds it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import BinaryIO, Protocol, cast
 Buffer = bytes | bytearray | memoryview
 
 MIN_BYTES = 1 << 18
-"""Below, a copy through the sockets costs less."""
+"""Below this size, a copy through the sockets costs less."""
 
 
 class MemoryFile:
-    """A sealed content, and our descriptor of it."""
+    """A sealed content, and this process's descriptor of it."""
 
     def __init__(self, descriptor: int, num_bytes: int) -> None:
         self._descriptor = descriptor
@@ -36,17 +36,17 @@ class MemoryFile:
         return self._descriptor
 
     def finish(self, num_bytes: int) -> None:
-        """Its writer has written so many, and writes no more."""
+        """Ends writing, at this size."""
         self._num_bytes = num_bytes
 
     def reader(self) -> BinaryIO:
-        """From the beginning; cheaper than a map for what is read once."""
+        """Reads from the beginning; cheaper than `view()` for what is read once."""
         return cast(BinaryIO, io.BufferedReader(_Reading(self._descriptor)))
 
     def view(self) -> memoryview:
         """The content in place, until the file is closed."""
         if self._map is None:
-            # Older kernels refuse a shared map of a file that is sealed against writing.
+            # Older kernels refuse a shared map of a file whose seals forbid writing.
             self._map = mmap.mmap(self._descriptor, self._num_bytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
         return memoryview(self._map)
 
@@ -54,7 +54,7 @@ class MemoryFile:
         """Does nothing the second time."""
         descriptor, self._descriptor = self._descriptor, -1
         if self._map is not None:
-            with contextlib.suppress(BufferError):  # somebody holds a view: the map goes with it
+            with contextlib.suppress(BufferError):  # the map closes when its last view does
                 self._map.close()
         if descriptor >= 0:
             os.close(descriptor)
@@ -64,7 +64,7 @@ class MemoryFile:
 
 
 class _Reading(io.RawIOBase):
-    """Reads at positions of its own: all who hold a descriptor share the file's."""
+    """Reads at its own position, since all processes that hold the file share one."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -84,13 +84,13 @@ class Writable(Protocol):
 
 
 class MemoryFiles:
-    """The files that a group has open."""
+    """The memory files that a group has open."""
 
     def __init__(self) -> None:
         self._open: weakref.WeakSet[MemoryFile] = weakref.WeakSet()
 
     def write(self, dump: Callable[[Writable], None]) -> bytes | MemoryFile:
-        """What `dump` writes; in a file if it is large. Raises what `dump` raises, and `OSError`."""
+        """What `dump` writes, in a file if it is large. Raises what `dump` raises, and `OSError`."""
         draft = _Draft(self._open)
         try:
             dump(draft)
@@ -100,14 +100,14 @@ class MemoryFiles:
             raise
 
     def adopt(self, descriptor: int, num_bytes: int) -> MemoryFile:
-        """A file that a peer has sent. Raises `ValueError` for what is not sealed, or of another size."""
+        """A file that a peer has sent. Raises `ValueError` if it is not sealed, or of another size."""
         file = MemoryFile(descriptor, num_bytes)
         _check(descriptor, num_bytes)
         self._open.add(file)
         return file
 
     def close_inherited(self) -> None:
-        """In a forked child: it would keep the memory that its parent gives back."""
+        """In a forked child, which would keep memory that its parent frees."""
         for file in list(self._open):
             file.close()
 
@@ -117,7 +117,7 @@ def are_memory_files_available() -> bool:
 
 
 class _Draft:
-    """Becomes a file as soon as it is large."""
+    """Collects what is written; becomes a file as soon as it is large."""
 
     __slots__ = ("_file", "_num_bytes", "_opened", "_pieces")
 
@@ -129,7 +129,7 @@ class _Draft:
 
     def write(self, piece: Buffer) -> None:
         self._num_bytes += len(piece)
-        # A pickler may use the memory of a view again.
+        # The pickler may use the memory of a view again.
         self._pieces.append(piece if isinstance(piece, bytes) else bytes(piece))
         if self._num_bytes >= MIN_BYTES:
             self._flush()
@@ -148,7 +148,7 @@ class _Draft:
     def _flush(self) -> None:
         if self._file is None:
             self._file = MemoryFile(os.memfd_create("core-sdk", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), 0)
-            # At once: a process that is forked while it is being written would keep it.
+            # At once, so that a process that is forked meanwhile closes it.
             self._opened.add(self._file)
         for piece in self._pieces:
             waiting = memoryview(piece)
@@ -160,7 +160,7 @@ class _Draft:
 def _check(descriptor: int, num_bytes: int) -> None:
     try:
         seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
-    except OSError:  # it is a file of another kind
+    except OSError:  # it is not a memory file
         seals = 0
     if seals & _seals() != _seals():
         raise ValueError("a file came that its sender can still change")
