@@ -233,7 +233,7 @@ class DistributedContext:
         return self._background_channel
 
     def close(self, error: BaseException | None = None) -> None:
-        """Leaves all groups; does nothing the second time. Other ranks' calls then fail with `error`, if it is given."""
+        """Leaves all groups; does nothing the second time. Other ranks' calls then fail with `error`."""
         self._finalizer.detach()
         _close(self._opened, error)
 

@@ -119,12 +119,11 @@ _LAUNCH_MARKS = (LAUNCH_DIR_VARIABLE, ENDING_VARIABLE)
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 
-def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+def recorded_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The variables that are kept with a trial, by allow-list, for starting its script again.
 
     None whose name, outside of the list of whole names, or whose value looks like a secret's.
     """
-    variables = os.environ if variables is None else variables
     return {
         name: value
         for name, value in sorted(variables.items())
@@ -132,9 +131,8 @@ def recorded_variables(variables: Mapping[str, str] | None = None) -> dict[str, 
     }
 
 
-def passed_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+def passed_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What a launcher brings to the other hosts of its training: an allow-list, and what the user names beside it."""
-    variables = os.environ if variables is None else variables
     wishes = [wish.strip() for wish in variables.get(PASS_VARIABLES_VARIABLE, "").split(",")]
     return {name: value for name, value in sorted(variables.items()) if _is_passed(name, wishes)}
 

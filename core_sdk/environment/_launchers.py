@@ -19,28 +19,25 @@ from core_sdk.placement import (
 )
 
 
-def job_placement(variables: Mapping[str, str] | None = None) -> Placement | None:
+def job_placement(variables: Mapping[str, str] = os.environ) -> Placement | None:
     """Where a scheduler has placed this process among those of its job; None where none has.
 
     Raises `PlacementError` where it has not started one launcher on each node.
     """
-    variables = os.environ if variables is None else variables
     if (placement := slurm_placement(variables)) is not None or INDEX_VARIABLE not in variables:
         return placement
     return kubernetes_placement(variables, socket.gethostname(), socket.getfqdn())
 
 
-def job_id(variables: Mapping[str, str] | None = None) -> str | None:
+def job_id(variables: Mapping[str, str] = os.environ) -> str | None:
     """What the launchers on all nodes of a scheduler's job know it by; None where nothing names one."""
-    variables = os.environ if variables is None else variables
     if named := variables.get(JOB_ID_VARIABLE):
         return named_job(named).name
     return slurm_job_name(variables) if variables.get("SLURM_JOB_ID") else None
 
 
-def meeting_port(variables: Mapping[str, str] | None = None) -> int | None:
+def meeting_port(variables: Mapping[str, str] = os.environ) -> int | None:
     """Where the nodes meet, if another launcher has placed this one there. Raises `ValueError` for no port."""
-    variables = os.environ if variables is None else variables
     text = variables.get(MEETING_PORT_VARIABLE)
     if not text:
         return None
@@ -58,26 +55,22 @@ def ending_path() -> Path | None:
     return Path(path) if path and pid == str(os.getppid()) else None
 
 
-def visible_gpus(variables: Mapping[str, str] | None = None) -> list[str] | None:
+def visible_gpus(variables: Mapping[str, str] = os.environ) -> list[str] | None:
     """Those that this process may use, by CUDA's names; None for all."""
-    variables = os.environ if variables is None else variables
     named = variables.get("CUDA_VISIBLE_DEVICES")
     return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
 
 
-def torchrun_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What PET_… variables say in place of torchrun's options, by the option's name: `nproc_per_node`."""
-    variables = os.environ if variables is None else variables
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
 
 
-def first_variable(names: Sequence[str], variables: Mapping[str, str] | None = None) -> str | None:
+def first_variable(names: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:
     """What the first of these says that is set: launchers name a process's rank each in their way."""
-    variables = os.environ if variables is None else variables
     return next((variables[name] for name in names if name in variables), None)
 
 
-def horovod_variables(variables: Mapping[str, str] | None = None) -> dict[str, str]:
+def horovod_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What the user has set for Horovod's library and for NCCL's network."""
-    variables = os.environ if variables is None else variables
     return {name: value for name, value in variables.items() if name.startswith(("HOROVOD_", "NCCL_SOCKET_"))}

@@ -28,13 +28,13 @@ class RankPlace:
     cross_size: int
 
     @classmethod
-    def from_torchrun(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
+    def from_torchrun(cls, variables: Mapping[str, str] = os.environ) -> RankPlace:
         """Raises `KeyError` where torchrun did not start this process, `ValueError` for what is not a number."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
         return cls(*_numbers(variables, names, "torchrun"))
 
     @classmethod
-    def from_deepspeed(cls, variables: Mapping[str, str] | None = None) -> RankPlace:
+    def from_deepspeed(cls, variables: Mapping[str, str] = os.environ) -> RankPlace:
         """Raises `KeyError` where DeepSpeed's launcher did not start this process, `ValueError` likewise."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
         return cls(*_numbers(variables, names, "DeepSpeed's launcher"))
@@ -52,9 +52,8 @@ class Meeting:
     """Differs between the restarts of a job, and between jobs to which the user has given an id."""
 
     @classmethod
-    def read(cls, variables: Mapping[str, str] | None = None) -> Meeting:
+    def read(cls, variables: Mapping[str, str] = os.environ) -> Meeting:
         """Raises `ValueError` for a MASTER_PORT that is not a number."""
-        variables = os.environ if variables is None else variables
         directory = variables.get(RENDEZVOUS_VARIABLE)
         key = variables.get(CHANNEL_KEY_VARIABLE)
         run_id = variables.get("TORCHELASTIC_RUN_ID", "")
@@ -108,8 +107,7 @@ def launch_directory() -> Path | None:
     return Path(directory) if directory else None
 
 
-def _numbers(variables: Mapping[str, str] | None, names: Sequence[str], starter: str) -> list[int]:
-    variables = os.environ if variables is None else variables
+def _numbers(variables: Mapping[str, str], names: Sequence[str], starter: str) -> list[int]:
     return [_number(variables, name, starter) for name in names]
 
 

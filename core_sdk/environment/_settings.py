@@ -29,8 +29,7 @@ class Environment:
     run_info: Path | None
 
     @classmethod
-    def read(cls, variables: Mapping[str, str] | None = None) -> Environment:
-        variables = os.environ if variables is None else variables
+    def read(cls, variables: Mapping[str, str] = os.environ) -> Environment:
         home = variables.get(HOME_VARIABLE)
         run_info = variables.get(RUN_INFO_VARIABLE)
         return cls(
@@ -53,9 +52,8 @@ class LaunchSettings:
     """SIGUSR1 asks for an end as SIGTERM does."""
 
     @classmethod
-    def read(cls, variables: Mapping[str, str] | None = None) -> LaunchSettings:
+    def read(cls, variables: Mapping[str, str] = os.environ) -> LaunchSettings:
         """Raises `ValueError` for a grace that is no length of time."""
-        variables = os.environ if variables is None else variables
         return cls(
             grace_s=_grace_s(variables.get(GRACE_VARIABLE) or str(_DEFAULT_GRACE_S)),
             log_level=variables.get("LOGLEVEL"),
@@ -76,8 +74,7 @@ class StopNoticeSettings:
     """A URL."""
 
     @classmethod
-    def read(cls, variables: Mapping[str, str] | None = None) -> StopNoticeSettings:
-        variables = os.environ if variables is None else variables
+    def read(cls, variables: Mapping[str, str] = os.environ) -> StopNoticeSettings:
         clouds = variables.get(STOP_NOTICES_VARIABLE, "").split(",")
         return cls(
             clouds=tuple(cloud.strip() for cloud in clouds if cloud.strip()),
@@ -96,18 +93,16 @@ class AzureSettings:
     sas_token: str | None = field(repr=False)
 
     @classmethod
-    def read(cls, variables: Mapping[str, str] | None = None) -> AzureSettings:
-        variables = os.environ if variables is None else variables
+    def read(cls, variables: Mapping[str, str] = os.environ) -> AzureSettings:
         names = ("CONNECTION_STRING", "ACCOUNT", "KEY", "SAS_TOKEN")
         return cls(*(variables.get(f"AZURE_STORAGE_{name}") or None for name in names))
 
 
-def known_grace_s(variables: Mapping[str, str] | None = None) -> float | None:
+def known_grace_s(variables: Mapping[str, str] = os.environ) -> float | None:
     """How long this process may take to end after a stop was asked for; None if nobody has said.
 
     Raises `ValueError` for what is no length of time.
     """
-    variables = os.environ if variables is None else variables
     text = variables.get(GRACE_VARIABLE)
     return _grace_s(text) if text else None
 
@@ -118,9 +113,8 @@ def storage_deadline_s() -> float:
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 
 
-def is_usr1_stop(variables: Mapping[str, str] | None = None) -> bool:
+def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
     """Whether SIGUSR1 asks for an end: Slurm's users have it sent before the time is over (`--signal=USR1@120`)."""
-    variables = os.environ if variables is None else variables
     return bool(variables.get("SLURM_JOB_ID"))
 
 

@@ -8,8 +8,8 @@ A frame names the operation, its sequence number and its call site, and carries 
     [16 bytes of HMAC-SHA-256 over header, call site and payload]
 
 The codes in brackets are sent over TCP only. Each covers the number of the frame, and each direction has its own key,
-so that frames cannot be altered, repeated, sent back or left out. The header's code is checked before any memory is taken
-for the announced payload.
+so that frames cannot be altered, repeated, sent back or left out. The header's code is checked before any memory is
+taken for the announced payload.
 
 On Unix sockets a large content may be left out of the payload. Then a frame of kind `FILE` precedes, which carries the
 descriptor of a memory file; its sequence is the content's position in the payload, its length of the payload the
