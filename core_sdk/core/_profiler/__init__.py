@@ -1,7 +1,7 @@
-"""Figures of the machine, sampled beside the training: processor, memory, disks, network, GPUs, and the process itself.
+"""Samples figures of the machine beside the training: processor, memory, disks, network, GPUs, and the process itself.
 
-They go into the attempt's journal as records that belong to a time, one per group and report. Each source of figures
-stands alone: one that fails is given up with a warning that names it, and the others go on.
+The attempt's journal gets a record for each group of figures and each report. If a source of figures fails, a warning
+names it, and the others go on.
 """
 
 from core_sdk.core._profiler._context import ProfilerContext

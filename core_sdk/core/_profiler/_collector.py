@@ -19,7 +19,7 @@ _STOP_TIMEOUT_S = 5.0
 
 
 class Collector:
-    """Samples every `interval_s`, from construction to `stop`; records means of `samples_per_report` samples."""
+    """Samples every `interval_s`, from construction to `stop()`; records the means of `samples_per_report` samples."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Collector:
         self._stopping.set()
         self._thread.join(_STOP_TIMEOUT_S)
         if self._thread.is_alive():
-            logger.warning("the profiler is left behind: a source has not answered for %.0f s", _STOP_TIMEOUT_S)
+            logger.warning("the profiler is not waited for: a source has not answered for %.0f s", _STOP_TIMEOUT_S)
 
     def _collect(self) -> None:
         sources = [source for source in self._open_sources() if _starts(source)]
@@ -65,7 +65,7 @@ class Collector:
 
 
 class Means:
-    """Means of figures that may come and go: each over the samples that had it."""
+    """Means of figures, each over the samples that have it."""
 
     def __init__(self) -> None:
         self.num_samples = 0

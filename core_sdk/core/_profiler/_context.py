@@ -1,4 +1,4 @@
-"""`ctx.profiler`: switches the sampling on and off."""
+"""`core_context.profiler`, which switches the sampling on and off."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MIN_INTERVAL_S = 0.1
 
 
 class HasLocalRank(Protocol):
-    """As much as the profiler needs of a `DistributedContext`."""
+    """The part of a `DistributedContext` that the profiler needs."""
 
     local_rank: int
 
 
 class ProfilerContext:
-    """Samples the node that this process runs on, on local rank 0 only; each node's figures are kept by themselves."""
+    """Samples the node on its local rank 0; the figures of each node are recorded separately."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class ProfilerContext:
         distributed: HasLocalRank,
         open_sources: Callable[[], Iterable[Source]] | None = None,
     ) -> None:
-        """`open_sources` is called by the sampling thread; the default is all there is on this machine."""
+        """The sampling thread calls `open_sources`; the default has all sources of this machine."""
         self._journal = journal
         self._distributed = distributed
         self._open_sources = open_sources
@@ -44,7 +44,7 @@ class ProfilerContext:
     def on(self, sampling_interval: float = 1, samples_per_report: int = 10) -> None:
         """Samples every `sampling_interval` seconds, and records means over `samples_per_report` samples.
 
-        Does nothing on other local ranks than 0, and with a warning when it is on: `off()` comes first. Raises
+        Does nothing on local ranks other than 0. If it is on already, it only warns: call `off()` first. Raises
         `ValueError` for an interval below 0.1 or a number of samples that is not an int of at least 1.
         """
         if not _MIN_INTERVAL_S <= sampling_interval <= threading.TIMEOUT_MAX:
@@ -66,13 +66,13 @@ class ProfilerContext:
             )
 
     def off(self) -> None:
-        """Records the samples so far and stops; does nothing when it is off, and in a forked child."""
+        """Records the samples so far and stops. Does nothing if it is off, and in a forked child."""
         if self._collector is not None and os.getpid() == self._process:
             collector, self._collector = self._collector, None
             collector.stop()
 
     def _machine_sources(self) -> Callable[[], Iterable[Source]]:
-        # Loads psutil, and not every script profiles.
+        # Loads psutil, which few scripts need.
         from core_sdk.core._profiler._machine import machine_sources
 
         return functools.partial(machine_sources, self._journal.path)

@@ -1,4 +1,4 @@
-"""What NVML knows of this node's NVIDIA GPUs."""
+"""Figures of this node's NVIDIA GPUs, from NVML."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pynvml
 
 
 def gpus() -> list[Gpu]:
-    """All GPUs of the node, whoever uses them; empty where there is no driver."""
+    """All GPUs of the node, whoever uses them; none if there is no driver."""
     try:
-        # Never shut down: the count of users is the process's, and torch takes part in it.
+        # Never shut down: torch shares the count of users in this process.
         pynvml.nvmlInit()
         return [Gpu(index) for index in range(pynvml.nvmlDeviceGetCount())]
     except pynvml.NVMLError:
@@ -18,7 +18,7 @@ def gpus() -> list[Gpu]:
 
 
 class Gpu:
-    """One GPU; its figures carry its UUID."""
+    """One GPU; the names of its figures end with its UUID."""
 
     group = "gpu"
 
@@ -30,7 +30,7 @@ class Gpu:
         self._handle = pynvml.nvmlDeviceGetHandleByIndex(self._index)
         uuid = pynvml.nvmlDeviceGetUUID(self._handle)
         self._uuid = uuid.decode() if isinstance(uuid, bytes) else uuid
-        # Not every GPU has every figure: one that is split into instances has no utilization.
+        # A GPU that is split into instances, for example, has no utilization.
         figures = {"gpu_util": self._utilization, "gpu_free_memory": self._free_memory}
         self._figures = {name: read for name, read in figures.items() if _is_supported(read)}
 

@@ -1,32 +1,89 @@
-"""All sources of this machine."""
+"""All sources of figures on this machine: what psutil knows, and the GPUs."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from core_sdk.core._profiler._host import (
-    DiskSpace,
-    DiskTraffic,
-    Memory,
-    Network,
-    OwnProcess,
-    Processor,
-    mount_point,
-)
+import psutil
+
 from core_sdk.core._profiler._sources import Source
 
 
 def machine_sources(records: Path) -> Iterator[Source]:
     """`records` is a path on the disk that must not fill up."""
-    yield Processor()
-    yield Memory()
-    yield DiskSpace(sorted({Path("/"), mount_point(records)}))
-    yield DiskTraffic()
-    yield Network()
-    yield OwnProcess()
+    process = psutil.Process()
+    disks = [str(path) for path in sorted({Path("/"), mount_point(records)})]
+    yield _Gauge("cpu", "cpu", lambda: {"cpu_util_simple": psutil.cpu_percent()})
+    yield _Gauge("memory", "memory", lambda: {"memory_free": psutil.virtual_memory().available})
+    yield _Gauge("disk space", "disk", lambda: {f"disk_util.{path}": psutil.disk_usage(path).percent for path in disks})
+    yield _Rates("disk traffic", "disk", _disk_counters)
+    yield _Rates("network", "network", _network_counters)
+    yield _Gauge(
+        "process",
+        "process",
+        lambda: {"process_cpu_util": process.cpu_percent(), "process_rss": process.memory_info().rss},
+    )
     if importlib.util.find_spec("pynvml") is not None:
         from core_sdk.core._profiler._gpus import gpus  # needs the extra "gpu"
 
         yield from gpus()
+
+
+def mount_point(path: Path) -> Path:
+    """Where the file system that holds `path` is mounted."""
+    path = path.resolve()
+    # `Path.is_mount` raises without permission; on a node that does not see the home, all but "/" may be missing.
+    return next(parent for parent in (path, *path.parents) if os.path.ismount(parent))
+
+
+class _Gauge:
+    """Figures as they are read."""
+
+    def __init__(self, name: str, group: str, read: Callable[[], Mapping[str, float]]) -> None:
+        self.name = name
+        self.group = group
+        self.sample = read
+
+    def start(self) -> None:
+        self.sample()  # psutil counts the use of processors from one reading to the next
+
+
+class _Rates:
+    """Counters, as changes per second."""
+
+    def __init__(self, name: str, group: str, read: Callable[[], dict[str, int]]) -> None:
+        self.name = name
+        self.group = group
+        self._read = read
+
+    def start(self) -> None:
+        self._counters, self._time = self._read(), time.monotonic()
+
+    def sample(self) -> Mapping[str, float]:
+        before, time_before = self._counters, self._time
+        self.start()
+        # A disk or interface that disappears takes its counts away.
+        changes = {name: max(0, count - before[name]) for name, count in self._counters.items()}
+        return {name: change / (self._time - time_before) for name, change in changes.items()}
+
+
+def _disk_counters() -> dict[str, int]:
+    counters = psutil.disk_io_counters()
+    if counters is None:
+        raise OSError("the system shows no disk counters, as in some containers")
+    return {
+        "disk_iops": counters.read_count + counters.write_count,
+        "disk_throughput_read": counters.read_bytes,
+        "disk_throughput_write": counters.write_bytes,
+    }
+
+
+def _network_counters() -> dict[str, int]:
+    counters = psutil.net_io_counters()
+    if counters is None:
+        raise OSError("the system shows no network interfaces")
+    return {"net_throughput_sent": counters.bytes_sent, "net_throughput_recv": counters.bytes_recv}

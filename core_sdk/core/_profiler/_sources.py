@@ -1,4 +1,4 @@
-"""The seam between the profiler and what it can measure."""
+"""The interface between the profiler and what it measures."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Protocol
 
 
 class Source(Protocol):
-    """Some figures of one part of the machine. Both calls may raise anything: then this source is given up."""
+    """Figures of one part of the machine. If a call raises anything, the source is not asked again."""
 
     name: str
-    """For the warning that says so."""
+    """Used in the warning about a failure."""
     group: str
     """The metric group that the figures belong to; sources may share one."""
 
     def start(self) -> None:
-        """Finds out whether there is anything to measure, and from where differences count."""
+        """Finds out whether there is anything to measure, and from when differences count."""
 
     def sample(self) -> Mapping[str, float]:
         """The figures now, or since the last sample."""
