@@ -1,4 +1,4 @@
-"""The Context: the parts of the Core API around one attempt, opened and closed together."""
+"""The Context: the parts of the Core API for one attempt, which are opened and closed together."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _INVALID_HP = f"{InvalidHP.__module__}.{InvalidHP.__qualname__}"
 
 
 class Service(Protocol):
-    """Something that works beside the script, from entering the Context to leaving it."""
+    """Something that works beside the script while the Context is open."""
 
     def start(self) -> object: ...
 
@@ -51,13 +51,13 @@ class Service(Protocol):
 
 
 class Context:
-    """Made by `init()`; enter it with `with`, or call `start()` and `close()`: in the cells of a notebook, say.
+    """`init()` makes it. Enter it with `with`, or call `start()` and `close()`, in the cells of a notebook for example.
 
-    Hold it in a variable as long as its parts are used: what no variable holds is closed.
+    Keep it in a variable as long as its parts are used: a Context that no variable holds is closed.
 
-    Leaving it ends the attempt: an exception that leaves with it is recorded as the attempt's error. `InvalidHP`
-    is recorded as such and turned into `SystemExit(0)`; `KeyboardInterrupt` cancels the attempt. So it is with what
-    leaves it on another rank: a chief that ends well waits a few seconds for how the others end.
+    Leaving the Context ends the attempt. An exception that leaves it is recorded as the attempt's error; `InvalidHP` is
+    recorded as such and turned into `SystemExit(0)`; `KeyboardInterrupt` cancels the attempt. The same holds for an
+    exception on another rank: a chief that ends well waits a few seconds to learn how the others end.
     """
 
     checkpoint: CheckpointContext
@@ -98,25 +98,25 @@ class Context:
         self._is_started = False
         ending = self._ending
         self._open.callback(lambda: distributed.close(ending.error))
-        # SIGTERM is given back late: a second one must not kill the attempt before its end is recorded.
+        # SIGTERM is released late, since a second one must not kill the process before the end is recorded.
         self._open.callback(preempt.close)
         self._open.callback(storage.close)
         if attempt.alive is not None:
             self._open.callback(attempt.alive.release)
-            # While the attempt still counts as running, so that nobody resumes the trial meanwhile.
+            # While the attempt still counts as running, so that nobody can resume the trial meanwhile.
             self._open.callback(ending.collect)
         self._open.callback(attempt.journal.close)
         for service in services:
             self._open.callback(service.close)
         self._open.callback(self._ending.record)
         self._open.callback(profiler.off)
-        # First of all, while everything works and how the attempt ends is open.
+        # First of all, while everything still works and the outcome is not decided.
         self._open.callback(self._ending.await_save)
-        # Closes what a script left open, at the interpreter's exit or when a notebook forgets the Context.
+        # Closes a Context that was left open, at the interpreter's exit or when no variable holds it any more.
         self._finalizer = weakref.finalize(self, _close_forgotten, self._open, self._ending)
 
     def start(self) -> None:
-        """Begins to listen for stops; `RuntimeError` the second time."""
+        """Begins to listen for stops. Raises `RuntimeError` the second time."""
         if self._is_started:
             raise RuntimeError("the Context was started before; call init() for a new one")
         self._is_started = True
@@ -131,8 +131,8 @@ class Context:
     ) -> None:
         """Ends the attempt; does nothing the second time, and in a forked child.
 
-        A save in the background is waited for. Every part is closed, whatever becomes of the others. Raises
-        the failure of that save, `ReportsDroppedError` if records were lost.
+        Waits for a save in the background. Closes every part, even if closing another one fails. Raises the failure of
+        that save, and `ReportsDroppedError` if records were lost.
         """
         if self._finalizer.detach() is None or self._ending.is_foreign():
             return
@@ -155,7 +155,7 @@ class Context:
         except Exception:
             if self._ending.is_good(exc_val):
                 raise
-            # The script's own error is the one that must be seen.
+            # The script's own error is more important.
             logger.exception("closing the Context failed")
         if invalid_hp is not None:
             raise SystemExit(0) from exc_val
@@ -163,9 +163,9 @@ class Context:
     def alert(
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"
     ) -> None:
-        """Records something that a person should see. `ValueError` for a level other than those named, in any case.
+        """Records something that a person should see. The level's case is ignored; other levels are a `ValueError`.
 
-        On other ranks than the chief it does nothing.
+        Does nothing on ranks other than the chief.
         """
         name = str(level or "info").lower()
         if name not in _LEVELS:
@@ -178,7 +178,7 @@ class Context:
 
 
 class _Ending:
-    """How the attempt ends, noted by whoever knows and recorded once."""
+    """How the attempt ends; recorded once."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class _Ending:
         self._is_chief = distributed.is_chief
         self._farewells = Farewells(distributed.channel)
         self._process = os.getpid()
-        # In a notebook the errors of earlier cells; not the error itself, whose frames may hold a model.
+        # The error of an earlier cell of a notebook; its id only, since its frames may hold a model.
         self._past_error_id = id(_last_error())
         self._outcome: Outcome | None = None
         self._error_text: str | None = None
@@ -203,7 +203,7 @@ class _Ending:
         """For the other ranks."""
 
     def is_foreign(self) -> bool:
-        """In a forked child: the attempt is the parent's."""
+        """Whether this is a forked child: the attempt belongs to the parent."""
         return os.getpid() != self._process
 
     def note(self, error: BaseException | None) -> None:
@@ -220,17 +220,17 @@ class _Ending:
             self._outcome = "paused" if self._preempt.is_acknowledged else "completed"
 
     def is_good(self, error: BaseException | None) -> bool:
-        """Whether the script ended well that left the Context with `error`."""
+        """Whether a script that leaves the Context with `error` has ended well."""
         good_codes = (None, 0, TRY_AGAIN) if self._preempt.is_acknowledged else (None, 0)
         return error is None or (isinstance(error, SystemExit) and error.code in good_codes)
 
     def note_exit(self) -> None:
-        """At the exit of the interpreter the error that ended it is all that tells success from failure."""
+        """At the interpreter's exit, where only its last error tells success from failure."""
         error = _last_error()
         self.note(None if id(error) == self._past_error_id else error)
 
     def await_save(self) -> None:
-        """A failure is that of the attempt; beside an error of the script's own it is only logged."""
+        """A failed save is the attempt's error, unless the script has one of its own: then it is only logged."""
         try:
             self._checkpoint.close()
         except Exception as error:
@@ -257,8 +257,8 @@ class _Ending:
             tell_launcher(launch_directory(), "completed")
 
     def _explain_stop(self) -> None:
-        """Ranks that stop at different steps fail in whatever they do together, by errors that do not say why."""
-        # An error of the channel says itself which rank is the cause.
+        """Adds why: ranks that stop at different steps fail in their collectives, by errors that do not say so."""
+        # An error of the channel names the rank that is the cause.
         if isinstance(self.error, ChannelError) or (unevenness := self._preempt.unevenness()) is None:
             return
         if self.error is None:
@@ -273,7 +273,7 @@ class _Ending:
             collect_at_end(self._attempt, self._storage)
 
     def _heed_others(self) -> None:
-        """An error of our own is often what another rank's made of it: a lost connection of the training's, say."""
+        """Adds the error of another rank, which often is the cause of this rank's: a lost connection, for example."""
         if self.error is None:
             self._farewells.await_all()
         failure = self._farewells.failure()
@@ -300,7 +300,7 @@ def _last_error() -> BaseException | None:
 
 
 def _invalid_hp(error: BaseException | None) -> str | None:
-    """What was said with an `InvalidHP`, raised on this rank or on another."""
+    """The message of an `InvalidHP` that was raised on this rank or on another."""
     if isinstance(error, InvalidHP):
         return str(error)
     if isinstance(error, RankFailedError) and error.error_text.partition(":")[0] == _INVALID_HP:
@@ -309,14 +309,14 @@ def _invalid_hp(error: BaseException | None) -> str | None:
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Ctrl-C, on this rank or on another."""
+    """Whether it is a Ctrl-C on this rank or on another."""
     if isinstance(error, RankFailedError):
         return error.error_text.partition(":")[0] == KeyboardInterrupt.__name__
     return isinstance(error, KeyboardInterrupt)
 
 
 def _is_same(own: BaseException | None, failure: ChannelError) -> bool:
-    """Both ranks met the same trouble."""
+    """Whether both ranks raised the same error."""
     if own is None or not isinstance(failure, RankFailedError):
         return False
     return "".join(traceback.format_exception_only(own)).strip() == failure.error_text
@@ -327,7 +327,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _headline(error: BaseException) -> str:
-    """For the end of the text, whose last line is shown in lists: a traceback from another rank does not name it."""
+    """The last line of the text, which lists show; a traceback from another rank does not name that rank."""
     if not isinstance(error, RankFailedError):
         return ""
     return f"\nrank {error.rank} failed: {error.error_text.rpartition(chr(10))[2]}\n"

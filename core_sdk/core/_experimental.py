@@ -1,4 +1,4 @@
-"""What may still change."""
+"""`core_context.experimental`, whose calls may still change."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ExperimentalCoreContext:
         self._journal = journal
 
     def report_task_using_checkpoint(self, checkpoint: _HasUuid) -> None:
-        """Records that this trial uses a checkpoint, of `core_sdk.client`, for inference say.
+        """Records that this trial uses a checkpoint of `core_sdk.client`, for inference for example.
 
-        It is then not collected while the trial runs; `OSError` where that cannot be recorded.
+        The checkpoint is then not collected while the trial runs. Raises `OSError` if that cannot be recorded.
         """
         self._journal.append_or_raise(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))
 

@@ -1,4 +1,4 @@
-"""How long to train, as a search decides it; outside a search, one operation of the configured length."""
+"""`core_context.searcher`, which says how long to train: one operation of the configured length."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Unit(enum.Enum):
 
 
 class SearcherMode(enum.Enum):
-    """Who iterates over the operations."""
+    """Which ranks iterate over the operations."""
 
     WorkersAskChief = "WORKERS_ASK_CHIEF"
     ChiefOnly = "CHIEF_ONLY"
 
     @classmethod
     def _missing_(cls, value: object) -> SearcherMode | None:
-        # As the predecessor spells it.
+        # Determined's spelling.
         return cls.ChiefOnly if value == "CHEIF_ONLY" else None
 
 
 class SearcherOperation:
-    """Train until `length`, counted from the beginning of the trial; then report the searched metric."""
+    """A request to train until `length`, counted from the beginning of the trial, and then to report a metric."""
 
     def __init__(self, *, length: int, is_chief: bool, train: TrainContext, journal: Journal) -> None:
         self._length = length
@@ -55,14 +55,14 @@ class SearcherOperation:
         return self._is_completed
 
     def report_progress(self, length: float) -> None:
-        """`length` is how far the training has come, in the unit of `self.length`. Chief only (`RuntimeError`)."""
+        """`length` is how far the training is, in the unit of `self.length`. Raises `RuntimeError` on other ranks."""
         self._check_chief("report_progress")
         if self._is_completed and length != self._length:
             raise RuntimeError("report_progress() after report_completed()")
         self._train.report_progress(min(max(length / self._length, 0.0), 1.0))
 
     def report_completed(self, searcher_metric: Any) -> None:
-        """`searcher_metric` is the searched metric at the end of the operation. Chief only, once (`RuntimeError`)."""
+        """Reports the metric at the end. Raises `RuntimeError` on other ranks, and the second time."""
         self._check_chief("report_completed")
         if self._is_completed:
             raise RuntimeError("report_completed() was called before for this operation")
@@ -97,14 +97,13 @@ class SearcherContext:
     ) -> Iterator[SearcherOperation]:
         """Yields operations until the search wants no more; `RuntimeError` if a finished one was not completed.
 
-        In mode WorkersAskChief all ranks call, in step, and get the chief's operations; in mode ChiefOnly the chief
-        alone calls (`RuntimeError` on other ranks). Only the chief completes them. `auto_ack` is accepted for scripts
-        that pass it; there is nothing to acknowledge.
+        In mode WorkersAskChief the call is collective, and all ranks get the chief's operations. In mode ChiefOnly only
+        the chief may call it; other ranks get a `RuntimeError`. Only the chief completes operations. `auto_ack` is
+        ignored, since there is nothing to acknowledge.
         """
         is_collective = SearcherMode(searcher_mode) is SearcherMode.WorkersAskChief
         if not is_collective and not self._distributed.is_chief:
             raise RuntimeError("in SearcherMode.ChiefOnly only the chief asks for operations")
-        # Within a search the chief alone knows.
         length = self._distributed.channel.broadcast_outcome(self._length) if is_collective else self._length()
         operation = SearcherOperation(
             length=length, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
@@ -114,10 +113,10 @@ class SearcherContext:
             raise RuntimeError("the operation ended without report_completed()")
 
     def acknowledge_out_of_ops(self) -> None:
-        """Does nothing: leaving the loop over `operations()` says it."""
+        """Does nothing: leaving the loop over `operations()` is enough."""
 
     def get_configured_units(self) -> Unit | None:
-        """What lengths count; None if `max_length` did not say."""
+        """The unit of lengths; None if `max_length` has none."""
         return self._unit
 
     def _length(self) -> int:
@@ -128,7 +127,7 @@ class SearcherContext:
 
 
 def parse_max_length(max_length: int | Mapping[str, int] | None) -> tuple[int | None, Unit | None]:
-    """Length and unit; `ValueError` or `TypeError` for anything but a positive int, perhaps keyed by its unit."""
+    """Length and unit. Raises `ValueError` or `TypeError` for anything but a positive int, or one keyed by its unit."""
     unit = None
     if isinstance(max_length, Mapping):
         if len(max_length) != 1:

@@ -1,6 +1,6 @@
-"""How ranks come to stop at the same call of `should_preempt()`, without a collective in any call.
+"""How all ranks agree to stop at the same call of `should_preempt()`, without a collective in any call.
 
-The argument why this neither hangs nor disagrees is in docs/stop.md; the names there are those used here.
+docs/stop.md shows why this can neither hang nor disagree; it uses the same names.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from core_sdk.errors import CollectiveTimeoutError
 
 _TOPIC = "stop"
 _CHECK_INTERVAL_S = 0.2
-# The chief knows who is late: it speaks first.
+# The chief knows who is late, and should be the first to raise an error.
 _MEMBER_GRACE_S = 5.0
 _FAREWELL_S = 5.0
 _RECOUNT_S = 1.0
@@ -30,11 +30,11 @@ class Wanted(msgspec.Struct, frozen=True, tag=True):
 
 
 class Asked(msgspec.Struct, frozen=True, tag=True):
-    """To all: how often have you called? Hold at your next call."""
+    """To all: tell how often you have called, and hold at your next call."""
 
 
 class Counted(msgspec.Struct, frozen=True, tag=True):
-    """To the chief: so often, the call that may be going on included."""
+    """To the chief: this rank has called so often, counting a call that may be going on."""
 
     num_calls: int
 
@@ -47,16 +47,17 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Caught(msgspec.Struct, frozen=True, tag=True):
-    """To all: the chief asks for stops, so that its members' SIGTERM is one too."""
+    """To all: the chief asks whether to stop, so that a SIGTERM of any rank counts."""
 
 
 _Message = Wanted | Asked | Counted | Committed | Caught
 
 
 class StopAgreement:
-    """One rank's part. Its owner counts the calls; `on_news` tells it, from any thread, that there is something to see.
+    """One rank's part in the agreement.
 
-    With `counts_calls` the ranks agree on a call; without, each stops at its next one.
+    Its owner counts the calls. Any thread may call `on_news` when the state has changed. With `counts_calls` the ranks
+    agree on a call; without, each stops at its next one.
     """
 
     def __init__(
@@ -81,44 +82,44 @@ class StopAgreement:
 
     @property
     def is_calm(self) -> bool:
-        """Nothing is asked for."""
+        """Whether no stop is asked for."""
         return not self._is_held and self._committed is None
 
     @property
     def is_held(self) -> bool:
-        """This rank's next call waits until the chief has committed a target."""
+        """Whether this rank's next call waits until the chief has committed a target."""
         return self._is_held and self._committed is None
 
     def want(self, source: str) -> None:
-        """Asks for a stop of all ranks; from any thread or signal handler, on any rank."""
+        """Asks for a stop of all ranks. Any rank, thread or signal handler may call it."""
         if not self._channel.has_chief():
-            # It has left, and its training is over: nobody is left to agree with.
+            # The chief has left, since its training is over: there is nobody to agree with.
             self._commit(Committed(0, source))
             return
         if self._counts_calls:
-            # This rank waits from now on, so that the others, in step with it, cannot run ahead either.
+            # This rank waits from now on, so that the others, which keep in step with it, cannot run ahead.
             self._is_held = True
             self._on_news()
         self._tell_chief(Wanted(source))
 
     def announce_catching(self) -> None:
-        """On the chief: says to all that it asks for stops."""
+        """On the chief: tells all ranks that it asks whether to stop."""
         self._channel.tell_all(_TOPIC, msgspec.msgpack.encode(Caught()))
 
     def leave(self) -> None:
-        """This rank makes no more calls; the others need not wait for it."""
+        """Tells the chief that this rank makes no more calls, so that the others need not wait for it."""
         self._tell_chief(Counted(self._num_calls()))
 
     def finish(self) -> None:
-        """After `leave()`, on the chief: gives an agreement that has begun the time to come about."""
+        """On the chief, after `leave()`: waits for an agreement that has begun."""
         if self._is_held and self._channel.rank == 0:
-            # Others wait for what only the chief can tell them.
+            # The others wait for the target, which only the chief can commit.
             self._has_committed.wait(_FAREWELL_S)
 
     def unevenness(self) -> str | None:
-        """Once a stop is agreed, where some ranks have made its call and others have not: who has called how often.
+        """How often each rank has called, if only some have made the call at which all were to stop.
 
-        Only the chief knows of all; another rank knows that it is behind if the chief has left.
+        Only the chief knows this of all ranks; another rank knows that it is behind if the chief has left.
         """
         committed = self._committed
         if committed is None or not self._counts_calls:
@@ -131,17 +132,17 @@ class StopAgreement:
         return describe_unevenness(committed.target, {0: committed.target, self._channel.rank: self._num_calls()})
 
     def is_reached(self, call: int) -> bool:
-        """Whether this rank stops at its call of that number; waits while that is being agreed.
+        """Whether this rank stops at its call of that number; waits while the ranks agree on that.
 
-        It waits for the channels' threads only, never for what another rank's script does. Raises the `ChannelError`
-        that has ended the group meanwhile.
+        It waits only for the channels' threads, never for another rank's script. Raises the `ChannelError` that has
+        ended the group meanwhile.
         """
         if self.is_held:
             self._await_commitment()
         return self._committed is not None and call >= self._committed.target
 
     def _recount(self, target: int) -> None:
-        """On the chief; the channels' threads answer, whatever the scripts wait for."""
+        """On the chief. The channels' threads answer, not the scripts."""
         self._tell_all(Asked())
         deadline = time.monotonic() + _RECOUNT_S
         while min(self._counts.values()) < target and time.monotonic() < deadline:
@@ -154,7 +155,7 @@ class StopAgreement:
         while not self._has_committed.wait(_CHECK_INTERVAL_S):
             self._channel.check()
             if not self._channel.has_chief():
-                self._is_held = False  # it has left in good order: the training is over, and there is nothing to agree
+                self._is_held = False  # it has left in good order, since the training is over
                 return
             if time.monotonic() > deadline:
                 missing = [r for r in range(self._channel.size) if r not in self._counts] if is_chief else [0]
@@ -184,7 +185,7 @@ class StopAgreement:
                 self._tell_all(Committed(0, source))
 
     def _hold(self) -> None:
-        # In this order: a call that still passes unheld is counted.
+        # In this order, so that a call which is not held any more is counted.
         self._is_held = True
         self._on_news()
         self._tell_chief(Counted(self._num_calls()))
@@ -209,7 +210,7 @@ class StopAgreement:
 
 
 def describe_unevenness(target: int, counts: Mapping[int, int]) -> str | None:
-    """None while all ranks, or none, have made the call of `should_preempt()` at which they were to stop."""
+    """Who has made the call at which all were to stop, and who has not; None if all have made it, or none."""
     there = [f"rank {rank}" for rank, count in sorted(counts.items()) if count >= target]
     behind = [f"rank {rank} has made {count} calls" for rank, count in sorted(counts.items()) if count < target]
     if not there or not behind:

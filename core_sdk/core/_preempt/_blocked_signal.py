@@ -1,4 +1,4 @@
-"""A stop signal that whoever started this process has blocked in it, so that what it starts does not die of it."""
+"""A stop signal that the launcher blocks in its ranks, so that processes that they start do not die of it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 
 def is_blocked(number: signal.Signals) -> bool:
-    """In the calling thread, and so in the threads and processes that it starts."""
+    """Whether the calling thread blocks it, and so the threads and processes that it starts."""
     return number in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 class BlockedSignal:
-    """Calls `on_stop` in a thread of its own when the signal comes, or has come before, while `is_wanted`."""
+    """Calls `on_stop` in its own thread when the signal comes, or has come before, if `is_wanted()`."""
 
     def __init__(self, number: signal.Signals, on_stop: Callable[[str], None], is_wanted: Callable[[], bool]) -> None:
         self._number = number
@@ -25,10 +25,10 @@ class BlockedSignal:
         self._thread.start()
 
     def remove(self) -> None:
-        """The signal is left blocked, as it was found."""
+        """Ends the thread; the signal stays blocked."""
         self._closing.set()
         if self._thread.is_alive() and self._thread.ident is not None:
-            with contextlib.suppress(ProcessLookupError):  # the real signal has just ended it
+            with contextlib.suppress(ProcessLookupError):  # a real signal has just ended the thread
                 signal.pthread_kill(self._thread.ident, self._number)
         self._thread.join()
 

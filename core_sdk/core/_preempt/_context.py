@@ -1,4 +1,4 @@
-"""Whether the script should stop now, so that it can be continued later."""
+"""`core_context.preempt`, which tells the script when it should stop so that it can be resumed later."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("core_sdk.preempt")
 
 _POLL_INTERVAL_S = 0.25
-# Longer than most steps: ranks that are late are no news.
+# Longer than most steps take, so that ranks that are only late are not reported.
 _LATE_S = 30.0
 
 
@@ -45,11 +45,11 @@ class PreemptMode(enum.Enum):
 
 
 class PreemptContext:
-    """The stop flag, raised by `core-sdk trial pause`, or on any rank by a signal, a deadline, or a notice of the
-    machine's end; it is never lowered.
+    """The stop flag. `core-sdk trial pause` sets it; on any rank, so does a signal, a deadline or a notice of the
+    machine's end. It is never reset.
 
-    SIGTERM is caught from the first `should_preempt()` on, whichever thread calls it: a script that never asks dies of
-    it, as it should.
+    SIGTERM is caught from the first `should_preempt()` on, whichever thread calls it. A script that never asks dies of
+    SIGTERM, as it should.
     """
 
     def __init__(
@@ -66,9 +66,9 @@ class PreemptContext:
         stop_signals: Sequence[signal.Signals] = (signal.SIGTERM,),
         clouds: Sequence[Cloud] = (),
     ) -> None:
-        """`deadline` is a time of `time.monotonic()`; the launcher looks for word of a stop in `launch_directory`.
+        """`deadline` is a time of `time.monotonic()`; `launch_directory` tells the launcher how the training ended.
 
-        The first of a node's ranks asks `clouds` for notices of its machine's end.
+        The first rank of each node asks `clouds` for notices of its machine's end.
         """
         self._tracker = tracker
         self._trial_id = trial_id
@@ -101,12 +101,12 @@ class PreemptContext:
 
     @property
     def is_acknowledged(self) -> bool:
-        """The script knows that it should stop; ending well now means paused."""
+        """Whether the script knows that it should stop: if it then ends well, the attempt counts as paused."""
         return self._is_acknowledged
 
     @property
     def stop_known_at(self) -> float | None:
-        """When this rank first heard that a stop is asked for, by `time.monotonic()`."""
+        """When this rank first heard of the stop, by `time.monotonic()`."""
         return self._stop_known_at
 
     def start(self) -> PreemptContext:
@@ -119,14 +119,14 @@ class PreemptContext:
             self._watcher = threading.Thread(target=self._watch, name="core-sdk-preempt", daemon=True)
             self._watcher.start()
         if self._mode is PreemptMode.ChiefOnly and not self._distributed.is_chief:
-            # This rank never asks: whether a signal is a stop, the chief decides by asking.
+            # This rank never asks: a signal here is a stop if the chief asks.
             self._catch_signals(lambda: self._agreement.is_caught_by_chief)
         if self._clouds and self._distributed.is_local_chief:
             self._listen()
         return self
 
     def close(self) -> None:
-        """Gives the signals back; does nothing the second time."""
+        """Restores the handlers of signals; does nothing the second time."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -152,11 +152,11 @@ class PreemptContext:
     def should_preempt(self, auto_ack: bool = True) -> bool:
         """True once the script should save a checkpoint and end; cheap enough for every step.
 
-        In mode WorkersAskChief all ranks must call it equally often, and all get True at the same call; there is no
-        communication until a stop is asked for, and then no rank waits for what another rank's script does. In mode
-        WorkersAskMaster each rank gets True at its next call; in mode ChiefOnly the chief alone calls.
+        In mode WorkersAskChief all ranks must call it equally often, and all get True at the same call. The ranks do
+        not communicate until a stop is asked for, and even then no rank waits for another rank's script. In mode
+        WorkersAskMaster each rank gets True at its next call. In mode ChiefOnly only the chief calls it.
 
-        With `auto_ack`, True also acknowledges: the attempt then counts as paused if it ends well. Raises
+        With `auto_ack`, returning True also acknowledges: if the attempt then ends well, it counts as paused. Raises
         `RuntimeError` before `start()`, and in mode ChiefOnly on other ranks.
         """
         self._num_calls += 1
@@ -165,7 +165,7 @@ class PreemptContext:
         return self._look(auto_ack)
 
     def acknowledge_preemption_signal(self) -> None:
-        """Says that the script ends because it should, for scripts that ask with `auto_ack=False`."""
+        """Says that the script is going to stop, for scripts that ask with `auto_ack=False`."""
         source = self._agreement.source
         if source is not None and not self._is_acknowledged:
             self._is_acknowledged = True
@@ -185,7 +185,7 @@ class PreemptContext:
         self._is_quiet = not self._uncaught_signals
         if self._agreement.is_calm:
             return False
-        self._is_quiet = False  # after the agreement was looked at: a stop in between must not be overlooked
+        self._is_quiet = False  # after looking at the agreement, so that a stop in between is not overlooked
         if not self._agreement.is_reached(self._num_calls):
             return False
         if auto_ack:
@@ -235,7 +235,7 @@ class PreemptContext:
         self._is_quiet = False
 
     def unevenness(self) -> str | None:
-        """Who has called how often, where that keeps ranks from stopping together; for words of errors."""
+        """How often each rank has called, if that keeps the ranks from stopping together; for error messages."""
         return self._agreement.unevenness()
 
     def _watch(self) -> None:
@@ -260,10 +260,10 @@ class PreemptContext:
         try:
             request = self._tracker.stop_request(self._trial_id, self._attempt)
         except RecordDamagedError:
-            return "stop file"  # its presence is the request
+            return "stop file"  # the file's presence is the request
         except OSError as error:
             if not self._is_tracker_away:
-                logger.warning("`core-sdk trial pause` is not heard: %s. SIGTERM and the deadline are", error)
+                logger.warning("`core-sdk trial pause` is not heard: %s. SIGTERM and the deadline still work", error)
             self._is_tracker_away = True
             return None
         self._is_tracker_away = False
@@ -271,7 +271,7 @@ class PreemptContext:
 
 
 def tell_launcher(launch_directory: Path | None, word: Literal["stopped", "completed"]) -> None:
-    """Leaves the word where the launcher looks for it, to say how the training ended."""
+    """Tells the launcher how the training ended, by a file in its directory."""
     if launch_directory is None:
         return
     try:
@@ -281,7 +281,7 @@ def tell_launcher(launch_directory: Path | None, word: Literal["stopped", "compl
 
 
 def monotonic_deadline(deadline: float | datetime.timedelta | datetime.datetime | None) -> float | None:
-    """Seconds from now, a span from now, or a moment, as a time of `time.monotonic()`."""
+    """Converts seconds from now, a timedelta from now, or a moment to a time of `time.monotonic()`."""
     if deadline is None:
         return None
     if isinstance(deadline, datetime.datetime):

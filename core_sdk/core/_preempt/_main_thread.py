@@ -1,4 +1,4 @@
-"""Calls in the main thread from any other: Python lets no other thread set the handler of a signal."""
+"""Runs calls in the main thread, since Python lets no other thread set the handler of a signal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 logger = logging.getLogger("core_sdk.preempt")
 
-# It interrupts what the main thread waits for, and does nothing to a process that does not handle it.
+# It interrupts the main thread's waiting, and is ignored by a process that does not handle it.
 _NUMBER = signal.SIGURG
 _PATIENCE_S = 1.0
 
@@ -20,17 +20,17 @@ def is_main_thread() -> bool:
 
 
 class MainThread:
-    """Has the main thread run something, also while it waits for a lock, for input or for time to pass."""
+    """Has the main thread run a call, even while it waits for a lock, for input or for time to pass."""
 
     def __init__(self) -> None:
-        """In the main thread; made in another one, or where the signal is in use, it reaches nobody."""
+        """Must be made in the main thread. Made in another one, or if SIGURG is in use, it is not reachable."""
         self._calls: list[Callable[[], None]] = []
         self.is_reachable = is_main_thread() and signal.getsignal(_NUMBER) is signal.SIG_DFL
         if self.is_reachable:
             signal.signal(_NUMBER, self._run_calls)
 
     def run(self, call: Callable[[], None]) -> None:
-        """Returns when the main thread has run it; after a second it is left to run it later, with a warning."""
+        """Returns when the main thread has run `call`. After a second it warns, and the main thread runs it later."""
         has_run = threading.Event()
 
         def run_and_tell() -> None:
@@ -43,7 +43,7 @@ class MainThread:
             logger.warning("stop signals are not caught until the main thread returns from a long call of C code")
 
     def close(self) -> None:
-        """Forgets what has not been run."""
+        """Drops the calls that have not run yet."""
         self._calls.clear()
         if self.is_reachable and is_main_thread() and signal.getsignal(_NUMBER) == self._run_calls:
             signal.signal(_NUMBER, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""A signal that is caught for as long as the script listens, and then given back as it was."""
+"""Catches a signal for as long as the script listens, and then restores its previous handler."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ logger = logging.getLogger("core_sdk.preempt")
 
 
 class SignalHook:
-    """Calls `on_stop` on a signal while `is_wanted`, and then whatever was there before.
+    """Calls `on_stop` when the signal comes, if `is_wanted()`, and then the previous handler.
 
-    To be made in the main thread. Only in its own process: a forked child (a worker of `multiprocessing`, say) dies of
-    it as it would without us.
+    Must be made in the main thread. A forked child, such as a worker of `multiprocessing`, dies of the signal as it
+    would without the hook.
     """
 
     def __init__(self, number: signal.Signals, on_stop: Callable[[str], None], is_wanted: Callable[[], bool]) -> None:
@@ -31,13 +31,13 @@ class SignalHook:
         if signal.getsignal(number) is None:
             logger.warning("%s is not caught: something other than Python handles it", number.name)
             return
-        # First of all: the signal may come as soon as it is hooked.
+        # Before hooking it, since the signal may come at once.
         self._previous, self._is_hooked = signal.getsignal(number), True
         signal.signal(number, self._handle)
         _remove_in_child(self)
 
     def remove(self) -> None:
-        """Restores the previous handler, unless somebody has put theirs over ours meanwhile."""
+        """Restores the previous handler, unless another one has replaced ours meanwhile."""
         if self._is_hooked and is_main_thread() and signal.getsignal(self._number) == self._handle:
             signal.signal(self._number, self._previous)
         self._is_hooked = False
@@ -49,7 +49,7 @@ class SignalHook:
         if callable(self._previous):
             self._previous(number, frame)
         elif not is_caught and signal.getsignal(number) == self._handle:
-            # Not wanted; or removed while another handler lay over ours, and that one has given back what it had found.
+            # Not wanted; or removed while another handler was in place, which has then restored ours.
             signal.signal(number, self._previous)
             signal.raise_signal(number)
 

@@ -1,7 +1,7 @@
-"""Notices that a cloud gives of its machine's end, for those who ask for them: each is a stop of all ranks.
+"""Notices that a cloud gives before it ends a machine; each is a stop of all ranks.
 
-Each node asks its own machine's metadata server, on its local chief, in a thread of its own: whatever the server does
-or fails to do costs a warning, and the training nothing.
+On each node a thread of the local chief asks the machine's metadata server. A failure of the server costs a warning,
+and does not disturb the training.
 """
 
 from core_sdk.core._preempt._notices._clouds import Cloud, chosen_clouds

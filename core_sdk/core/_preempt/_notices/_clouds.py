@@ -1,4 +1,4 @@
-"""The clouds that give notices, and which of them are asked."""
+"""The clouds that give notices, and the choice among them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Cloud:
     host: str
     port: int
     path: str = ""
-    """Before that of each request, without a slash at its end."""
+    """The beginning of each request's path, without a slash at its end."""
 
 
 def chosen_clouds(stop_notices: str | Sequence[str] | None, settings: StopNoticeSettings) -> tuple[Cloud, ...]:
-    """Those of the argument, or, where it is None, of the environment.
+    """The clouds that the argument names, or the environment if the argument is None.
 
-    Raises `ValueError` for a cloud that is not known, or a server's address that is none.
+    Raises `ValueError` for an unknown cloud, or a wrong address of a server.
     """
     if stop_notices is None:
         names, said_in = settings.clouds, STOP_NOTICES_VARIABLE

@@ -1,4 +1,4 @@
-"""What Amazon EC2 tells a Spot machine of its interruption, by version 2 of its metadata service."""
+"""Notices of Amazon EC2 that it will interrupt a Spot machine, from version 2 of its metadata service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Interruption(msgspec.Struct):
 
 
 class AmazonNotices:
-    """Amazon advises to ask every five seconds."""
+    """Asks every five seconds, as Amazon advises."""
 
     interval_s = 5.0
 
@@ -57,7 +57,7 @@ class AmazonNotices:
             answer = self._server.ask("PUT", "/latest/api/token", headers, _ANSWER_S)
             _expect_ok(answer)
             if not _TOKEN.fullmatch(answer.text):
-                raise NoAnswer("what answers in place of a token is none")
+                raise NoAnswer("the answer is not a token")
             self._token, self._token_ends_at = answer.text, begun_at + _TOKEN_S
         return self._token
 
@@ -71,4 +71,4 @@ def _action(answer: Answer) -> str:
     try:
         return msgspec.json.decode(answer.text, type=_Interruption).action
     except msgspec.DecodeError as error:
-        raise NoAnswer(f"the answer is no notice of an interruption: {error}") from error
+        raise NoAnswer(f"the answer is not a notice of an interruption: {error}") from error

@@ -1,4 +1,4 @@
-"""What Google Compute Engine tells a machine of its end: its preemption, and maintenance that it does not survive."""
+"""Notices of Google Compute Engine that it will preempt a machine, or end it for maintenance."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from core_sdk.core._preempt._notices._server import Answer, MetadataServer, NoAn
 _ROOT = "/computeMetadata/v1/instance"
 _FLAVOR = {"Metadata-Flavor": "Google"}
 _UNKNOWN_ETAG = "0"
-# The server answers a hanging question at once when there is news. If it dies meanwhile, this much of a notice of
-# 30 s is lost.
+# The server holds a request for so long, and answers at once when there is news. If the server dies meanwhile, so much
+# of a notice of 30 s is lost.
 _HANG_S = 8
 _ANSWER_S = 2.0
 
 _PREEMPTED = {"TRUE": "GCE preemption", "FALSE": None}
 _MAINTENANCE = {
     "TERMINATE_ON_HOST_MAINTENANCE": "GCE host maintenance",
-    "MIGRATE_ON_HOST_MAINTENANCE": None,  # the machine goes on elsewhere
+    "MIGRATE_ON_HOST_MAINTENANCE": None,  # the machine goes on running elsewhere
     "NONE": None,
 }
 
 
 class GoogleNotices:
-    """Asks without a pause in between, since the server itself waits for news."""
+    """Asks without pauses, since the server itself waits for news."""
 
     interval_s = 0.0
 
@@ -53,7 +53,7 @@ class GoogleNotices:
         if answer.status != 200:
             raise NoAnswer(f"HTTP status {answer.status}")
         if answer.headers.get("metadata-flavor") != "Google":
-            raise NoAnswer("what answers is not Google's: it does not say Metadata-Flavor: Google")
+            raise NoAnswer("the answer is not from Google's server: it lacks Metadata-Flavor: Google")
         return answer
 
 

@@ -1,4 +1,4 @@
-"""Threads that wait for a notice, each for that of one cloud."""
+"""Threads that wait for notices, one for each cloud."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from core_sdk.core._preempt._notices._server import MetadataServer, NoAnswer
 
 logger = logging.getLogger("core_sdk.preempt")
 
-# A server that should wait for news, and does not, is not asked without a pause.
+# For a server that should wait for news, and answers at once.
 _LEAST_INTERVAL_S = 0.5
 _FIRST_PAUSE_S = 0.25
-# Half of the shortest notice: a server that is back is heard in time.
+# Half of the shortest notice, so that a server that works again is heard in time.
 _LONGEST_PAUSE_S = 15.0
-# A name may be looked up for longer, which nothing can interrupt.
+# Looking up a name may take longer, and cannot be interrupted.
 _JOIN_S = 1.0
 
 
 class Notices(Protocol):
-    """How one cloud is asked."""
+    """The way to ask one cloud."""
 
     interval_s: float
-    """From one question to the next."""
+    """The time from one request to the next."""
 
     def look(self) -> str | None: ...
 
@@ -58,7 +58,7 @@ class _Listener(threading.Thread):
         self._on_notice = on_notice
         self._closing = threading.Event()
         self._pause_s = 0.0
-        """After the last failure; 0 while the server answers."""
+        """The pause after the last failure; 0 while the server answers."""
 
     def abort(self) -> None:
         self._closing.set()
@@ -101,7 +101,7 @@ class _Listener(threading.Thread):
 
 
 def next_pause_s(pause_s: float) -> float:
-    """After one more failure; each pause is twice the last one, up to the longest."""
+    """The pause after another failure: twice the last one, up to the longest."""
     return min(max(2 * pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
 
 

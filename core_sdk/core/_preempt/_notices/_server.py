@@ -1,4 +1,4 @@
-"""One metadata server, asked by HTTP: straight, without following it anywhere, and never for longer than wanted."""
+"""HTTP requests to a metadata server, which heed no proxy, follow no redirect, and end in time."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _MAX_REASON_CHARS = 200
 
 
 class NoAnswer(Exception):
-    """The server is away, or what has answered in its place is not it."""
+    """The server does not answer, or something else answers in its place."""
 
 
 @dataclass(frozen=True)
 class Answer:
     status: int
     headers: Mapping[str, str]
-    """Their names are in lower case."""
+    """By names in lower case."""
     text: str = field(repr=False)
-    """It may be a token."""
+    """Kept out of the repr, since it may be a token."""
 
 
 class MetadataServer:
-    """Asked by one thread; any may `abort`, for good."""
+    """One thread asks; any thread may `abort()`, for good."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -38,9 +38,9 @@ class MetadataServer:
         self._is_aborted = False
 
     def ask(self, method: str, path: str, headers: Mapping[str, str], timeout_s: float) -> Answer:
-        """Whatever the server has answered. Raises `NoAnswer` if that is nothing, or no HTTP."""
+        """The server's answer, whatever its status. Raises `NoAnswer` if there is none, or it is not HTTP."""
         connection = http.client.HTTPConnection(self._cloud.host, self._cloud.port, timeout=_CONNECT_S)
-        # The socket's own time-out begins anew with every byte that trickles in.
+        # The socket's own time-out starts again with every byte.
         is_late = threading.Event()
         deadline = threading.Timer(_CONNECT_S + timeout_s, self._end_late_question, (is_late,))
         deadline.daemon = True
@@ -49,14 +49,14 @@ class MetadataServer:
             connection.connect()
             self._socket = connection.sock
             if self._is_aborted:
-                raise NoAnswer("it is not asked any more")
+                raise NoAnswer("the listener is closed")
             connection.sock.settimeout(timeout_s)
             connection.request(method, self._cloud.path + path, headers={"Connection": "close", **headers})
             answer = _read(connection.getresponse())
             if is_late.is_set():
                 raise NoAnswer("it answers too slowly")
             return answer
-        # The last one: a name, a length or a number that can be none.
+        # ValueError: a host name, a length or a status that is not valid.
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise NoAnswer(f"{type(error).__name__}: {error}"[:_MAX_REASON_CHARS]) from error
         finally:
@@ -65,7 +65,7 @@ class MetadataServer:
             connection.close()
 
     def abort(self) -> None:
-        """Ends the question that is under way, soon, and those that come after it."""
+        """Ends the request that is under way, and refuses later ones."""
         self._is_aborted = True
         self._end_question()
 
@@ -75,7 +75,7 @@ class MetadataServer:
 
     def _end_question(self) -> None:
         if (connected := self._socket) is not None:
-            with contextlib.suppress(OSError):  # it has just ended by itself
+            with contextlib.suppress(OSError):  # the connection has just ended by itself
                 connected.shutdown(socket.SHUT_RDWR)
 
 
