@@ -4,7 +4,7 @@ Every struct here is a file format: fields are added with a default, never renam
 `format` number, so that a reader knows what it does not understand. Decoding accepts unknown fields.
 """
 
-from core_sdk.records._checkpoints import FileEntry, Manifest, decode_manifest, encode_manifest
+from core_sdk.records._checkpoints import MANIFEST_NAME, FileEntry, Manifest, decode_manifest, encode_manifest
 from core_sdk.records._cluster import PLACED, ClusterInfo, TrialInfo
 from core_sdk.records._files import decode_file, encode_file
 from core_sdk.records._folders import (
@@ -63,6 +63,7 @@ from core_sdk.records._values import (
 
 __all__ = [
     "FORMAT",
+    "MANIFEST_NAME",
     "MAX_DEPTH",
     "MAX_INT",
     "MAX_NAME_BYTES",

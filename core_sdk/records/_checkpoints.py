@@ -11,6 +11,9 @@ from typing import Any
 import google_crc32c
 import msgspec
 
+MANIFEST_NAME = ".manifest.json"
+"""The name of its file in the checkpoint's directory."""
+
 
 class FileEntry(msgspec.Struct, kw_only=True, frozen=True):
     size_bytes: int

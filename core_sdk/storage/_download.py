@@ -9,9 +9,8 @@ from pathlib import Path
 
 from core_sdk.errors import UnsafePathError
 from core_sdk.files import write_atomically
-from core_sdk.records import FileEntry, Manifest
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest
 from core_sdk.storage._checksum import checksum, copy, in_threads
-from core_sdk.storage._names import MANIFEST_NAME
 from core_sdk.storage._space import space_for
 from core_sdk.storage._verify import check_listing, compare, naming_unreadable
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from core_sdk.errors import UnsafePathError
+from core_sdk.records import MANIFEST_NAME
 
 METADATA_NAME = "metadata.json"
-MANIFEST_NAME = ".manifest.json"
 RESERVED_NAMES = (MANIFEST_NAME, METADATA_NAME)
 
 _MAX_ID_BYTES = 255

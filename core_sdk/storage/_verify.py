@@ -16,9 +16,9 @@ from core_sdk.errors import (
     CheckpointTooNewError,
     UnsafePathError,
 )
-from core_sdk.records import FileEntry, Manifest, decode_manifest
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, decode_manifest
 from core_sdk.storage._checksum import checksum, in_threads
-from core_sdk.storage._names import MANIFEST_NAME, RESERVED_NAMES, check_file_name, parents
+from core_sdk.storage._names import RESERVED_NAMES, check_file_name, parents
 from core_sdk.storage._tree import walk
 
 _FORMAT = 1

@@ -36,23 +36,19 @@ class View(Protocol):
 
     def experiments(self) -> list[ExperimentRow]:
         """The experiments that have trials; one without trials is still found by `experiment`."""
-        ...
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         """Raises `ExperimentNotFoundError`, or `RecordDamagedError` for one that cannot be read."""
-        ...
 
     def trials(self, experiment_id: int | None = None) -> list[TrialRow]: ...
 
     def trial(self, trial_id: int) -> TrialRow:
         """Raises `TrialNotFoundError`, or `RecordDamagedError` for one that cannot be read."""
-        ...
 
     def report_page(
         self, trial_id: int, group: str | None = None, *, superseded: bool = False, after: int | None = None
     ) -> ReportPage:
         """The reports of some steps beyond `after`, as `reports` orders them."""
-        ...
 
     def reports(self, trial_id: int, group: str | None = None, *, superseded: bool = False) -> Iterator[ReportRow]:
         """All reports by steps, then by time, page after page. `superseded=True` adds those, flagged.
@@ -67,35 +63,28 @@ class View(Protocol):
 
     def groups(self, trial_id: int) -> list[str]:
         """The groups of which anything was reported, the profiler's too."""
-        ...
 
     def series(self, trial_id: int) -> list[SeriesRow]: ...
 
     def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
         """At most `num_buckets`, equally wide in steps, in order; those without points are left out."""
-        ...
 
     def resume_points(self, trial_id: int) -> list[int]:
         """The steps from which later attempts went on."""
-        ...
 
     def summary(self, trial_id: int) -> Summary: ...
 
     def last_values(self) -> LastValues:
         """Those of all trials: a list of trials needs no other figure, and each other one takes all points to find."""
-        ...
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         """Those of the newest trial first, and of each trial the newest first; deleted ones too."""
-        ...
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         """Raises `CheckpointNotFoundError`."""
-        ...
 
     def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool = True) -> Metric | None:
         """The best value of a validation metric over the experiment's trials; NaN is never the best."""
-        ...
 
     def validation_metric_names(self, experiment_id: int) -> set[str]: ...
 
@@ -106,72 +95,54 @@ class Tracker(Protocol):
     @property
     def location(self) -> str:
         """Where that is, for messages."""
-        ...
 
     def view(self) -> AbstractContextManager[View]:
         """For questions that belong together. Leave it soon: it may hold a file or a connection open."""
-        ...
 
     def experiment_record(self, experiment_id: int) -> ExperimentRecord:
         """Raises `ExperimentNotFoundError` or `RecordDamagedError`."""
-        ...
 
     def trial_record(self, trial_id: int) -> TrialRecord:
         """Raises `TrialNotFoundError` or `RecordDamagedError`."""
-        ...
 
     def command(self, trial_id: int) -> CommandRecord | None:
         """How to start the trial's script again, if that is known. Raises `RecordDamagedError`."""
-        ...
 
     def attempts(self, trial_id: int) -> list[AttemptRow]:
         """In order. Raises `TrialNotFoundError`."""
-        ...
 
     def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
         """The output of an attempt from byte `offset` on; empty at its end, and where none was kept."""
-        ...
 
     def read_reports(self, trial_id: int, start: StreamPosition) -> ReportStretch:
         """What was reported since `start`, in the order of the calls; an empty stretch where nothing is new."""
-        ...
 
     def stop_request(self, trial_id: int, attempt: int) -> StopRequest | None:
         """Whether somebody has asked the attempt to stop. Raises `RecordDamagedError` for a request without words."""
-        ...
 
     def request_stop(self, trial_id: int, source: str) -> int:
         """Asks the attempt that runs to stop, and returns its number. Raises `TrialNotRunningError`."""
-        ...
 
     def append_change(self, trial_id: int, change: Record) -> None:
         """Records, durably, something that was done to the trial from outside."""
-        ...
 
     def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
         """Raises `ExperimentNotFoundError` or `NameTakenError`."""
-        ...
 
     def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
         """Deletes the trial with its records and checkpoints. Raises as `tracking.deletion.delete_trial`."""
-        ...
 
     def delete_experiment(self, experiment_id: int, *, is_forced: bool = False) -> None:
         """Deletes the experiment with its trials. Raises as `delete_trial`, and has then deleted nothing."""
-        ...
 
     def delete_checkpoint(self, storage_id: str, *, is_forced: bool = False) -> None:
         """Deletes the checkpoint's files. Raises as `tracking.deletion.delete_checkpoint`."""
-        ...
 
     def delete_files(self, storage_id: str, globs: Sequence[str], *, is_forced: bool = False) -> None:
         """Deletes what `globs` match of a checkpoint. Raises as `tracking.deletion.delete_files`."""
-        ...
 
     def plan_collection(self, request: Request) -> Plan:
         """What a policy would delete. Raises as `tracking.deletion.collection.Collector.plan`."""
-        ...
 
     def carry_out_collection(self, request: Request, plan: Plan, *, wait_s: float = -1) -> Deletions:
         """Deletes what `plan` condemned and is still to be condemned. Raises `CollectionRunningError`."""
-        ...

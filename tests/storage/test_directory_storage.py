@@ -24,8 +24,8 @@ from core_sdk.errors import (
     ReservedNameError,
     UnsafePathError,
 )
-from core_sdk.records import Manifest, decode_manifest, encode_manifest, from_json
-from core_sdk.storage import MANIFEST_NAME, METADATA_NAME, DirectoryStorage
+from core_sdk.records import MANIFEST_NAME, Manifest, decode_manifest, encode_manifest, from_json
+from core_sdk.storage import METADATA_NAME, DirectoryStorage
 
 METADATA = {"steps_completed": 7, "loss": math.inf}
 

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import Any
 
 from core_sdk.errors import CheckpointNotStoredError, StorageError
-from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum, in_threads
 from core_sdk.storage._manifest import manifest_of, metadata_file
-from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME
+from core_sdk.storage._names import METADATA_NAME
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory

@@ -20,10 +20,10 @@ from core_sdk.errors import (
     StorageNotWritableError,
     UnsafePathError,
 )
-from core_sdk.records import FileEntry, Manifest, encode_manifest
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
 from core_sdk.storage._manifest import selected_names, without
-from core_sdk.storage._names import MANIFEST_NAME, check_storage_id
+from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import checked_manifest, compare, problem_of_size

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
-from core_sdk.storage._names import MANIFEST_NAME
+from core_sdk.records import MANIFEST_NAME
 from core_sdk.storage._verify import checked_manifest
 from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject
 from core_sdk.storage.bucket._leases import LeaseRecord, abandoned_leases, store_time

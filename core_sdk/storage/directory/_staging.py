@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError
 from core_sdk.files import fsync_directory
-from core_sdk.records import FileEntry, Manifest, encode_manifest, to_json
+from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._manifest import manifest_of, metadata_file
-from core_sdk.storage._names import MANIFEST_NAME, METADATA_NAME, RESERVED_NAMES
+from core_sdk.storage._names import METADATA_NAME, RESERVED_NAMES
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory, StagingArea

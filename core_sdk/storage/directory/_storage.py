@@ -14,10 +14,10 @@ from core_sdk.errors import (
     StorageNotWritableError,
 )
 from core_sdk.files import write_atomically
-from core_sdk.records import Manifest, encode_manifest
+from core_sdk.records import MANIFEST_NAME, Manifest, encode_manifest
 from core_sdk.storage._download import download
 from core_sdk.storage._manifest import selected_names, without
-from core_sdk.storage._names import MANIFEST_NAME, check_storage_id
+from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify

@@ -10,8 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from core_sdk.records import CheckpointStored, from_json
-from core_sdk.storage import MANIFEST_NAME
+from core_sdk.records import MANIFEST_NAME, CheckpointStored, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
 from core_sdk.tracking.index._where import Where
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState

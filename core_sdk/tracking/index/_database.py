@@ -16,7 +16,6 @@ from core_sdk.tracking.index._seal import SealedFile, seal_path
 logger = logging.getLogger("core_sdk.tracking")
 
 _BUSY_TIMEOUT_S = 60
-_IN_MEMORY = ":memory:"
 
 # Trouble that says nothing about the file's content. Our statements are fixed, so that any other error means that the
 # content is not what we wrote.
@@ -46,16 +45,20 @@ class UnusableError(Exception):
     """The file can neither be read nor made."""
 
 
-class MemoryDatabase:
-    """An index that lives as long as this object."""
+class Database:
+    """Many processes may read it, and one may write at a time. Without a path it is kept in memory."""
 
-    def __init__(self) -> None:
-        self._connection = _open(_IN_MEMORY)
-        _create_tables(self._connection)
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file: SealedFile | None = None
+        self._connection: sqlite3.Connection | None = None
+        if path is None:
+            self._connection = _open(":memory:")
+            _create_tables(self._connection)
 
     def lock(self) -> contextlib.AbstractContextManager[object]:
         """To be held by who writes; waits for another writer."""
-        return contextlib.nullcontext()
+        return contextlib.nullcontext() if self._path is None else file_lock(self._path)
 
     @contextlib.contextmanager
     def connect(self, *, verify_anew: bool = False) -> Iterator[sqlite3.Connection]:
@@ -63,37 +66,7 @@ class MemoryDatabase:
 
         With `verify_anew` the whole file is read for that; else only if it has changed since it was last verified.
         """
-        with _transaction(self._connection):
-            yield self._connection
-
-    def commit(self, connection: sqlite3.Connection) -> None:
-        """Another transaction begins."""
-        connection.execute("COMMIT")
-        connection.execute("BEGIN")
-
-    def replace(self, problem: Exception) -> None:
-        """Makes an empty database in place of this one, under the lock."""
-        raise problem
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-class FileDatabase:
-    """Readers and writers may be many processes; one writes at a time. The methods are those of `MemoryDatabase`."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file_lock = file_lock(path)
-        self._file: SealedFile | None = None
-        self._connection: sqlite3.Connection | None = None
-
-    def lock(self) -> contextlib.AbstractContextManager[object]:
-        return self._file_lock
-
-    @contextlib.contextmanager
-    def connect(self, *, verify_anew: bool = False) -> Iterator[sqlite3.Connection]:
-        file = self._opened_file()
+        file = None if self._path is None else self._opened_file(self._path)
         with contextlib.ExitStack() as stack:
             try:
                 connection = self._opened_connection()
@@ -105,13 +78,14 @@ class FileDatabase:
                 if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                     raise
                 raise DamagedError(error) from error
-            if not _is_whole(file, verify_anew):
+            if file is not None and not _is_whole(file, verify_anew):
                 raise DamagedError("its checksum is wrong, or a process that wrote to it was killed")
             if revision != REVISION:
                 raise DamagedError(f"it is of revision {revision}, and this version needs {REVISION}")
             yield connection
 
     def commit(self, connection: sqlite3.Connection) -> None:
+        """Commits; another transaction begins."""
         try:
             connection.execute("COMMIT")
         finally:  # also on Ctrl-C
@@ -120,13 +94,16 @@ class FileDatabase:
         connection.execute("BEGIN")
 
     def replace(self, problem: Exception) -> None:
+        """Makes an empty database in place of this one, under the lock."""
+        if self._path is None:
+            raise problem
         self.close()
         if not isinstance(problem, MissingError):
             message = "the index %s cannot be used (%s); it is built again from the journals"
             logger.warning(message, self._path, problem)
         remove(self._path)
         self._path.touch(mode=0o600)  # SQLite would go by the umask; its journal takes the database's mode
-        file = self._opened_file()
+        file = self._opened_file(self._path)
         _create_tables(self._opened_connection())
         file.seal()
 
@@ -149,12 +126,12 @@ class FileDatabase:
             self._connection = connection
         return self._connection
 
-    def _opened_file(self) -> SealedFile:
+    def _opened_file(self, path: Path) -> SealedFile:
         if self._file is not None and not self._file.is_at_its_place():
             self.close()
         if self._file is None:
             try:
-                self._file = SealedFile(self._path)
+                self._file = SealedFile(path)
             except FileNotFoundError as error:
                 raise MissingError("there is none") from error
             except OSError as error:

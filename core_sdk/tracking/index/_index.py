@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
     CheckpointNotFoundError,
@@ -21,8 +21,7 @@ from core_sdk.tracking.index import _checkpoints, _curves, _refresh, _reports, _
 from core_sdk.tracking.index._batch import Batch, RefreshResult
 from core_sdk.tracking.index._database import (
     DamagedError,
-    FileDatabase,
-    MemoryDatabase,
+    Database,
     UnusableError,
     cannot_write,
     file_lock,
@@ -45,20 +44,21 @@ from core_sdk.tracking.tracker import View
 
 logger = logging.getLogger("core_sdk.tracking")
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
 class Index(View):
-    """The index of a home. Answers as of the last `refresh`; only whether a process lives is asked anew.
+    """The index of a home. It answers as of the last `refresh`; only whether a process lives is looked up each time.
 
-    A file that turns out to be damaged, or that another version has made, is built again, saying so. Where none can be
-    written, or there is no home, the index is kept in memory.
+    A file that is damaged, or that another version has made, is built again, and a warning says so. Where no file can
+    be written, or there is no home, the index is kept in memory.
     """
 
     def __init__(self, home: Home) -> None:
         self.home = home
         can_write = os.access(home.root, os.W_OK)
-        self._database: FileDatabase | MemoryDatabase = FileDatabase(home.database) if can_write else MemoryDatabase()
+        self._database = Database(home.database if can_write else None)
 
     @classmethod
     def rebuild(cls, home: Home) -> RefreshResult:
@@ -120,22 +120,22 @@ class Index(View):
         self, trial_id: int, group: str | None = None, *, superseded: bool = False, after: int | None = None
     ) -> ReportPage:
         of = _reports.ReportsOf(trial_id, group, superseded)
-        return self._ask(lambda connection: _reports.read_page(connection, of, after))
+        return self._ask(_reports.read_page, of, after)
 
     def groups(self, trial_id: int) -> list[str]:
-        return self._ask(lambda connection: _curves.read_groups(connection, trial_id))
+        return self._ask(_curves.read_groups, trial_id)
 
     def series(self, trial_id: int) -> list[SeriesRow]:
-        return self._ask(lambda connection: _curves.read_series(connection, trial_id))
+        return self._ask(_curves.read_series, trial_id)
 
     def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
-        return self._ask(lambda connection: _curves.read_buckets(connection, trial_id, group, name, num_buckets))
+        return self._ask(_curves.read_buckets, trial_id, group, name, num_buckets)
 
     def resume_points(self, trial_id: int) -> list[int]:
-        return self._ask(lambda connection: _curves.read_resume_points(connection, trial_id))
+        return self._ask(_curves.read_resume_points, trial_id)
 
     def summary(self, trial_id: int) -> Summary:
-        return self._ask(lambda connection: _curves.read_summary(connection, trial_id))
+        return self._ask(_curves.read_summary, trial_id)
 
     def last_values(self) -> LastValues:
         return self._ask(_curves.read_last_values)
@@ -144,44 +144,36 @@ class Index(View):
         where = Where(
             "ifnull(trial.trial_id = ?, TRUE) AND ifnull(trial.experiment_id = ?, TRUE)", (trial_id, experiment_id)
         )
-        return self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))
+        return self._ask(_checkpoints.read_checkpoints, where)
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         where = Where("storage_id = ?", (storage_id,))
-        if not (found := self._ask(lambda connection: _checkpoints.read_checkpoints(connection, where))):
+        if not (found := self._ask(_checkpoints.read_checkpoints, where)):
             raise CheckpointNotFoundError(storage_id, str(self.home.root))
         return found[0]
 
     def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool = True) -> Metric | None:
-        return self._ask(
-            lambda connection: _curves.read_best_validation(
-                connection, experiment_id, metric, smaller_is_better=smaller_is_better
-            )
-        )
+        return self._ask(_curves.read_best_validation, experiment_id, metric, smaller_is_better=smaller_is_better)
 
     def validation_metric_names(self, experiment_id: int) -> set[str]:
-        return self._ask(lambda connection: _curves.read_validation_metric_names(connection, experiment_id))
+        return self._ask(_curves.read_validation_metric_names, experiment_id)
 
     def _experiments(self, where: Where) -> list[ExperimentRow]:
         is_running = self._is_running(Where())
-        return self._ask(lambda connection: _trials.read_experiments(connection, where, is_running))
+        return self._ask(_trials.read_experiments, where, is_running)
 
     def _trials(self, where: Where) -> list[TrialRow]:
         is_running = self._is_running(where)
-        return self._ask(
-            lambda connection: _trials.read_trials(
-                connection, where, is_running, _checkpoints.latest_checkpoints(connection, where)
-            )
-        )
+        return self._ask(_read_trials, where, is_running)
 
     def _is_running(self, where: Where) -> dict[AttemptKey, bool]:
-        """Whether the attempts that have not said how they ended are being executed.
+        """Whether the attempts that have not recorded their end are running.
 
-        One that is not may have said its last words since the last refresh: they must be read before it is judged.
+        An attempt that is not running may have recorded its end since the last refresh: then there is another refresh.
         """
         is_running = {
             (trial_id, number): TrialFolder(self.home.root, trial_id).is_running(number)
-            for trial_id, number in self._ask(lambda connection: _trials.open_attempts(connection, where))
+            for trial_id, number in self._ask(_trials.open_attempts, where)
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
         if gone and self._have_changed(gone):
@@ -189,7 +181,7 @@ class Index(View):
         return is_running
 
     def _have_changed(self, trial_ids: set[int]) -> bool:
-        return self._ask(lambda connection: _refresh.have_changed(self.home, connection, trial_ids))
+        return self._ask(_refresh.have_changed, self.home, trial_ids)
 
     def _refresh_or_replace(self) -> RefreshResult:
         try:
@@ -201,31 +193,36 @@ class Index(View):
         return self._refresh()
 
     def _refresh(self) -> RefreshResult:
-        # Damage of what is not read here would get a seal of its own, if anything is written.
+        # The whole file is verified: otherwise the seal of what is written would also cover damage that is not read.
         with self._database.connect(verify_anew=True) as connection:
             return _refresh.refresh(self.home, Batch(connection, lambda: self._database.commit(connection)))
 
-    def _ask(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _ask(
+        self, question: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
         try:
-            return self._ask_once(question)
+            with self._database.connect() as connection:
+                return question(connection, *args, **kwargs)
         except (DamagedError, UnusableError, sqlite3.DatabaseError) as error:
             if cannot_write(error):
                 self._go_on_in_memory(error)
             elif not is_damage(error):
                 raise
         self.refresh()  # it mends what is damaged
-        return self._ask_once(question)
-
-    def _ask_once(self, question: Callable[[sqlite3.Connection], _T]) -> _T:
         with self._database.connect() as connection:
-            return question(connection)
+            return question(connection, *args, **kwargs)
 
     def _go_on_in_memory(self, problem: Exception) -> None:
         logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
         self._database.close()
-        self._database = MemoryDatabase()
+        self._database = Database(None)
+
+
+def _read_trials(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TrialRow]:
+    latest = _checkpoints.latest_checkpoints(connection, where)
+    return _trials.read_trials(connection, where, is_running, latest)
 
 
 def _can_be_id(number: int) -> bool:
-    """SQLite refuses to be asked for greater ones."""
+    """SQLite refuses greater numbers."""
     return number < MAX_INT

@@ -30,7 +30,7 @@ def refresh(home: Home, batch: Batch) -> RefreshResult:
     return batch.finish()
 
 
-def have_changed(home: Home, connection: sqlite3.Connection, trial_ids: Iterable[int]) -> bool:
+def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Iterable[int]) -> bool:
     """Whether a refresh would find something new in any of these trials."""
     known = known_trials(connection)
     return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
