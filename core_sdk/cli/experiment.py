@@ -2,43 +2,71 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from core_sdk.cli._arguments import Experiment, parse_experiment
 from core_sdk.cli._group import command_group
-from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one, print_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from core_sdk.cli.render.tables import Column
     from core_sdk.tracking.rows import ExperimentRow
 
 app = command_group()
 
+_NUM_TRIALS = 20
+
 
 @app.command("list")
 def list_experiments(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List experiments."""
-    from core_sdk.client import Tracker
+    from core_sdk.cli._home import open_tracker
     from core_sdk.tracking.rows import ExperimentRow
 
     form = choose_format(as_json, as_csv)
-    with Tracker().index() as index:
-        rows = index.experiments()
+    with open_tracker().view() as view:
+        rows = view.experiments()
     print_rows(rows, ExperimentRow, _columns, form, "No experiments yet: the first trial begins one.")
 
 
 @app.command()
-def describe(experiment: Experiment, as_json: AsJson = False) -> None:
-    """Show what is known of an experiment."""
-    from core_sdk.client import Tracker
+def describe(
+    experiment: Experiment,
+    metric: Annotated[
+        str | None, typer.Option(help="The validation metric that says which trial is best.", show_default="recorded")
+    ] = None,
+    smaller_is_better: Annotated[
+        bool | None,
+        typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is known of an experiment: its trials, and the best of them."""
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.trial.best import best_trial
+    from core_sdk.cli.trial.facts import read_facts
+    from core_sdk.cli.trial.listing import json_object, print_trials
 
-    with Tracker().index() as index:
-        row = index.experiment(parse_experiment(experiment))
-    print_one(row, lambda: _properties(row), as_json)
+    tracker = open_tracker()
+    with tracker.view() as view:
+        row = view.experiment(parse_experiment(experiment))
+        recorded = tracker.experiment_record(row.experiment_id).searcher_metric
+        best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
+        found = read_facts(view, view.trials(row.experiment_id))
+    fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    value = fields | {"best": best, "trials": [json_object(one) for one in found]}
+    print_one(value, lambda: _properties(row) | {"Best": str(best or "")}, as_json)
+    if not as_json and found:
+        typer.echo()
+        print_trials(found[-_NUM_TRIALS:], (), Format.TABLE)
+        if len(found) > _NUM_TRIALS:
+            every = f"`core-sdk trial list --experiment {row.experiment_id}` lists all {len(found)} trials"
+            typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")
 
 
 @app.command()
@@ -73,18 +101,18 @@ def delete(
 ) -> None:
     """Delete an experiment with its trials, their records and their checkpoints.
 
-    One with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is refused;
-    --force passes over all but a use by a running trial.
+    An experiment with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is not
+    deleted; --force overrides all but the use by a running trial.
     """
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.render.text import printable
-    from core_sdk.client import Tracker
 
-    tracker = Tracker()
-    with tracker.index() as index:
-        row = index.experiment(parse_experiment(experiment))
+    tracker = open_tracker()
+    with tracker.view() as view:
+        row = view.experiment(parse_experiment(experiment))
     trials = f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
     confirm(f"Delete experiment {printable(row.name)!r} with {trials}, all their records and checkpoints?", yes)
-    tracker.records.delete_experiment(row.experiment_id, is_forced=force)
+    tracker.delete_experiment(row.experiment_id, is_forced=force)
     typer.echo(f"deleted experiment {row.experiment_id}")
 
 
@@ -94,15 +122,15 @@ def _columns() -> Sequence[Column[ExperimentRow]]:
 
     return [
         Column("ID", lambda row: str(row.experiment_id), is_number=True),
-        Column("Name", lambda row: row.name),
+        Column("Name", lambda row: row.name, can_be_cut=True),
         Column("State", lambda row: row.state),
         Column("Trials", lambda row: str(row.num_trials), is_number=True),
-        Column("Labels", lambda row: ", ".join(row.labels)),
+        Column("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
         Column("Created", lambda row: format_time(row.created)),
     ]
 
 
-def _properties(row: ExperimentRow) -> Mapping[str, str]:
+def _properties(row: ExperimentRow) -> dict[str, str]:
     from core_sdk.cli.render.text import format_time
 
     return {

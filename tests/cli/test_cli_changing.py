@@ -145,3 +145,31 @@ def test_a_whole_id_is_not_taken_for_the_beginning_of_another(home: Home, cli: C
     training.end()
 
     assert json.loads(cli("checkpoint", "describe", "a", "--json").output)["storage_id"] == "a"
+
+
+def test_several_trials_are_deleted_after_one_question(home: Home, cli: Cli) -> None:
+    """Each is told before it; an unknown one among them changes nothing."""
+    for _ in range(3):
+        new_attempt(new_trial(home)).end()
+
+    unknown = cli("trial", "delete", "1", "9", "--yes")
+    refused = cli("trial", "delete", "1", "3", stdin="n\n")
+    agreed = cli("trial", "delete", "1", "3", stdin="y\n")
+
+    assert (unknown.status, refused.status, agreed.status) == (3, 1, 0)
+    assert refused.errors.startswith(
+        "trial 1 of experiment 'digits' (COMPLETED, 0 steps)\n"
+        "trial 3 of experiment 'digits' (COMPLETED, 0 steps)\n"
+        "Delete these 2 trials"
+    )
+    assert agreed.output.strip() == "deleted trial 1\ndeleted trial 3"
+    assert home.trial_ids() == [2]
+
+
+def test_a_home_in_which_nothing_can_be_made_is_told_at_once(cli: Cli) -> None:
+    """Nobody waits for a lock whose file cannot be."""
+    listed = cli("trial", "list", CORE_SDK_HOME="/proc")
+
+    assert listed.status == 0
+    assert "/proc/tracker.db" in listed.errors
+    assert "cannot be written" in listed.errors

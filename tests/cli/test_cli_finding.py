@@ -10,6 +10,7 @@ import pytest
 from cli.commands import Cli
 from cli.recorded import new_attempt, new_trial
 
+from core_sdk.records import EnvironmentRecord
 from core_sdk.tracking import Home
 
 
@@ -53,7 +54,7 @@ def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     assert ids(cli, "--where", "model.layers >= 1") == [2, 3]
     assert ids(cli, "--where", "max.accuracy > 0.74 or training.loss < 0") == [1, 2]
     assert ids(cli, "--where", "not accuracy > 0") == [3]
-    assert cli("trial", "list", "--where", "lr > 1").output == "No trial fulfils the condition.\n"
+    assert cli("trial", "list", "--where", "lr > 1").output == "No trial is like that.\n"
 
 
 @pytest.mark.usefixtures("three_trials")
@@ -76,3 +77,61 @@ def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
     assert "no trial has a hyperparameter or a metric 'acuracy': did you mean accuracy" in refused.errors
     assert "  lr>0 and acuracy>1\n           ^" in refused.errors
     assert "did you mean accuracy" in unsorted.errors
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_trials_are_found_by_their_labels(cli: Cli) -> None:
+    """Labels are given and taken away; one that is refused changes nothing."""
+    cli("trial", "label", "add", "1", "good", "fast")
+    cli("trial", "label", "add", "2", "good")
+    taken = cli("trial", "label", "remove", "2", "fast", "good", "unknown")
+    refused = cli("trial", "label", "add", "3", "good", "")
+
+    assert ids(cli, "--label", "good", "--label", "fast") == [1]
+    assert ids(cli, "--where", "label=fast") == [1]
+    assert taken.output == "labels of trial 2: none\n"
+    assert refused.status == 2
+    assert json.loads(cli("trial", "describe", "3", "--json").output)["labels"] == []
+    assert cli("trial", "label", "add", "9", "good").status == 3
+
+
+@pytest.mark.usefixtures("three_trials")
+def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
+    """By the metric that somebody names, over all that was validated."""
+    described = cli("experiment", "describe", "digits", "--metric", "accuracy", "--larger-is-better")
+    smallest = json.loads(cli("experiment", "describe", "1", "--metric", "loss", "--json").output)
+    unknown = cli("experiment", "describe", "1", "--metric", "acuracy")
+    unasked = json.loads(cli("experiment", "describe", "1", "--json").output)
+
+    assert "trial 2, with accuracy 0.95" in described.output
+    assert [line.split()[0] for line in described.output.splitlines()[-4:-1]] == ["2", "3", "(80"]
+    assert smallest["best"] == {"trial_id": 1, "metric": "loss", "value": 1.5}
+    assert [trial["trial_id"] for trial in smallest["trials"]] == [1, 2, 3]
+    assert (unknown.status, unasked["best"]) == (2, None)
+    assert "Those reported are: accuracy, loss" in " ".join(unknown.errors.split())
+
+
+def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> None:
+    """The commit, whether files had changed since, versions, and what the machine has."""
+    folder = new_trial(home)
+    record = EnvironmentRecord(
+        git_commit="0c1a4a1e",
+        git_is_dirty=True,
+        python="3.11.7",
+        packages={"torch": "2.13.0", "numpy": "2.3.1"},
+        host="node3",
+        num_cpus=16,
+        memory_bytes=128 << 30,
+        gpus=["NVIDIA H100"],
+    )
+    folder.write_environment(1, record)
+    new_attempt(folder).end()
+
+    described = cli("trial", "describe", "1").output
+    as_json = json.loads(cli("trial", "describe", "1", "--json").output)
+
+    lines = {" ".join(line.split()) for line in described.splitlines()}
+    assert "Git commit 0c1a4a1e (with changes that were not committed)" in lines
+    assert "Packages torch 2.13.0, numpy 2.3.1" in lines
+    assert "Machine node3, 16 CPUs, 128.0 GiB, NVIDIA H100" in lines
+    assert as_json["environment"]["packages"]["torch"] == "2.13.0"

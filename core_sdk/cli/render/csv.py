@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import sys
 from collections.abc import Iterable, Sequence
@@ -34,6 +35,6 @@ def cell(value: Any) -> Any:
         return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
     if isinstance(value, float):
         return nonfinite_to_text(value)
-    if isinstance(value, (dict, list, tuple)):
+    if isinstance(value, (dict, list, tuple)) or dataclasses.is_dataclass(value):
         return encode(value)
     return "" if value is None else value

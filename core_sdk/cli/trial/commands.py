@@ -13,11 +13,15 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 
 if TYPE_CHECKING:
-    from core_sdk.records import CommandRecord
+    from collections.abc import Sequence
+
     from core_sdk.tracking import HomeTracker
 
 app = command_group()
+labels_app = command_group("Give trials labels, and take them away.")
+app.add_typer(labels_app, name="label")
 
+Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
 Group = Annotated[
     str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
 ]
@@ -32,6 +36,9 @@ def list_trials(
     where: Annotated[
         str, typer.Option(metavar="CONDITION", help="Only those that fulfil it: 'lr>0.01 and state=COMPLETED'.")
     ] = "",
+    label: Annotated[
+        list[str] | None, typer.Option(help="Only those with this label; may be repeated: with all of them.")
+    ] = None,
     sort: Annotated[
         str, typer.Option(metavar="NAME", help="Order by this hyperparameter or metric; -NAME: the largest first.")
     ] = "",
@@ -47,9 +54,9 @@ def list_trials(
     allows; --json and --csv have all.
 
     NAME is a hyperparameter (lr, model.layers), a metric (accuracy, training.loss), the extreme of a metric
-    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason. A condition compares names
-    with values by = != < <= > >=, and joins comparisons by and, or, not and parentheses. Text with spaces stands in
-    quotes. A trial that lacks a name fulfils no comparison with it.
+    (min.loss, max.accuracy), or one of id, experiment, state, steps, attempts, reason, label. A condition compares
+    names with values by = != < <= > >=, and joins comparisons by and, or, not and parentheses. Text with spaces
+    stands in quotes. A trial that lacks a name fulfils no comparison with it.
     """
     from core_sdk.cli._home import open_tracker
     from core_sdk.cli.trial.listing import Choice, choose_trials, print_trials
@@ -57,26 +64,23 @@ def list_trials(
     form = choose_format(as_json, as_csv)
     with open_tracker().view() as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
-        choice = Choice(experiment_id, where=where, sort=sort, columns=column or ())
+        choice = Choice(experiment_id, labels=label or (), where=where, sort=sort, columns=column or ())
         found, names = choose_trials(view, choice)
         if not found and form is Format.TABLE:
             any_trials = bool(view.trials(experiment_id))
-            typer.echo("No trial fulfils the condition." if any_trials else _NO_TRIALS)
+            typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
             return
     print_trials(found, names, form)
 
 
 @app.command()
 def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
-    """Show what is known of a trial."""
+    """Show what is known of a trial, with the code and the machine of its newest attempt."""
     from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.description import TrialDescription, properties
+    from core_sdk.cli.trial.description import json_object, properties, read_description
 
-    tracker = open_tracker()
-    with tracker.view() as view:
-        row = view.trial(trial_id)
-        description = TrialDescription.of(row, view.summary(trial_id), _command(tracker, trial_id))
-    print_one(description, lambda: properties(description), as_json)
+    description = read_description(open_tracker(), trial_id)
+    print_one(json_object(description), lambda: properties(description), as_json)
 
 
 @app.command()
@@ -233,26 +237,34 @@ def continue_(trial_id: TrialId) -> None:
 
 @app.command()
 def delete(
-    trial_id: TrialId,
+    trial_ids: TrialIds,
     force: Force = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete a trial, its records and its checkpoints.
+    """Delete trials, their records and their checkpoints.
 
-    One with a checkpoint that is pinned, that another trial began with or that a running trial uses is refused;
-    --force passes over the first two.
+    A trial with a checkpoint that is pinned, that another trial began with, or that a running trial uses is not
+    deleted; --force overrides the first two.
     """
     from core_sdk.cli._home import open_tracker
 
     tracker = open_tracker()
-    tracker.attempts(trial_id)  # an unknown one fails before anything is asked
-    confirm(f"Delete trial {trial_id}{_at_a_glance(tracker, trial_id)}, all its records and checkpoints?", yes)
-    tracker.delete_trial(trial_id, is_forced=force)
-    typer.echo(f"deleted trial {trial_id}")
+    trial_ids = list(dict.fromkeys(trial_ids))
+    for trial_id in trial_ids:
+        tracker.attempts(trial_id)  # an unknown one fails before anything is asked
+    trials = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in trial_ids]
+    if len(trials) == 1:
+        confirm(f"Delete {trials[0]}, all its records and checkpoints?", yes)
+    else:
+        typer.echo("\n".join(trials), err=True)
+        confirm(f"Delete these {len(trials)} trials, all their records and checkpoints?", yes)
+    for trial_id in trial_ids:
+        tracker.delete_trial(trial_id, is_forced=force)
+        typer.echo(f"deleted trial {trial_id}")
 
 
 def _at_a_glance(tracker: HomeTracker, trial_id: int) -> str:
-    """By which a person notices a mistyped id; nothing of a trial that cannot be read."""
+    """What lets a person notice a mistyped id; empty for a trial that cannot be read."""
     from core_sdk.cli.render.text import printable
     from core_sdk.errors import CoreSDKError
 
@@ -276,12 +288,31 @@ def tensorboard(
     raise typer.Exit(serve_tensorboard(open_tracker(), trial_id, port))
 
 
-def _command(tracker: HomeTracker, trial_id: int) -> CommandRecord | None:
-    from core_sdk.cli._messages import say
-    from core_sdk.errors import RecordDamagedError
+@labels_app.command("add")
+def add_labels(trial_id: TrialId, labels: Labels) -> None:
+    """Give a trial labels; those that it has already stay."""
+    _change_labels(trial_id, added=labels)
 
-    try:
-        return tracker.command(trial_id)
-    except RecordDamagedError as error:
-        say(str(error))
-        return None
+
+@labels_app.command("remove")
+def remove_labels(trial_id: TrialId, labels: Labels) -> None:
+    """Take labels from a trial; those that it does not have are passed over."""
+    _change_labels(trial_id, removed=labels)
+
+
+def _change_labels(trial_id: int, added: Sequence[str] = (), removed: Sequence[str] = ()) -> None:
+    import time
+
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.render.text import printable
+    from core_sdk.records import TrialLabelsChanged, check_name
+
+    tracker = open_tracker()
+    with tracker.view() as view:
+        view.trial(trial_id)
+    for label in (*added, *removed):
+        check_name("the label", label)
+    tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=list(added), removed=list(removed)))
+    with tracker.view() as view:
+        labels = view.trial(trial_id).labels
+    typer.echo(f"labels of trial {trial_id}: {printable(', '.join(labels)) or 'none'}")

@@ -1,4 +1,4 @@
-"""What `trial describe` tells."""
+"""What `trial describe` shows."""
 
 from __future__ import annotations
 
@@ -7,36 +7,48 @@ import shlex
 from dataclasses import dataclass
 from typing import Any
 
+from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import encode
-from core_sdk.cli.render.text import format_number, format_time
-from core_sdk.records import CommandRecord, Metric
-from core_sdk.tracking.rows import RankRow, TrialRow
-
-Summary = dict[str, dict[str, dict[str, Metric | None]]]
+from core_sdk.cli.render.text import format_number, format_size, format_time
+from core_sdk.errors import RecordDamagedError
+from core_sdk.records import CommandRecord
+from core_sdk.tracking import Tracker
+from core_sdk.tracking.rows import EnvironmentRow, RankRow, Summary, TrialRow
 
 
 @dataclass(frozen=True)
-class TrialDescription(TrialRow):
+class TrialDescription:
+    row: TrialRow
     summary: Summary
-    """Group -> metric -> figures, over all reports that are not superseded."""
-    command: list[str] | None
-    working_directory: str | None
-
-    @classmethod
-    def of(cls, row: TrialRow, summary: Summary, command: CommandRecord | None) -> TrialDescription:
-        fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-        return cls(
-            **fields,
-            summary=summary,
-            command=command.argv if command else None,
-            working_directory=command.cwd if command else None,
-        )
+    command: CommandRecord | None
 
 
-def properties(trial: TrialDescription) -> dict[str, str]:
+def read_description(tracker: Tracker, trial_id: int) -> TrialDescription:
+    with tracker.view() as view:
+        row, summary = view.trial(trial_id), view.summary(trial_id)
+    try:
+        command = tracker.command(trial_id)
+    except RecordDamagedError as error:
+        say(str(error))
+        command = None
+    return TrialDescription(row, summary, command)
+
+
+def json_object(trial: TrialDescription) -> dict[str, Any]:
+    """The fields of the row, and what only a description has."""
+    return {field.name: getattr(trial.row, field.name) for field in dataclasses.fields(trial.row)} | {
+        "summary": trial.summary,
+        "command": trial.command.argv if trial.command else None,
+        "working_directory": trial.command.cwd if trial.command else None,
+    }
+
+
+def properties(description: TrialDescription) -> dict[str, str]:
+    trial, command = description.row, description.command
     named = {
         "Trial": str(trial.trial_id),
         "Experiment": f"{trial.experiment_name} ({trial.experiment_id})",
+        "Labels": ", ".join(trial.labels),
         "State": trial.state,
         "Reason": trial.reason,
         "Status": trial.status,
@@ -50,12 +62,24 @@ def properties(trial: TrialDescription) -> dict[str, str]:
         "Metadata": _free_form(trial.metadata),
         "Latest checkpoint": trial.latest_checkpoint or "",
         "Continued from": trial.continued_from or "",
-        "Command": shlex.join(trial.command or []),
-        "Directory": trial.working_directory or "",
+        "Command": shlex.join(command.argv) if command else "",
+        "Directory": command.cwd if command else "",
+        **(_environment(trial.environment) if trial.environment else {}),
         "Lost records": f"{trial.num_dropped} (the disk refused them)" if trial.num_dropped else "",
         "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
     }
-    return named | _figures(trial.summary)
+    return named | _figures(description.summary)
+
+
+def _environment(row: EnvironmentRow) -> dict[str, str]:
+    changes = {True: " (with changes that were not committed)", False: " (nothing uncommitted)", None: ""}
+    parts = [row.host, f"{row.num_cpus} CPUs", format_size(row.memory_bytes), *row.gpus]
+    return {
+        "Git commit": f"{row.git_commit}{changes[row.git_is_dirty]}" if row.git_commit else "",
+        "Python": row.python,
+        "Packages": ", ".join(f"{name} {version}" for name, version in row.packages.items()),
+        "Machine": ", ".join(parts),
+    }
 
 
 def _rank(row: RankRow) -> str:

@@ -62,6 +62,7 @@ def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Ma
         "steps": row.steps_completed,
         "attempts": row.num_attempts,
         "reason": row.reason,
+        "label": row.labels,
     }
     return Facts(row, hparams, metrics, values | hparams | fields)
 
@@ -99,8 +100,10 @@ def metric_titles(found: Iterable[Facts]) -> dict[str, str]:
 
 
 def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
-    """The names whose values differ between the mappings, and those that are the same in all."""
+    """The names whose values differ between the mappings, and those that are the same in all. Of one, all differ."""
     names = dict.fromkeys(name for one in many for name in one)
+    if len(many) == 1:
+        return list(names), []
     differ = [name for name in names if len({encode(one.get(name, _ABSENT)) for one in many}) > 1]
     return differ, [name for name in names if name not in differ]
 

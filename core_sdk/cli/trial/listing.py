@@ -41,7 +41,11 @@ def choose_trials(view: View, choice: Choice) -> tuple[list[Facts], list[str]]:
     names = dict.fromkeys(name for name in mentioned if name)
     found = read_facts(view, view.trials(choice.experiment_id), names)
     _check_names(choice, condition, found)
-    chosen = [one for one in found if condition is None or condition.holds(one.values.get)]
+    chosen = [
+        one
+        for one in found
+        if set(choice.labels) <= set(one.row.labels) and (condition is None or condition.holds(one.values.get))
+    ]
     return (in_order(chosen, choice.sort) if choice.sort else chosen), list(names)
 
 
@@ -140,6 +144,7 @@ def _columns(found: Sequence[Facts], names: Sequence[str]) -> list[Column[Facts]
     last: dict[str, Column[Facts]] = {
         "reason": Column("Reason", lambda one: one.row.reason, can_be_cut=True),
         "started": Column("Started", lambda one: format_time(one.row.created)),
+        "label": Column("Labels", lambda one: ", ".join(one.row.labels), can_be_cut=True),
         "attempts": Column("Attempts", lambda one: str(one.row.num_attempts), is_number=True),
     }
     (hparams, same_hparams), (metrics, same_metrics) = _hparams(found), _metrics(found)

@@ -139,8 +139,14 @@ class Database:
         return self._file
 
 
-def file_lock(path: Path) -> FileLock:
-    return FileLock(path.with_name(path.name + ".lock"), mode=0o600)
+@contextlib.contextmanager
+def file_lock(path: Path) -> Iterator[None]:
+    """Raises `OSError` where the lock's file cannot be made: filelock would try again for ever."""
+    lock_path = path.with_name(path.name + ".lock")
+    if not lock_path.exists():
+        lock_path.touch(mode=0o600)
+    with FileLock(lock_path, mode=0o600):
+        yield
 
 
 def remove(path: Path) -> None:
