@@ -1,4 +1,4 @@
-"""Files, read once and fast: their sizes and checksums."""
+"""Sizes and checksums of files, each read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files on their way out of a checkpoint: into which directory, which of them, and the manifest last."""
+"""Copying a checkpoint's files into a directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's own two files hold."""
+"""The contents of metadata.json and of the manifest."""
 
 from __future__ import annotations
 

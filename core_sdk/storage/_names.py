@@ -1,4 +1,4 @@
-"""Ids and file names: which are safe, which are ours, which are meant."""
+"""The rules for storage ids, file names and patterns of file names."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_file_name(name: str) -> str:
 
 
 def parents(name: str) -> Iterator[str]:
-    """Of a relative path, the outermost first: of "a/b/c" they are "a" and "a/b"."""
+    """The directories on a relative path, the outermost first: of "a/b/c" they are "a" and "a/b"."""
     end = name.find("/")
     while end >= 0:
         yield name[:end]

@@ -1,4 +1,4 @@
-"""What each rank has for a checkpoint, and what becomes of it in all: rules without I/O."""
+"""What each rank has for a checkpoint, and what all have together: rules without I/O."""
 
 from __future__ import annotations
 

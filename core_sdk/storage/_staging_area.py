@@ -1,4 +1,4 @@
-"""Where checkpoints are written and removed, out of sight; swept once the process that did so is dead."""
+"""The directory in which checkpoints are written and removed, out of sight. It is swept when their processes are dead."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LockedDirectory:
 
     @property
     def is_ours(self) -> bool:
-        """Not in a forked child."""
+        """False in a forked child."""
         return os.getpid() == self._process
 
     def release(self) -> None:
@@ -159,7 +159,7 @@ def _sweep(place: Path) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Removes what it can, and of a link the link alone."""
+    """Removes what it can; where the directory is a link, only the link."""
     if directory.is_symlink():
         with contextlib.suppress(OSError):
             directory.unlink()
@@ -170,7 +170,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def this_machine() -> str:
-    """Alike in all containers of a machine, which see each other's locks, and different after it starts anew."""
+    """An id of this machine until it starts anew. Its containers, which see each other's locks, all have it."""
     try:
         return _BOOT_ID.read_text().replace("-", "").strip()[:12]
     except FileNotFoundError:

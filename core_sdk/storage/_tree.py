@@ -15,7 +15,7 @@ from core_sdk.storage._storage import Selector
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A regular file; where the directory has a symbolic link to another of its files, that other one."""
+    """A regular file. For a symbolic link to another file of the directory it is that other file."""
 
     path: Path
     size_bytes: int
@@ -38,7 +38,7 @@ class Tree:
                 raise ReservedNameError(name)
 
     def without_reserved(self) -> Tree:
-        """The content alone, if this is a downloaded checkpoint: it has both of our files. Else the same tree."""
+        """The tree without our two files if it has both: then it is a downloaded checkpoint. Else the same tree."""
         if not all(name in self.files for name in RESERVED_NAMES):
             return self
         return Tree({n: file for n, file in self.files.items() if n not in RESERVED_NAMES}, self.directories)

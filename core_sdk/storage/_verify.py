@@ -1,4 +1,4 @@
-"""What was written, compared with what is there."""
+"""Comparing what was written with what is there."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FORMAT = 1
 
 
 def is_checkpoint(directory: Path) -> bool:
-    """A directory with one of our files: perhaps damaged, but not some directory of the user's."""
+    """Whether this is a checkpoint, perhaps a damaged one, rather than some directory of the user's."""
     return any((directory / name).exists() for name in RESERVED_NAMES)
 
 
 def is_listed(directory: Path) -> bool:
-    """A checkpoint, whole once. A link is none: what it leads to lies outside the storage."""
+    """Whether this is a checkpoint that was once whole. A link is not: it leads out of the storage."""
     return not directory.is_symlink() and (directory / MANIFEST_NAME).exists()
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a save once its files are staged: it is finished in place, or beside the script, in a thread."""
+"""Finishing saves whose files are staged: at once, or in a thread beside the script."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Save:
     finish: Callable[[], None]
     """Stores and records what was staged; or raises, and then nothing is left of it."""
     cancel: Callable[[], None]
-    """Has `finish`, in another thread, end soon with an error."""
+    """Makes `finish`, in another thread, end soon with an error."""
     path: Path | None = None
     """The directory that the script wrote into. It is gone once the save has ended."""
 
@@ -128,7 +128,7 @@ class Saves:
                 self._grace.warn_if_shorter_than(self.first_duration_s)
 
     def _look_for_stragglers(self) -> None:
-        """Says so if something has written on into the directory of the last save, where nobody will find it."""
+        """Warns if something has written into the directory of the last save after its end: nobody would find it."""
         save, self._finished = self._finished, None
         if os.getpid() == self._process and save and save.path and save.path.exists():
             message = (
@@ -140,7 +140,7 @@ class Saves:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _await_at_exit(self) -> None:
-        """The interpreter that ends first closes all thread pools, and a save needs them."""
+        """Waits for a save before the interpreter, at its end, closes all thread pools, which the save needs."""
         if not self._awaits_exit:
             self._awaits_exit = True
             reference = weakref.ref(self)
@@ -167,7 +167,7 @@ class _BackgroundSave:
             self._work()
 
     def is_over(self, timeout_s: float | None = None) -> bool:
-        """Waits until it is."""
+        """Waits until it is over, or for `timeout_s`; says which."""
         return self._is_over.wait(timeout_s)
 
     def is_own_thread(self) -> bool:
@@ -178,7 +178,7 @@ class _BackgroundSave:
             raise self.failure
 
     def give_up(self) -> bool:
-        """Whether it is stored after all."""
+        """Cancels the save; says whether it is stored after all."""
         self.save.cancel()
         if not self.is_over(_CANCEL_S):
             logger.warning("checkpoint %s was given up, and its end is not waited for", self.save.storage_id)
@@ -200,7 +200,7 @@ class _BackgroundSave:
 
 
 def _lower_priority() -> None:
-    """The training comes first. On Linux each thread has a niceness of its own, and those that it starts inherit it."""
+    """Lets the training come first. On Linux each thread has a niceness, which the threads that it starts inherit."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with contextlib.suppress(OSError):

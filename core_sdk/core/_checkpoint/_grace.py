@@ -20,7 +20,7 @@ _MAX_RESERVED_S = 2.0
 
 @dataclass(frozen=True)
 class Grace:
-    """`total_s` is None where nobody has said how long it is: then it never ends."""
+    """The time that is left after a stop was asked for. With `total_s` None it never ends."""
 
     total_s: float | None
     stop_known_at: Callable[[], float | None]
@@ -41,7 +41,7 @@ class Grace:
         return time.monotonic() >= stop_known_at + self.total_s - reserved_s
 
     def warn_if_shorter_than(self, duration_s: float) -> None:
-        """`duration_s`: what a save takes."""
+        """Warns if the grace is too short for a save that takes `duration_s`."""
         if self.total_s is not None and self.total_s < _MARGIN * duration_s:
             logger.warning(
                 "the first checkpoint took %.1f s, and after a stop there are %g s to end: too few to rely on. "

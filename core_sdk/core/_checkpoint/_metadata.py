@@ -13,7 +13,7 @@ STEPS = "steps_completed"
 
 
 def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
-    """`metadata` itself."""
+    """`metadata` itself, if it is complete and can be kept. Raises `ValueError`, `TypeError`."""
     if metadata is None or STEPS not in metadata:
         raise ValueError(f'metadata["{STEPS}"] is missing: pass {{"{STEPS}": …}}, the number of steps trained so far')
     steps_completed = to_json(metadata, "metadata")[STEPS]

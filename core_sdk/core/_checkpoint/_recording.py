@@ -31,7 +31,7 @@ class Recorder:
         self._journal = journal
 
     def store(self, storage_id: str, commit: Callable[[], Manifest]) -> None:
-        """Has `commit` store the checkpoint, and records it; or raises, and nothing of it stays.
+        """Calls `commit`, which stores the checkpoint, and records it; or raises, and nothing of it stays.
 
         Raises what `commit` does, and `CheckpointNotStoredError` where the journal cannot be written.
         """

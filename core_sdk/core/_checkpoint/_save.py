@@ -124,7 +124,7 @@ class CheckpointSave:
         return self._staging.address
 
     def _freeze_metadata(self) -> None:
-        """As it is at the end of the block: the script may go on changing it."""
+        """Keeps the metadata as it is at the end of the block: the script may go on changing it."""
         try:
             self._final_metadata = plain_metadata(self._metadata)
         except BaseException as error:

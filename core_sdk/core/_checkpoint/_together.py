@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def telling(step: Callable[[], T]) -> Callable[[], T | CheckpointError]:
-    """What a storage says of a checkpoint is then a value, which every rank gets as it is."""
+    """Makes a `CheckpointError` a value, so that every rank gets it as it is."""
 
     def outcome() -> T | CheckpointError:
         try:
@@ -30,7 +30,7 @@ def raise_if_error(outcome: T | CheckpointError) -> T:
 
 
 def step_together(channel: Channel, step: Callable[[], None], *, is_patient: bool = False) -> None:
-    """A step that fails where another rank has given up: then what made that one give up is the error, not this.
+    """Takes a step that may fail only because another rank has given up: then that rank's error is raised.
 
     Otherwise as `allgather_outcome`: a rank's own failure, or `RankFailedError`.
     """
@@ -42,7 +42,7 @@ def step_together(channel: Channel, step: Callable[[], None], *, is_patient: boo
 
 
 def leave_together(channel: Channel, block_error: BaseException | None) -> None:
-    """Fails where another rank's block has raised an error. Where it was this rank's, that goes on by itself."""
+    """Raises if another rank's block has raised an error. This rank's own error is not raised again."""
     if block_error is None:
         channel.allgather_outcome(lambda: None)
         return

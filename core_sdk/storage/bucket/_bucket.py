@@ -22,7 +22,7 @@ class TransientError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
-        """What the store asked for, if it did."""
+        """How long the store asked to wait, if it did."""
 
 
 class ObjectMissingError(Exception):

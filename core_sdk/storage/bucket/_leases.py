@@ -14,8 +14,6 @@ import threading
 import time
 import uuid
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import msgspec
 
@@ -103,17 +101,6 @@ class Lease:
                 self._write()
             except StorageError as error:
                 logger.warning("a lease in %s could not be renewed: %s", self._objects.where(""), error)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        if exc_val is None:
-            self.release()
-        else:
-            self.abandon()
 
 
 def abandoned_leases(objects: RetryingBucket, lease_s: float) -> list[tuple[StoredObject, LeaseRecord]]:

@@ -1,4 +1,4 @@
-"""How much is done at once, and for how long it is tried."""
+"""Limits of transfers: how much is done at once, and for how long it is tried."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Limits:
     num_contents: int = 6
     """Contents in memory at one time, each of at most 8 MiB, or one part of 16 MiB: some 100 MiB in all."""
     small_bytes: int = _MIB
-    """Contents up to this size are not counted there: each thread may have one."""
+    """Contents up to this size are not counted there; each thread may have one in memory."""
     whole_bytes: int = 8 * _MIB
-    """Larger files travel in parts, or in a stream that goes on where it broke off."""
+    """Larger files travel in parts."""
     range_bytes: int = 32 * _MIB
     """Larger files come down in ranges of this size."""
     lease_s: float = 3600.0
-    """A claim on another machine is abandoned if it was not renewed for so long."""
+    """A lease on another machine is abandoned if it was not renewed for so long."""

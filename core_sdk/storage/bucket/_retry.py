@@ -18,7 +18,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 class TransferCancelledError(Exception):
-    """Something else has failed, or nobody waits any more."""
+    """The transfer was cancelled, or another part of it has failed."""
 
 
 class Retry:

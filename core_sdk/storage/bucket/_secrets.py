@@ -29,7 +29,7 @@ _WORD = re.compile(r"\d{3}|(?=.{1,40}$)[A-Za-z]+(?:\d{1,3}[A-Za-z]*)?")
 
 
 def redacted(text: str, known: Iterable[str] = ()) -> str:
-    """`text` without what is, or looks like, a credential; `known` are those that it may quote."""
+    """`text` without what is, or looks like, a credential; `known` are credentials that it may quote."""
     for secret in known:
         text = text.replace(secret, "…")
     for pattern in _SECRETS:
@@ -38,7 +38,7 @@ def redacted(text: str, known: Iterable[str] = ()) -> str:
 
 
 def secrets_of(headers: Mapping[str, str | bytes]) -> list[str]:
-    """The credentials that a request has sent, in every spelling in which they may come back; the longest first."""
+    """The credentials that a request has sent, in every spelling in which they may come back, the longest first."""
     found: set[str] = set()
     for name, value in headers.items():
         if name.lower() in _HEADERS:
@@ -50,7 +50,7 @@ def secrets_of(headers: Mapping[str, str | bytes]) -> list[str]:
 
 
 def word(text: str, known: Iterable[str] = ()) -> str:
-    """A store's own word for a failure ("NoSuchUpload"), or "" for what is no such word."""
+    """`text` if it is a store's own word for a failure ("NoSuchUpload"), else ""."""
     return text if _WORD.fullmatch(text) and not any(secret in text for secret in known) else ""
 
 
@@ -68,7 +68,7 @@ def _redact_record(record: logging.LogRecord) -> bool:
 
 
 def _password(part: str) -> str:
-    """Of what Basic authentication sends; "" for anything else."""
+    """The password in what Basic authentication sends; "" for anything else."""
     try:
         return base64.b64decode(part, validate=True).decode().partition(":")[2]
     except ValueError:

@@ -106,7 +106,9 @@ class BucketStaging(Staging):
             self._objects.put(self._object(METADATA_NAME), content)
             self._check_all_there(manifest.files)
             if any(entry.size_bytes > self._limits.whole_bytes for entry in manifest.files.values()):
-                self._abort_strays()
+                # Some were begun twice because the first answer was lost. All others have ended by now.
+                with self._failures_logged("uploads in parts that broke off may stay"):
+                    self._objects.abort_uploads(f"{self._storage_id}/")
             self._put_manifest(encode_manifest(manifest))
         self._is_committed = True
         self._contents.learn(manifest)
@@ -119,9 +121,14 @@ class BucketStaging(Staging):
         """What cannot be removed from the bucket now is swept later."""
         if self._local.is_ours and self._lease is not None:
             if self._is_committed:
-                self._release_lease(self._lease)
+                with self._failures_logged("its lease stays for now"):
+                    self._lease.release()
             else:
-                self._take_back(self._lease)
+                try:
+                    with self._failures_logged("what was sent of it stays until it is swept"):
+                        self._remove_sent(self._lease)
+                finally:
+                    self._lease.abandon()
         self._local.release()
 
     def __exit__(
@@ -132,21 +139,6 @@ class BucketStaging(Staging):
             self._contents.remember([self._storage_id])
             self._is_committed = True
         self.discard()
-
-    def _release_lease(self, lease: Lease) -> None:
-        try:
-            lease.release()
-        except StorageError as error:
-            # The next sweep finds a checkpoint that is whole, and removes the lease.
-            logger.warning("the lease on checkpoint %s stays for now: %s", self._storage_id, error)
-
-    def _take_back(self, lease: Lease) -> None:
-        try:
-            self._remove_sent(lease)
-        except StorageError as error:
-            logger.warning("what was sent of checkpoint %s stays until it is swept: %s", self._storage_id, error)
-        finally:
-            lease.abandon()
 
     def _remove_sent(self, lease: Lease) -> None:
         name = self._object(MANIFEST_NAME)
@@ -162,25 +154,18 @@ class BucketStaging(Staging):
             lease.release()
 
     def _check_id_is_free(self) -> None:
-        """Before anything of another checkpoint could be overwritten."""
+        """Raises `ObjectExistsError` before anything of another checkpoint could be overwritten."""
         with contextlib.suppress(ObjectMissingError):
             self._objects.stat(self._object(MANIFEST_NAME))
             raise ObjectExistsError(self._storage_id)
 
     def _check_all_there(self, files: Mapping[str, FileEntry]) -> None:
-        """Nothing has gone since it was sent: a sweep may have taken this process for dead."""
+        """Raises if something has gone since it was sent: a sweep may have taken this process for dead."""
         found = {item.name: item for item in self._objects.all_under(f"{self._storage_id}/")}
         for name, entry in files.items():
             item = found.get(self._object(name))
             if item is None or item.size_bytes != entry.size_bytes or item.crc32c not in (None, entry.crc32c):
                 raise _VanishedError(name)
-
-    def _abort_strays(self) -> None:
-        """Removes uploads that were begun twice because the first answer was lost. All others have ended by now."""
-        try:
-            self._objects.abort_uploads(f"{self._storage_id}/")
-        except StorageError as error:
-            logger.warning("uploads in parts that broke off may stay of checkpoint %s: %s", self._storage_id, error)
 
     def _put_manifest(self, content: bytes) -> None:
         if self._cancelled.is_set():
@@ -204,6 +189,13 @@ class BucketStaging(Staging):
 
     def _object(self, name: str) -> str:
         return f"{self._storage_id}/{name}"
+
+    @contextlib.contextmanager
+    def _failures_logged(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as error:
+            logger.warning("checkpoint %s: %s: %s", self._storage_id, what, error)
 
     @contextlib.contextmanager
     def _failures_named(self) -> Iterator[None]:

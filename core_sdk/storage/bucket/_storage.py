@@ -119,12 +119,17 @@ class BucketStorage(Storage):
         if not self._is_stored(storage_id):
             raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
         self._contents.forget(storage_id)
-        with self._area.claim() as place, Lease(self._objects, self._limits.lease_s, storage_id, place.lock_path):
-            remaining = None if globs is None else self._shrink(storage_id, globs)
-            if remaining is None:
-                self._remove(storage_id)
-                return {}
-            return remaining.resources
+        with self._area.claim() as place:
+            lease = Lease(self._objects, self._limits.lease_s, storage_id, place.lock_path)
+            try:
+                remaining = None if globs is None else self._shrink(storage_id, globs)
+                if remaining is None:
+                    self._remove(storage_id)
+            except BaseException:
+                lease.abandon()
+                raise
+            lease.release()
+        return {} if remaining is None else remaining.resources
 
     def sweep(self) -> list[str]:
         # In this order: the files in the area tell whose leases are abandoned.
@@ -246,7 +251,7 @@ def _files(names: Sequence[str]) -> list[str]:
 
 
 def _is_storage_id(folder: str) -> bool:
-    """Leases are in a folder that is none."""
+    """False for the folder of the leases, among others."""
     try:
         check_storage_id(folder)
     except UnsafePathError:

@@ -1,4 +1,4 @@
-"""Making files survive a power cut, many at a time."""
+"""Fsyncs of many files at a time."""
 
 from __future__ import annotations
 

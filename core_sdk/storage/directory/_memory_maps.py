@@ -1,4 +1,4 @@
-"""Which files this process can change without any call."""
+"""The files that this process can change through mapped memory."""
 
 from __future__ import annotations
 

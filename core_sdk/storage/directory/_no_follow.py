@@ -1,4 +1,4 @@
-"""Directories opened, and what they hold removed, without ever passing through a link."""
+"""Opening directories, and removing what they hold, without ever following a link."""
 
 from __future__ import annotations
 

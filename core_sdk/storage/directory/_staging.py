@@ -37,13 +37,6 @@ class _Stamp(NamedTuple):
     mtime_ns: int
 
 
-class _SealedFile(NamedTuple):
-    """A file as it was when its checksum was taken."""
-
-    stamp: _Stamp
-    entry: FileEntry
-
-
 class DirectoryStaging(Staging):
     """The chief's directory becomes the checkpoint: the other ranks rename their files into it."""
 
@@ -55,7 +48,8 @@ class DirectoryStaging(Staging):
         self._locked = locked
         self._storage_id = storage_id
         self._fsyncs = FsyncThreads()
-        self._sealed: dict[str, _SealedFile] = {}
+        self._sealed: dict[str, tuple[_Stamp, FileEntry]] = {}
+        """Each file as it was when its checksum was taken."""
         self._directories: list[str] = []
         self._mapped_inodes: set[int] = set()
         self._is_cancelled = False
@@ -86,9 +80,9 @@ class DirectoryStaging(Staging):
             for name in stamps:
                 self._fsyncs.add(self.path / name)
             # Read from the page cache while the disk works.
-            self._sealed = {name: _SealedFile(stamp, self._checksum(name)) for name, stamp in stamps.items()}
+            self._sealed = {name: (stamp, self._checksum(name)) for name, stamp in stamps.items()}
         self._directories = tree.directories
-        return Shard({name: sealed.entry for name, sealed in self._sealed.items()}, tree.directories)
+        return Shard({name: entry for name, (_, entry) in self._sealed.items()}, tree.directories)
 
     def contribute(self, names: Sequence[str], address: str) -> None:
         target = self._path_at(address)
@@ -162,11 +156,9 @@ class DirectoryStaging(Staging):
         Files that this process has mapped into its memory are read again: writes there leave no other trace.
         """
         mapped_inodes = self._mapped_inodes | writable_mappings()
-        for name, sealed in self._sealed.items():
+        for name, (stamp, entry) in self._sealed.items():
             path = directory / name
-            if _stamp(path) != sealed.stamp or (
-                path.lstat().st_ino in mapped_inodes and checksum(path) != sealed.entry
-            ):
+            if _stamp(path) != stamp or (path.lstat().st_ino in mapped_inodes and checksum(path) != entry):
                 raise self._changed(name)
 
     def _check_nothing_added(self, known: Collection[str]) -> None:

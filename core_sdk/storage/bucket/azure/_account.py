@@ -1,4 +1,4 @@
-"""The way to an account of Azure's storage: its address, who we are, and how requests travel."""
+"""An account of Azure's storage: its address, our credentials, and the connections to it."""
 
 from __future__ import annotations
 
@@ -144,6 +144,6 @@ def _check_url(url: str) -> None:
 
 
 def _account_name(url: str) -> str:
-    """In the host's name; emulators have it in the path."""
+    """The account's name is in the host's name, or, for emulators, in the path."""
     parts = urlsplit(url)
     return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]

@@ -25,8 +25,8 @@ from core_sdk.storage.bucket.azure._errors import (
     LIST,
     READ,
     WRITE,
-    failures_told,
     refuse_foreign,
+    translated_errors,
 )
 from core_sdk.storage.bucket.azure._upload import AzurePartedUpload, drop_blocks
 
@@ -81,7 +81,7 @@ class AzureBucket(Bucket):
         elif if_version is not None:
             condition = {"match_condition": MatchConditions.IfNotModified, "etag": f'"{if_version}"'}
         try:
-            with failures_told(self.where(name), WRITE):
+            with translated_errors(self.where(name), WRITE):
                 self._blob(name).upload_blob(
                     content, length=len(content), overwrite=True, validate_content=True, **condition
                 )
@@ -108,24 +108,24 @@ class AzureBucket(Bucket):
 
         # The library would join the whole range in memory, and ask again, twice, when it breaks off. The hook takes
         # the bytes before; without decompressing, the library then finds the answer at its end and is content.
-        with failures_told(where, READ):
+        with translated_errors(where, READ):
             self._blob(name).download_blob(
                 start, size_bytes, max_concurrency=1, decompress=False, raw_response_hook=take
             )
 
     def stat(self, name: str) -> StoredObject:
-        with failures_told(self.where(name), READ):
+        with translated_errors(self.where(name), READ):
             return _stored(name, self._blob(name).get_blob_properties())
 
     def list(self, under: str = "") -> Iterator[StoredObject]:
-        with failures_told(self.where(under), LIST):
+        with translated_errors(self.where(under), LIST):
             for found in self._container.list_blobs(name_starts_with=self._root + under):
                 # Consoles make an empty blob of the prefix itself, as a folder.
                 if name := found.name.removeprefix(self._root):
                     yield _stored(name, found)
 
     def list_folders(self) -> Iterator[str]:
-        with failures_told(self.where(""), LIST):
+        with translated_errors(self.where(""), LIST):
             for found in self._container.walk_blobs(name_starts_with=self._root, delimiter="/"):
                 if isinstance(found, BlobPrefix):
                     yield found.name.removeprefix(self._root).removesuffix("/")
@@ -133,13 +133,13 @@ class AzureBucket(Bucket):
     def delete(self, name: str) -> None:
         if {".", ".."} & set(name.split("/")):
             return  # no address can hold such a name: the blob of another name would go
-        with contextlib.suppress(ObjectMissingError), failures_told(self.where(name), DELETE):
+        with contextlib.suppress(ObjectMissingError), translated_errors(self.where(name), DELETE):
             self._blob(name).delete_blob()
 
     def copy(self, source: str, target: str, entry: FileEntry) -> StoredObject:
-        """Within an account no more is needed than for the copy itself; a SAS is part of the source's address."""
+        """Within an account the copy needs no further credentials; a SAS is part of the source's address."""
         blob = self._blob(target)
-        with failures_told(self.where(source), READ):
+        with translated_errors(self.where(source), READ):
             copy_id = str(blob.start_copy_from_url(self._blob(source).url)["copy_id"])
         try:
             return self._copied(blob, source, target)
@@ -149,10 +149,10 @@ class AzureBucket(Bucket):
             raise
 
     def _copied(self, blob: BlobClient, source: str, target: str) -> StoredObject:
-        """Waits as long as the copy progresses."""
+        """Waits for as long as the copy makes progress."""
         pause_s, progress, give_up_at = _FIRST_LOOK_S, None, time.monotonic() + self._timeout_s
         while True:
-            with failures_told(self.where(target), READ):
+            with translated_errors(self.where(target), READ):
                 found = blob.get_blob_properties()
             if found.copy.status in (None, "success"):
                 return _stored(target, found)
@@ -166,7 +166,7 @@ class AzureBucket(Bucket):
             pause_s = min(_LONGEST_LOOK_S, 1.5 * pause_s)
 
     def abort_uploads(self, under: str) -> int:
-        with failures_told(self.where(under), LIST):
+        with translated_errors(self.where(under), LIST):
             found = list(self._container.list_blobs(name_starts_with=self._root + under, include=["uncommittedblobs"]))
         # What is not committed is listed with no size, as empty blobs are; those refuse a create-only commit.
         names = [item.name.removeprefix(self._root) for item in found if not item.size]

@@ -1,4 +1,4 @@
-"""What Azure's refusals mean; none of their own words is passed on, since those quote requests."""
+"""Turns Azure's refusals into the errors of `Bucket`. Their own texts are not passed on: they quote requests."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _NOT_WHO_IT_SAYS = frozenset(
 
 @dataclass(frozen=True)
 class Need:
-    """What a request takes: an action of a role, or a letter of a SAS."""
+    """The permission that a request needs: an action of a role, or a letter of a SAS."""
 
     action: str
     letter: str
@@ -79,12 +79,12 @@ DELETE = Need("delete", "d")
 
 
 class ForeignAnswerError(TransientError):
-    """Something on the way answered in Azure's place: a login page, a balancer."""
+    """Something on the way answered in Azure's place: a login page, a load balancer."""
 
 
 @contextlib.contextmanager
-def failures_told(where: str, need: Need) -> Iterator[None]:
-    """Raises what `Bucket` promises in place of the library's errors, whose texts may hold signed addresses."""
+def translated_errors(where: str, need: Need) -> Iterator[None]:
+    """Raises the errors of `Bucket` in place of the library's, whose texts may hold signed addresses."""
     try:
         yield
     except AzureError as error:
@@ -114,7 +114,7 @@ def _wait_s(headers: Mapping[str, str]) -> float | None:
 
 
 def meaning_of(error: AzureError, where: str, need: Need) -> Exception:
-    """The error of ours that says the same."""
+    """Our error for a failure that the library has raised."""
     response = getattr(error, "response", None)
     if response is None:
         return _without_answer(error, where)
@@ -156,7 +156,7 @@ def _without_answer(error: AzureError, where: str) -> Exception:
 
 
 def _network_reason(error: AzureError) -> str:
-    """Without the request's address, which may be signed."""
+    """A reason without the request's address, which may be signed."""
     match error:
         case ServiceRequestTimeoutError() | ServiceResponseTimeoutError():
             what = "nothing came in time"

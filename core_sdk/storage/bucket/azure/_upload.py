@@ -12,7 +12,7 @@ from core_sdk.storage.bucket._bucket import (
     TransientError,
     part_bytes,
 )
-from core_sdk.storage.bucket.azure._errors import DELETE, WRITE, failures_told
+from core_sdk.storage.bucket.azure._errors import DELETE, WRITE, translated_errors
 
 # After ours, which says what to install where it is missing.
 from azure.core import MatchConditions  # isort: skip
@@ -34,12 +34,12 @@ class AzurePartedUpload(PartedUpload):
         self._is_complete = False
 
     def put_part(self, index: int, content: bytes) -> None:
-        with failures_told(self._where, WRITE):
+        with translated_errors(self._where, WRITE):
             self._blob.stage_block(self._block_id(index), content, length=len(content), validate_content=True)
 
     def complete(self) -> None:
         blocks = [BlobBlock(self._block_id(index)) for index in range(self.num_parts)]
-        with failures_told(self._where, WRITE):
+        with translated_errors(self._where, WRITE):
             # Blocks of an earlier call whose answer was lost count too: the library asks for the latest of each id.
             self._blob.commit_block_list(blocks, validate_content=True)
             size_bytes = self._blob.get_blob_properties().size
@@ -48,7 +48,7 @@ class AzurePartedUpload(PartedUpload):
         self._is_complete = True
 
     def abort(self) -> None:
-        """Drops the blocks, as `drop_blocks` does, which see."""
+        """Drops the blocks: see `drop_blocks`."""
         if not self._is_complete:
             drop_blocks(self._blob, self._where)
 
@@ -64,9 +64,9 @@ def drop_blocks(blob: BlobClient, where: str) -> bool:
     speaks of it, so no checkpoint appears. Where there is a whole blob, it and the blocks beside it are let be.
     """
     try:
-        with failures_told(where, WRITE):
+        with translated_errors(where, WRITE):
             made = blob.commit_block_list([], match_condition=MatchConditions.IfMissing)
-        with failures_told(where, DELETE):
+        with translated_errors(where, DELETE):
             blob.delete_blob(etag=str(made["etag"]), match_condition=MatchConditions.IfNotModified)
     except (ObjectExistsError, ObjectMissingError):
         return False

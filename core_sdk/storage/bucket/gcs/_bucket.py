@@ -14,7 +14,7 @@ from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket, PartedUpload, Sink, StoredObject, TransientError
 from core_sdk.storage.bucket._http import check_range, hand_on
 from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
-from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, failures_told
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, translated_errors
 from core_sdk.storage.bucket.gcs._upload import GcsPartedUpload, abort_uploads
 
 _PIECE_BYTES = 1 << 20
@@ -59,7 +59,7 @@ class GcsBucket(Bucket):
         # Without an encoding the store does not unpack objects that say they are compressed.
         headers = {"Range": f"bytes={start}-{start + size_bytes - 1}", "Accept-Encoding": "identity"}
         answer = self._client.ask("GET", self._client.media_url(name), purpose, headers=headers, stream=True)
-        with answer, failures_told(purpose):
+        with answer, translated_errors(purpose):
             check_range(answer.headers.get("Content-Range"), start, size_bytes, purpose.where)
             hand_on(answer.iter_content(_PIECE_BYTES), size_bytes, sink)
 
@@ -87,7 +87,7 @@ class GcsBucket(Bucket):
         blob, origin = self._client.blob(target), self._client.blob(source)
         purpose = self._client.purpose(source, "storage.objects.get and storage.objects.create", needs_object=True)
         token: str | None = None
-        with failures_told(purpose):
+        with translated_errors(purpose):
             # A large object may take several calls, each of which copies some of it.
             while True:
                 token, _, _ = blob.rewrite(origin, token=token, timeout=self._client.timeout_s, retry=None)
@@ -107,7 +107,7 @@ class GcsBucket(Bucket):
         )
         pages = found.pages
         while True:
-            with failures_told(purpose):
+            with translated_errors(purpose):
                 page = next(pages, None)
             if page is None:
                 return

@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from core_sdk.errors import UnknownStorageError
 from core_sdk.storage.bucket._bucket import ObjectMissingError, StoredObject, TransientError
 from core_sdk.storage.bucket._secrets import hide_in_logs
-from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, check, failures_told
+from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, Purpose, check, translated_errors
 
 # With one socket per thread of those who transfer; more would be opened and thrown away.
 _NUM_SOCKETS = 32
@@ -54,7 +54,7 @@ class GcsClient:
         self.bucket = bucket
         self.timeout_s = timeout_s
         self._base = f"{prefix}/" if prefix else ""
-        with failures_told(Purpose(url, "storage.objects.list")):
+        with translated_errors(Purpose(url, "storage.objects.list")):
             # None stands for no project, which only creating buckets would need.
             self.library: Any = storage.Client(project=None)
             self._session: requests.Session = self.library._http
@@ -114,7 +114,7 @@ class GcsClient:
         stream: bool = False,
     ) -> requests.Response:
         """The answer, if it is a success of the store or has a status in `accept`; else an error of `Bucket`."""
-        with failures_told(purpose):
+        with translated_errors(purpose):
             answer = self._session.request(
                 method,
                 url,
@@ -135,7 +135,7 @@ class GcsClient:
     def stat(self, name: str) -> StoredObject:
         """Raises `ObjectMissingError`."""
         blob = self.blob(name)
-        with failures_told(self.purpose(name, "storage.objects.get", needs_object=True)):
+        with translated_errors(self.purpose(name, "storage.objects.get", needs_object=True)):
             blob.reload(timeout=self.timeout_s, retry=None)
         return self.stored_object(blob)
 
@@ -143,7 +143,7 @@ class GcsClient:
         """Deletes the object, if it is there and of this version."""
         blob = self.blob(name, version)
         purpose = self.purpose(name, "storage.objects.delete", needs_object=True)
-        with contextlib.suppress(ObjectMissingError), failures_told(purpose):
+        with contextlib.suppress(ObjectMissingError), translated_errors(purpose):
             blob.delete(if_generation_match=version, timeout=self.timeout_s, retry=None)
 
     def stored_object(self, blob: Any) -> StoredObject:

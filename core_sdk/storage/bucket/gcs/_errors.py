@@ -1,7 +1,7 @@
-"""What Google's answers mean for us, and the failures to get one.
+"""Turns Google's refusals, and failures to get an answer, into the errors of `Bucket`.
 
-Of what the libraries say only parts are told further: their texts hold whole URLs, and the query of an upload session's
-URL is all that it takes to write to it. For the same reason their errors are not chained to ours.
+Only parts of what the libraries say are passed on: their texts hold whole URLs, which may hold credentials. For the same
+reason their errors are not chained to ours.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ _LOGIN = "Run `gcloud auth application-default login`, or set GOOGLE_APPLICATION
 
 @dataclass(frozen=True)
 class Purpose:
-    """What a request is for, as far as its failure has to tell."""
+    """What errors say of a request."""
 
     where: str
     permission: str
-    """Google's name for what it takes."""
+    """Google's name for the permission that it needs."""
     needs_object: bool = False
-    """So that 404 says that the object is missing; otherwise that the bucket is."""
+    """If so, 404 means that the object is missing; otherwise the bucket is."""
 
 
 @dataclass(frozen=True)
 class GcsErrorResponse:
-    """An answer that is no success."""
+    """What Google says of a request that failed."""
 
     status: int
     code: str = ""
     """The store's word for it: "rateLimitExceeded", "NoSuchUpload"."""
     message: str = ""
     is_page: bool = False
-    """HTML, which the store does not answer with."""
+    """Whether it is HTML, with which the store does not answer."""
     retry_after_s: float | None = None
 
     def __str__(self) -> str:
@@ -64,8 +64,8 @@ class GcsErrorResponse:
 
 
 @contextlib.contextmanager
-def failures_told(purpose: Purpose) -> Iterator[None]:
-    """Raises what `Bucket` promises for what requests and Google's libraries raise."""
+def translated_errors(purpose: Purpose) -> Iterator[None]:
+    """Raises the errors of `Bucket` in place of those of requests and of Google's libraries."""
     try:
         yield
     except GoogleAPICallError as error:
@@ -105,7 +105,7 @@ def refusal(answer: requests.Response) -> GcsErrorResponse:
 
 
 def failure(refusal: GcsErrorResponse, purpose: Purpose) -> Exception:
-    """What to raise for it."""
+    """The error to raise for it."""
     status = refusal.status
     if refusal.is_page or status < 400:
         return TransientError(NOT_THE_STORE)

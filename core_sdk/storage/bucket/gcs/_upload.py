@@ -103,7 +103,7 @@ def abort_uploads(client: GcsClient, under: str) -> int:
 
 
 def _uploads(client: GcsClient, under: str) -> Iterator[tuple[str, str]]:
-    """Key and upload id."""
+    """The key and the id of each upload that was begun."""
     purpose = client.purpose(under, "storage.multipartUploads.list")
     markers: dict[str, str] = {}
     while True:

@@ -1,4 +1,4 @@
-"""S3, and what speaks like it."""
+"""Amazon S3, and servers that speak like it."""
 
 from core_sdk.storage.bucket.s3._bucket import S3Bucket
 

@@ -1,4 +1,4 @@
-"""Checkpoints in Amazon S3, and in what speaks like it."""
+"""Checkpoints in Amazon S3, and in servers that speak like it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from core_sdk.storage.bucket._bucket import (
 from core_sdk.storage.bucket._http import check_range, hand_on
 from core_sdk.storage.bucket.s3._capabilities import crc32c_of
 from core_sdk.storage.bucket.s3._client import S3Client
-from core_sdk.storage.bucket.s3._errors import failures_told, not_from_s3
+from core_sdk.storage.bucket.s3._errors import not_from_s3, translated_errors
 from core_sdk.storage.bucket.s3._upload import S3PartedUpload
 
 _MIB = 1 << 20
@@ -85,7 +85,7 @@ class S3Bucket(Bucket):
 
     def read(self, name: str, start: int, size_bytes: int, sink: Sink) -> None:
         answer = self._client.of_object("GetObject", name, Range=f"bytes={start}-{start + size_bytes - 1}")
-        with contextlib.closing(answer["Body"]) as body, failures_told(self._client.told("GetObject", name)):
+        with contextlib.closing(answer["Body"]) as body, translated_errors(self._client.request("GetObject", name)):
             check_range(answer.get("ContentRange"), start, size_bytes, self.where(name))
             hand_on(iter(lambda: body.read(_MIB), b""), size_bytes, sink)
 
@@ -185,7 +185,7 @@ def _key(page: dict[str, Any], found: dict[str, Any]) -> str:
 
 
 def _decoded(page: dict[str, Any], key: str) -> str:
-    """XML cannot hold every key; so they come encoded where the server knows how."""
+    """The key itself: XML cannot hold every key, so servers encode them if they can."""
     return unquote_plus(key) if page.get("EncodingType") == "url" else key
 
 

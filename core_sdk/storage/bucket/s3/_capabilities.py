@@ -1,4 +1,4 @@
-"""What an S3 server can do beyond storing objects; those that only speak like S3 differ in this."""
+"""What an S3 server can do beyond storing objects: other servers than Amazon's differ in this."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Capcapabilities:
         self._takes_preconditions = True
 
     def for_content(self, content: bytes) -> Parameters:
-        """What lets the server notice that the content was damaged on its way."""
+        """Lets the server notice content that was damaged on its way."""
         if self.checks_crc32c:
             return {"ChecksumCRC32C": in_base64(google_crc32c.value(content))}
         return {"ContentMD5": content_md5(content)}
 
     def for_large_object(self) -> Parameters:
-        """Has the server keep the checksum of the whole, not one of its parts' checksums."""
+        """Makes the server keep the checksum of the whole, rather than one of its parts' checksums."""
         return {"ChecksumAlgorithm": "CRC32C", "ChecksumType": "FULL_OBJECT"} if self.checks_crc32c else {}
 
     def for_reading(self) -> Parameters:

@@ -1,4 +1,4 @@
-"""Requests to one S3 bucket, each sent once; what fails is told as `Bucket` promises."""
+"""Requests to one S3 bucket, each sent once; failures are the errors of `Bucket`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from core_sdk.storage.bucket._secrets import hide_in_logs
 from core_sdk.storage.bucket.s3._capabilities import Capcapabilities
-from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, failures_told
+from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, translated_errors
 
 # After the others, which say what to install where it is missing.
 import boto3.session  # isort: skip
@@ -23,7 +23,7 @@ _MOST_CONNECTIONS = 64
 
 
 class S3Client:
-    """To one bucket, by one client, which is made for the first request: that may look for credentials far away."""
+    """The client is made for the first request: it may have to look for credentials far away."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class S3Client:
     ) -> None:
         self.bucket = bucket
         self.root = f"{prefix}/" if prefix else ""
-        """What the keys of all objects begin with."""
+        """All keys of objects begin with it."""
         self.capabilities = Capcapabilities()
         self._credentials = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
         self._endpoint_url = endpoint_url
@@ -48,7 +48,7 @@ class S3Client:
     def where(self, name: str) -> str:
         return f"s3://{self.bucket}/{self.root}{name}".rstrip("/")
 
-    def told(self, operation: str, name: str) -> S3Request:
+    def request(self, operation: str, name: str) -> S3Request:
         """How errors speak of a request."""
         return S3Request(operation, self.where(name), self.bucket)
 
@@ -58,7 +58,7 @@ class S3Client:
 
     def of_bucket(self, operation: str, about: str, **parameters: Any) -> dict[str, Any]:
         """The answer to a request; `about` is the object or folder that errors name."""
-        with failures_told(self.told(operation, about)):
+        with translated_errors(self.request(operation, about)):
             try:
                 return self._send(operation, parameters)
             except ClientError as error:
@@ -68,7 +68,7 @@ class S3Client:
     def head(self, name: str) -> dict[str, Any]:
         """What S3 says of an object without its content."""
         parameters = {"Key": self.root + name, **self.capabilities.for_reading()}
-        with failures_told(self.told("HeadObject", name)):
+        with translated_errors(self.request("HeadObject", name)):
             try:
                 return self._send("HeadObject", parameters)
             except ClientError as error:

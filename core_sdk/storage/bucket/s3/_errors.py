@@ -1,4 +1,4 @@
-"""What a failed request to S3 means, told in one place.
+"""Turns what boto3 and S3 say of a failed request into the errors of `Bucket`.
 
 The texts of the library and of servers are never passed on: they quote requests, which are signed.
 """
@@ -98,8 +98,8 @@ class S3Request:
 
 
 @contextlib.contextmanager
-def failures_told(request: S3Request) -> Iterator[None]:
-    """Raises what `Bucket` promises in place of what boto3 raises."""
+def translated_errors(request: S3Request) -> Iterator[None]:
+    """Raises the errors of `Bucket` in place of boto3's."""
     try:
         yield
     except exceptions.ClientError as error:
@@ -142,7 +142,7 @@ class S3ErrorResponse:
 
 
 def _meaning(request: S3Request, answer: S3ErrorResponse) -> Exception:
-    """What to raise for it."""
+    """The error to raise for it."""
     code, where = answer.code, request.where
     said = f"{request.operation} was answered with {code or answer.status}"
     if _is_transient(answer):
@@ -187,7 +187,7 @@ def _without_answer(request: S3Request, error: Exception) -> Exception:
 
 
 def not_from_s3(operation: str) -> TransientError:
-    """For an answer that lacks what S3 always says."""
+    """The error for an answer that lacks what S3 always says."""
     return TransientError(f"the answer to {operation} is not S3's: a login page, or a proxy's?")
 
 

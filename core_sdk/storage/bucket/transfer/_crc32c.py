@@ -13,7 +13,7 @@ _ONE = 1 << 31
 
 @dataclass(frozen=True)
 class Crc32c:
-    """Of so many bytes."""
+    """The checksum of `num_bytes` bytes."""
 
     value: int
     num_bytes: int
@@ -28,12 +28,12 @@ class Crc32c:
 
 
 def joined(parts: Iterable[Crc32c]) -> Crc32c:
-    """That of all contents, one after the other."""
+    """The checksum of all contents, one after the other."""
     return functools.reduce(Crc32c.followed_by, parts, Crc32c(0, 0))
 
 
 def _product(a: int, b: int) -> int:
-    """Of two polynomials over GF(2), modulo CRC-32C's."""
+    """The product of two polynomials over GF(2), modulo CRC-32C's."""
     product = 0
     for bit in range(31, -1, -1):
         if a >> bit & 1:

@@ -27,9 +27,9 @@ _NUM_TRIES = 2
 class ObjectToDownload:
     object_name: str
     entry: FileEntry
-    """What it must turn out to be."""
+    """What the object must turn out to be."""
     path: Path | None
-    """None to read it and keep nothing."""
+    """None if the object is only read."""
 
 
 class WrongContentError(Exception):

@@ -1,4 +1,4 @@
-"""How far a long transfer has come: a bar on a terminal, a line of the log now and then elsewhere."""
+"""The progress of a long transfer: a bar on a terminal, elsewhere a line in the log now and then."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Progress(Protocol):
 
 @contextlib.contextmanager
 def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
-    """A bar where a person watches the main thread; threads beside it would draw into the script's own output."""
+    """Shows a bar if a person watches the main thread; other threads would draw into the script's own output."""
     is_watched = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
     progress = _bar(what, total_bytes) if is_watched else LoggedProgress(what, total_bytes)
     try:
