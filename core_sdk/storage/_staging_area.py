@@ -1,4 +1,4 @@
-"""The directory in which checkpoints are written and removed, out of sight. It is swept when their processes are dead."""
+"""The directory in which checkpoints are written and removed, out of sight. The remains of dead processes are swept."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Turns Google's refusals, and failures to get an answer, into the errors of `Bucket`.
 
-Only parts of what the libraries say are passed on: their texts hold whole URLs, which may hold credentials. For the same
-reason their errors are not chained to ours.
+Only parts of what the libraries say are passed on: their texts hold whole URLs, which may hold credentials. For the
+same reason their errors are not chained to ours.
 """
 
 from __future__ import annotations
