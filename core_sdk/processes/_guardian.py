@@ -18,7 +18,6 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
@@ -92,13 +91,6 @@ class Guardian:
                 self._to_guardian = -1
 
 
-@dataclass(frozen=True)
-class Process:
-    pid: int
-    session: int
-    is_marked: bool
-
-
 def main(directory: str, mark: str, lines: Iterable[str]) -> None:
     # Slurm sends a signal to every process of a step.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2):
@@ -123,50 +115,41 @@ def sessions_left(lines: Iterable[str]) -> set[int] | None:
 
 
 def _kill_all(mark: str, sessions: Collection[int]) -> None:
+    """Again and again, until none is found: a process that is killed may just have started another."""
     start = time.monotonic()
+    find = _pids_on_linux if sys.platform == "linux" else _pids_elsewhere
     while True:
-        found = [process for process in _processes(mark) if process.is_marked or process.session in sessions]
-        for process in found:
-            _kill(process.pid)
+        found = [pid for pid in find(mark, sessions) if pid != os.getpid()]
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
         passed_s = time.monotonic() - start
         if passed_s > _MOST_S or (not found and passed_s > _LEAST_S):
             return
         time.sleep(_PAUSE_S)
 
 
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+def _pids_on_linux(mark: str, sessions: Collection[int]) -> Iterator[int]:
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):
+            fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
+            is_alive = fields[0] not in (b"Z", b"X")
+            if is_alive and (int(fields[_SESSION_FIELD]) in sessions or _is_marked(process, mark)):
+                yield int(process.name)
 
 
-def _processes(mark: str) -> Iterator[Process]:
-    """All living processes but this one."""
-    found = _processes_of_linux(mark) if sys.platform == "linux" else _processes_elsewhere(mark)
-    return (process for process in found if process.pid != os.getpid())
+def _is_marked(process: Path, mark: str) -> bool:
+    return os.fsencode(mark) in (process / "environ").read_bytes().split(b"\0")
 
 
-def _processes_of_linux(mark: str) -> Iterator[Process]:
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            fields = (place / "stat").read_bytes().rpartition(b")")[2].split()
-            if fields[0] not in (b"Z", b"X"):
-                yield Process(int(place.name), int(fields[_SESSION_FIELD]), _is_marked(place, mark))
-
-
-def _is_marked(place: Path, mark: str) -> bool:
-    try:
-        return os.fsencode(mark) in (place / "environ").read_bytes().split(b"\0")
-    except PermissionError:
-        return False
-
-
-def _processes_elsewhere(mark: str) -> Iterator[Process]:
+def _pids_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[int]:
     import psutil  # a third-party library, which Linux does without
 
     name, _, value = mark.partition("=")
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            yield Process(process.pid, os.getsid(process.pid), process.environ().get(name) == value)
+            if os.getsid(process.pid) in sessions or process.environ().get(name) == value:
+                yield process.pid
 
 
 if __name__ == "__main__":

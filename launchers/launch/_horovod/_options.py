@@ -95,9 +95,8 @@ def hosts_of(options: HorovodOptions) -> tuple[Host, ...]:
 
     Reads the hostfile. Raises `UsageError`.
     """
-    if options.hostfile is not None:
-        return filled(read_hostfile(options.hostfile), options.num_ranks)
-    return filled(parse_hosts(options.hosts or ""), options.num_ranks)
+    hosts = read_hostfile(options.hostfile) if options.hostfile is not None else parse_hosts(options.hosts or "")
+    return filled(hosts, options.num_ranks)
 
 
 def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
@@ -116,10 +115,8 @@ def filled(hosts: Sequence[Host], num_ranks: int | None) -> tuple[Host, ...]:
 
 
 def ssh_launch_of(options: HorovodOptions) -> SshLaunch | None:
-    """None where no hosts are named. Reads the hostfile. Raises `UsageError`."""
-    if not options.names_hosts:
-        return None
-    return SshLaunch(hosts_of(options), options.ssh)
+    """None if no hosts are named. Reads the hostfile. Raises `UsageError`."""
+    return SshLaunch(hosts_of(options), options.ssh) if options.names_hosts else None
 
 
 def torchrun_options_of(options: HorovodOptions, num_nodes: int, *, is_sent_by_head: bool = False) -> tuple[str, ...]:

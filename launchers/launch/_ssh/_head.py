@@ -9,26 +9,23 @@ from __future__ import annotations
 import math
 import secrets
 import signal
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from core_sdk.environment import job_placement, login_variables, meeting_port, passed_variables, run_info
+from core_sdk.environment import job_placement, meeting_port, passed_variables, run_info
 from core_sdk.errors import PlacementError
-from core_sdk.processes import GUARDIAN_FILE, ISOLATION, STOPS, exit_code, signal_name
+from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
 from launch._command_line import Command, CommandError
 from launch._framework import Framework
 from launch._launch import Launch
 from launch._messages import marked
 from launch._result import LaunchResult, overall_result
-from launch._ssh import _host_program
 from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
 from launch._ssh._hostfile import Host, SshLaunch
 from launch._ssh._local_host import is_here
 from launch._ssh._remote_launcher import RemoteLauncher
-from launch._ssh._ssh_command import ssh_argv
 
 _STDOUT = 1
 _STDERR = 2
@@ -113,17 +110,11 @@ class _Head:
     def start(self, number: int, host: Host, mark: str) -> RemoteLauncher:
         directory = self._directory.path / f"node-{number}"
         directory.mkdir(mode=0o700)
-        program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
-        is_child = is_here(host)
-        argv = program if is_child else ssh_argv(host, self._hosts.ssh, program, directory / "ssh.log")
-        variables = login_variables() if is_child else None
         try:
-            launcher = RemoteLauncher(
-                host, self._hosts.ssh, argv, variables, mark, self._forwarder, directory, self._signals.ring
-            )
+            launcher = RemoteLauncher(host, self._hosts.ssh, mark, self._forwarder, directory, self._signals.ring)
         except FileNotFoundError:
             raise NoSshError from None
-        if not is_child:
+        if not launcher.is_child:
             # When the connection ends, so does what is at its other end. A child notices the end of its input.
             self._directory.guardian.guard(launcher.pid)
         self._running.append(launcher)

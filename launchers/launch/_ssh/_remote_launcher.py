@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.processes import exit_code
+from core_sdk.environment import login_variables
+from core_sdk.processes import GUARDIAN_FILE, ISOLATION, exit_code
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
 from launch._result import LaunchResult
+from launch._ssh import _host_program
 from launch._ssh._host_output import HostOutput
 from launch._ssh._hostfile import Host, Ssh
-from launch._ssh._ssh_command import why_lost, why_not_started
+from launch._ssh._local_host import is_here
+from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 
 _PIPE_BYTES = 1 << 20
 # ssh may wait for what a rank has left behind to close its output.
@@ -33,8 +37,6 @@ class RemoteLauncher:
         self,
         host: Host,
         ssh: Ssh,
-        argv: Sequence[str],
-        variables: Mapping[str, str] | None,
         mark: str,
         forwarder: Forwarder,
         directory: Path,
@@ -42,6 +44,8 @@ class RemoteLauncher:
     ) -> None:
         """`directory` is for ssh's log and the pipes. `ring` is called by any thread when there is something new."""
         self.host = host
+        self.is_child = is_here(host)
+        """Whether it runs on this machine, without ssh."""
         self.is_lost = False
         """It was there, and is gone without a word."""
         self._ssh = ssh
@@ -54,7 +58,10 @@ class RemoteLauncher:
             Stream(directory / "stdout", PrefixedLines(b""), forwarder.stdout),
             Stream(directory / "stderr", HostOutput(host.address, mark, self._take), forwarder.stderr),
         )
-        self._process, self._stdin = _start(argv, variables, directory)
+        program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
+        argv = program if self.is_child else ssh_argv(host, ssh, program, self._log)
+        # A child has the variables that it would have on another host.
+        self._process, self._stdin = _start(argv, login_variables() if self.is_child else None, directory)
         forwarder.add(*self._streams)
         os.set_blocking(self._stdin, False)
         with contextlib.suppress(OSError):

@@ -173,10 +173,9 @@ class TorchAgent(LocalElasticAgent):
 
 
 def _close_write_ends(ranks: PContext | None) -> None:
-    """torch keeps the write ends of the ranks' pipes open, and the pipes would never come to their end."""
+    """torch keeps the writing ends of the ranks' pipes open, and the pipes would never come to their end."""
     if not isinstance(ranks, SubprocessContext):
         raise TypeError(f"torch started the ranks as {type(ranks).__name__}, where processes were asked for")
     for handler in ranks.subprocess_handlers.values():
-        for file in (handler._stdout, handler._stderr):
-            if file is not None:
-                file.close()
+        for file in filter(None, (handler._stdout, handler._stderr)):
+            file.close()
