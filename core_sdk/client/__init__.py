@@ -7,10 +7,10 @@
     path = trial.list_checkpoints()[0].download()
 
 The functions read the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` reads any other. Objects
-hold what was true when they were looked up; `reload()` looks again. Names and semantics are those of the predecessor's
-client where the tracker has what they speak of. A call of the predecessor's that needs a master raises `NoMasterError`,
-which says what to do instead. An argument of the predecessor's that has no meaning here, such as `users`, does not
-exist, so that Python refuses it by name.
+hold what was true when they were looked up; `reload()` looks again. Names and semantics are those of Determined's
+client wherever the tracker has the data. A call of that client that needs a master raises `NoMasterError`, which says
+what to do instead. An argument that has no meaning here, such as `users`, does not exist, so that Python refuses it by
+name.
 """
 
 from __future__ import annotations

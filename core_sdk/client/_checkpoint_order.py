@@ -70,7 +70,7 @@ def top_checkpoints(
 
 
 def searcher_metric(tracker: Tracker, experiment_id: int) -> SearcherMetric | None:
-    """By what checkpoints of the experiment are called better, if somebody has said so."""
+    """The metric by which checkpoints of the experiment are ranked, if one is recorded."""
     return tracker.experiment_record(experiment_id).searcher_metric
 
 
@@ -120,7 +120,7 @@ def validation_metrics(view: View, rows: Sequence[CheckpointRow]) -> dict[str, d
     """By storage id: what the attempt that stored the checkpoint validated at its step."""
     reported: dict[tuple[int, int, int | None], dict[str, Metric]] = {}
     for trial_id in {row.trial_id for row in rows}:
-        # Also the superseded: they are what was measured of these very weights.
+        # Also superseded reports: they measured exactly these weights.
         for report in view.reports(trial_id, group="validation", superseded=True):
             reported.setdefault((trial_id, report.attempt, report.steps_completed), {}).update(report.metrics)
     places = {row.storage_id: (row.trial_id, row.attempt, row.steps_completed) for row in rows}

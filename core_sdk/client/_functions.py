@@ -9,7 +9,7 @@ from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy
 from core_sdk.client._tracker import Tracker
 
-# Each call makes its own `Tracker`, which opens nothing: a home that changes in between is simply the next one's.
+# Each call makes its own `Tracker`, which costs nothing, and so reads the environment of that moment.
 
 
 def list_experiments(

@@ -25,7 +25,7 @@ class TrialMetrics:
     steps_completed: int | None
     """None for the profiler's groups, which belong to a time only."""
     end_time: datetime
-    """When it was reported, by the training machine's clock, in UTC."""
+    """The time of the report in UTC, by the clock of the training's machine."""
     metrics: dict[str, Any]
     """Numbers; in generic groups also JSON values."""
     group: str
@@ -33,7 +33,7 @@ class TrialMetrics:
     is_superseded: bool = False
     """A later attempt started from a checkpoint before this report."""
     rank: int = 0
-    """Who reported: the chief, but for the profiler's groups, where it tells the node."""
+    """The rank that reported: rank 0, except in the profiler's groups, where it identifies the node."""
 
     @property
     def total_batches(self) -> int | None:

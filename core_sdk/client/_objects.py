@@ -68,7 +68,7 @@ class CheckpointTraining:
 
 
 class DownloadMode(enum.Enum):
-    """Which way files come. Without a master each means the same: from the storage."""
+    """How files are transferred. Without a master each mode means the same: from the storage."""
 
     DIRECT = "direct"
     MASTER = "master"
@@ -131,7 +131,7 @@ class Checkpoint:
         that was stored. After an interruption it goes on. Raises `CheckpointNotFoundError`, `CheckpointDamagedError`,
         `NotEnoughSpaceError`, or a `StorageError`.
         """
-        DownloadMode(mode)  # raises for what is none
+        DownloadMode(mode)  # raises ValueError for an unknown mode
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
         with self._opened_storage() as storage:
             storage.download(self.uuid, directory)
@@ -140,7 +140,7 @@ class Checkpoint:
     def verify(self) -> None:
         """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file.
 
-        A `StorageError` says nothing of it.
+        A `StorageError` means that it could not be read, not that it is damaged.
         """
         with self._opened_storage() as storage:
             storage.verify(self.uuid)
@@ -181,7 +181,7 @@ class Checkpoint:
     def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
         """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
 
-        What remains is as whole as before, and no trial goes on from it; without a rest, the checkpoint is deleted.
+        The rest stays readable, but no trial resumes from it. If nothing is left, the checkpoint is deleted.
         Raises as `delete`.
         """
         self._tracker.delete_files(self.uuid, globs, is_forced=force)

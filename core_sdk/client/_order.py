@@ -1,4 +1,4 @@
-"""In which order things are listed, and the states that they are in: names and values are the predecessor's."""
+"""Sort orders and states, with the names and values of Determined's client."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TrialState(enum.Enum):
 
 
 class ExperimentState(enum.Enum):
-    """ACTIVE while any trial is; else PAUSED, ERROR, CANCELED, COMPLETED, whichever, in this order, any trial is in.
+    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is.
 
     The others are a cluster's.
     """

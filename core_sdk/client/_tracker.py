@@ -1,4 +1,4 @@
-"""The door to a home for those who read it."""
+"""Access to a home from Python."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Tracker:
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
         self.home = Home.open(Environment.read().home if home is None else Path(home).expanduser().absolute())
         self.records = HomeTracker(self.home)
-        """All that can be asked of the records and done to them."""
+        """The tracker behind this object."""
 
     def index(self) -> AbstractContextManager[View]:
-        """For questions that the client does not answer: what the home holds now."""
+        """A view of what the home holds now, for questions that the client does not answer."""
         return self.records.view()
 
     def list_experiments(

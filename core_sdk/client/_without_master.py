@@ -1,4 +1,4 @@
-"""The predecessor's calls that need a master: they are here to say what to do without one."""
+"""Calls of Determined's client that need a master, each with advice on what to do without one."""
 
 from __future__ import annotations
 

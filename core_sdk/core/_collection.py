@@ -1,4 +1,4 @@
-"""What an attempt has to do with the collection of checkpoints: its `init()` says the policy, its end applies it."""
+"""The collection of checkpoints by an attempt: `init()` records the policy, and the end applies it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from core_sdk.tracking.deletion.collection import Request, collect
 
 logger = logging.getLogger("core_sdk.core")
 
-# For a collector that is at work when the attempt ends: nothing is lost if it is not waited for.
+# How long to wait for another collector; what is not deleted now is deleted the next time.
 _WAIT_S = 10.0
 
 
 def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
-    """The newest `init()` of an experiment says which checkpoints to keep: all, unless it is given a mapping.
+    """Records which checkpoints of the experiment to keep: all, unless `checkpoint_storage` is a mapping.
 
-    What cannot be recorded is told by a warning, and then holds as it was.
+    The newest `init()` decides. If it cannot be recorded, a warning says so, and the old policy stays.
     """
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
     metric = _searcher_metric(attempt.info.trial._config.get("searcher"))
@@ -38,7 +38,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
 
 
 def collect_at_end(attempt: Attempt, storage: Storage) -> None:
-    """Deletes what the policy of the attempt's experiment does not keep; whatever fails is told by a warning."""
+    """Deletes what the policy of the attempt's experiment does not keep. A failure is only a warning."""
     home, experiment_id = Home(attempt.folder.home_root), attempt.record.experiment_id
     try:
         if home.experiment(experiment_id).read().retention is None:

@@ -1,4 +1,4 @@
-"""Which metrics an attempt has reported at which step, so that none is reported twice."""
+"""Remembers which metrics an attempt has reported at which step, so that none is reported twice."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _UNITS_PER_LAYOUT = 1024
 
 
 class _Steps:
-    """A set of steps: those that rise as runs with even strides, the others as bits in pages.
+    """A set of steps. Rising steps are kept as runs with even strides, all others as bits in pages.
 
-    Nearly every training is one run, whatever its length.
+    Nearly every training is a single run, however long it is.
     """
 
     __slots__ = ("first", "firsts", "last", "lasts", "pages", "stride", "strides")
@@ -39,7 +39,7 @@ class _Steps:
         self.pages: dict[int, int] = {}
 
     def add(self, step: int) -> int:
-        """Returns how many units more the set takes."""
+        """Returns how many more units of memory the set takes."""
         if step <= self.last:
             return self._add_to_page(step)
         if step - self.last == self.stride:
@@ -76,7 +76,7 @@ class _Steps:
 
 
 class _Group:
-    """What one group has reported; a layout is the names of one report."""
+    """The steps that one group has reported. A layout is the tuple of a report's metric names."""
 
     __slots__ = ("by_layout", "by_name", "is_complete", "layout", "num_units", "step", "steps")
 
@@ -162,6 +162,6 @@ class Ledger:
                 if isinstance(found, Report) and (found.group, found.steps_completed) == (group_name, step):
                     names.update(found.metrics, found.json_metrics or ())
         except OSError as error:
-            # To miss a report made twice is better than to lose one, and the training with it.
+            # Recording a report twice is better than losing it, or failing the training.
             logger.warning("whether group %r repeats a step cannot be told: %s", group_name, error)
         return names

@@ -1,4 +1,4 @@
-"""Finding few records in long journals: most lines are reports, and need not be decoded to be passed over."""
+"""Finds a few records in long journals, without decoding the lines that hold others."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from core_sdk.records import Record, Report
 _BLOCK_BYTES = 8 << 20
 
 _KINDS = "|".join(kind.__struct_config__.tag for kind in typing.get_args(Record) if kind is not Report)
-# In other lines damage may hide the text. Lines of training are most of a journal.
+# A line of another form may be damaged, so that it no longer contains the text. Most lines are those of training.
 _STRANGE = re.compile(
     rb'\n(?=.)(?![0-9a-f]{8} \{"type":"(?:report","time":[^,]+,"group":"training|%b)",)' % _KINDS.encode()
 )
 
 
 def find_records(path: Path, texts: Sequence[str]) -> Iterator[Record | ValueError]:
-    """The records, in order, whose lines contain any of `texts`; a bad line that may have been one of them gives the
-    `ValueError` that says why.
+    """The records, in order, whose lines contain any of `texts`. A bad line that may have been one of them gives a
+    `ValueError` with the reason.
 
     A missing journal is an empty one. A last line without its newline is left out.
     """
@@ -43,7 +43,7 @@ def _lines(path: Path, texts: Sequence[bytes]) -> Iterator[bytes]:
         return
     with file:
         rest = b"\n"
-        # Not mapped into memory: a writer on a full disk cuts half a line off again, under a reader's feet.
+        # Not mapped into memory: a writer on a full disk truncates the file while it is being read.
         while block := file.read(_BLOCK_BYTES):
             whole, newline, rest = (rest + block).rpartition(b"\n")
             yield from _lines_of_block(whole + newline, texts)

@@ -1,4 +1,4 @@
-"""The seam: where a process records what happens in its attempt."""
+"""The interface through which a process records what happens in its attempt."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Journal(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lock = threading.RLock()
-        """Held while a record is written; whoever holds it keeps other threads from writing.
+        """Held while a record is written. A caller that holds it keeps other threads from writing.
 
         It is reentrant: a signal handler that reports may interrupt a report of its own thread.
         """
         _tell_forked_child(self)
 
     def append(self, record: Record) -> None:
-        """Returns when the record is in the kernel's hands: no death of the process can lose it."""
+        """Returns when the kernel has the record, so that no death of the process can lose it."""
         with self.lock:
             self.append_under_lock(record)
 
@@ -34,18 +34,18 @@ class Journal(ABC):
 
     @abstractmethod
     def append_or_raise(self, record: Record) -> None:
-        """For a record without which others mean something else: `OSError` where `append` would drop it."""
+        """For a record that others depend on: raises `OSError` where `append` would drop it."""
 
     @abstractmethod
     def check_open(self) -> None:
-        """Raises what `append` would: for what must not be done if it cannot be recorded."""
+        """Raises what `append` would raise; to be called before doing what must be recorded."""
 
     @abstractmethod
     def close(self) -> None:
         """Does nothing the second time. Raises `ReportsDroppedError` if records were lost."""
 
     def _forget_in_child(self) -> None:
-        """Another thread of the parent may have held the lock, and does not exist in the child."""
+        """Makes a new lock: a thread of the parent that held the old one does not exist in the child."""
         self.lock = threading.RLock()
 
 

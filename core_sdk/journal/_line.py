@@ -15,7 +15,7 @@ _crc32c = google_crc32c.value
 _encode = msgspec.json.Encoder().encode
 _decode: Callable[[bytes], Record] = msgspec.json.Decoder(Record).decode
 _PREFIX_SIZE = len("00000000 ")
-# Within the JSON of a record it cannot stand: there the quotation marks of a text are escaped.
+# It cannot occur within the JSON of a record, where the quotation marks of a text are escaped.
 _BEGINNING = re.compile(rb'[0-9a-f]{8} \{"type":"')
 
 
@@ -27,7 +27,7 @@ def encode_line(record: Record) -> bytes:
 def decode_line(line: bytes, *, verify: bool = True) -> Record:
     """`line` is without its newline. Raises `ValueError` with the reason if it is not what `encode_line` wrote.
 
-    Without `verify` its checksum is not looked at.
+    Without `verify` the checksum is not checked.
     """
     if verify and not is_intact(line):
         raise ValueError("has a wrong checksum")
@@ -59,14 +59,15 @@ def decode_bad_line(line: bytes, error: ValueError) -> Iterator[tuple[int, Recor
 
 
 def is_beginning(line: bytes) -> bool:
-    """Whether a record seems to begin here; otherwise, after a bad line, it may be the rest of that."""
+    """Whether the line looks like the beginning of a record; if not, it may be the rest of the bad line before it."""
     return _BEGINNING.match(line) is not None
 
 
 def size_of_damaged(tail: bytes) -> int:
-    """How many bytes of what follows the last newline are a line that has lost its newline; 0 if none is.
+    """The size of a line at the beginning of `tail` that has lost its newline; 0 if there is none.
 
-    That line is written to its end, and its checksum is right: otherwise it is being written, or was torn.
+    `tail` follows the last newline. The line is complete and its checksum is right; otherwise it is being written, or
+    was torn by a crash.
     """
     ends = [found.start() for found in _BEGINNING.finditer(tail, 1)]
     for end in (*ends, len(tail)):

@@ -1,4 +1,4 @@
-"""The journal of a rank other than the chief: the chief speaks for all, but each has its own machine and progress."""
+"""The journal of a rank other than the chief. It holds the progress of the rank and the figures of its machine."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _REPORTED = (Alert, EarlyExit, MetadataSet, Report, StatusSet)
 
 
 class RankJournal(Journal):
-    """Keeps profiles and progress, in a file that is made with the first of them. A warning says once that nothing else
-    is recorded; what the chief records once for all ranks needs none.
+    """Keeps profiles and progress, in a file that is made with the first of them.
+
+    A warning says once that reports are not recorded; what the chief records for all ranks is passed over in silence.
     """
 
     def __init__(self, path: Path, start: AttemptStarted, *, is_home_shared: bool) -> None:
@@ -58,7 +59,7 @@ class RankJournal(Journal):
             self._keep(record)
 
     def append_or_raise(self, record: Record) -> None:
-        """The chief's journal has what the others depend on: of this rank nothing else does."""
+        """As `append`: nothing depends on the records of this rank."""
         self.append(record)
 
     def check_open(self) -> None:
@@ -101,7 +102,7 @@ class RankJournal(Journal):
             self._writer = writer
 
     def _give_up(self, error: OSError) -> None:
-        """The training goes on."""
+        """Logs the problem; the training goes on."""
         self._problem = error
         message = f"progress and figures of rank {self._start.rank} are not kept: {error}"
         logger.error(message)

@@ -1,4 +1,4 @@
-"""The reading end of a journal: tolerant of torn tails and bad lines, and able to go on where it stopped."""
+"""Reads journals. It tolerates torn tails and bad lines, and can go on where it stopped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("core_sdk.journal")
 
 @dataclass(frozen=True)
 class BadLine:
-    """A line that was skipped: it is not what was written, or this version does not know its kind."""
+    """A line that was skipped: it is damaged, or of a kind that this version does not know."""
 
     offset: int
     problem: str
@@ -28,18 +28,18 @@ class Chunk:
 
     records: list[Record]
     end_offset: int
-    """Bytes of the journal that are read with this chunk: read on from here."""
+    """The offset behind this chunk, from which to read on."""
     bad_lines: list[BadLine]
 
 
 def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, verify: bool = True) -> Iterator[Chunk]:
     """Whole lines from byte `offset` on, in chunks of about `chunk_bytes`.
 
-    A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines
-    are skipped, and handed over for the caller to report: one for each record that is damaged, be it its newline.
+    A last line without its newline is being written, or was torn by a crash: it is left for a later read. Bad lines are
+    skipped, and returned for the caller to report: one for each record that is damaged, even if only its newline is.
 
-    `verify=False` leaves the checksums alone, for a thread beside a training that reads what its own process has just
-    written: at each one google_crc32c lets go of the interpreter, and both threads wait for their turn.
+    `verify=False` does not check the checksums. It is for a thread beside a training that reads what its own process
+    has just written: google_crc32c releases the GIL at every call, and each time both threads would wait for it.
     """
     with path.open("rb") as file:
         file.seek(offset)

@@ -1,4 +1,4 @@
-"""The writing end of a journal."""
+"""Writes a journal."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class JournalWriter(Journal):
         line = encode_line(record)
         if self._num_unannounced:
             self._announce()
-        # Only a signal handler comes upon a write that is not finished; that may have left half a line.
+        # Only a signal handler can interrupt a write of its own thread, which may then have left half a line.
         is_nested, self._is_writing = self._is_writing, True
         try:
             if is_nested:
@@ -163,7 +163,7 @@ def _cut_half_line(descriptor: int) -> None:
 
 
 def _above_standard_streams(descriptor: int) -> int:
-    """Where a process has no standard streams, C code that prints would print into the first files opened."""
+    """A descriptor that C code does not print to in a process without standard streams."""
     if descriptor > _STDERR:
         return descriptor
     try:

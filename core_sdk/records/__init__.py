@@ -1,7 +1,7 @@
-"""The records of Core SDK: what stands in journals, manifests and the small JSON files, as typed values.
+"""The records of Core SDK: the contents of journals, manifests and the small JSON files, as typed values.
 
 Every struct here is a file format: fields are added with a default, never renamed. Each kind of file starts with a
-`format` number, so that a reader knows what it does not understand. Decoding accepts unknown fields.
+`format` number, so that a reader can refuse a newer format. Decoding accepts unknown fields.
 """
 
 from core_sdk.records._checkpoints import MANIFEST_NAME, FileEntry, Manifest, decode_manifest, encode_manifest

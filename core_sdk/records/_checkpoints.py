@@ -20,11 +20,11 @@ class FileEntry(msgspec.Struct, kw_only=True, frozen=True):
     crc32c: str
     """Eight lower-case hexadecimal digits."""
     xxh128: str = ""
-    """32 such digits; empty in manifests that were written before it was. Files that agree in all three are the same:
-    a CRC alone would take one changed file in four thousand million for unchanged."""
+    """32 such digits; empty in old manifests. Files that agree in all three fields count as the same: a CRC alone would
+    miss one change in four thousand million."""
 
     def is_content_of(self, other: FileEntry) -> bool:
-        """Whether nothing tells the two apart; an empty `xxh128` is not compared."""
+        """Whether both entries describe the same content; an empty `xxh128` is not compared."""
         if not self.xxh128 or not other.xxh128:
             return (self.size_bytes, self.crc32c) == (other.size_bytes, other.crc32c)
         return self == other
@@ -42,7 +42,7 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True):
     ranks: tuple[int, ...] = (0,)
     """The ranks that wrote files."""
     removed: list[str] = []
-    """Names that were here and have been deleted since; after a crash some may still lie there."""
+    """Names that have been deleted since; after a crash some of these files may still be there."""
 
     @property
     def resources(self) -> dict[str, int]:

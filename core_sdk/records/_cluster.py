@@ -20,7 +20,7 @@ class TrialInfo(msgspec.Struct, kw_only=True):
 
 
 PLACED = "PLACED"
-"""Of ranks of which only the nodes are known: they begin a trial, as a script does that nothing else has started."""
+"""The task type of ranks that were only placed on nodes: they begin a new trial, as a script started by hand."""
 
 
 class ClusterInfo(msgspec.Struct, kw_only=True):
@@ -35,7 +35,7 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     allocation_id: str = ""
     session_token: str = ""
     _slot_ids: list[int] = msgspec.field(default_factory=list, name="slot_ids")
-    """Empty where nobody has named them."""
+    """Empty unless somebody has named them."""
     container_addrs: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
     """Addresses of all nodes, ordered by node rank."""
     container_rank: int = 0

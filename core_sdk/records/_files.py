@@ -1,7 +1,7 @@
-"""A record as a JSON file that tells its own damage.
+"""A record as a JSON file with a checksum.
 
 The file is one JSON object, whose last member is the CRC-32C of all bytes before it: `{…,"crc32c":"0ba7ff09"}`. A file
-without that member, as a person or another program writes it, is taken as it is.
+without that member, written by a person or another program, is accepted unchecked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def encode_file(record: msgspec.Struct) -> bytes:
 
 
 def decode_file(content: bytes, kind: type[_T]) -> _T:
-    """Raises `ValueError`, with the reason, for what is no such record, or not what was written."""
+    """Raises `ValueError`, with the reason, for a damaged file and for another kind of record."""
     body, end = content[:-_END_SIZE], content[-_END_SIZE:]
     if end.startswith(_MEMBER) and end != _end(body):
         raise ValueError("it has a wrong checksum")

@@ -40,9 +40,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     created: Time
     seed: Int64
     hparams: dict[str, Any] = {}
-    """What the script says that it trains with; what it does not mention is as it was given."""
+    """What the script says that it trains with; hyperparameters that it does not mention are as given."""
     given_hparams: dict[str, Any] = {}
-    """Those of the command line, or of the trial that this one continues: the script is told them again and again."""
+    """Those of the command line, or of the trial that this one continues. Each attempt is told them."""
     data: dict[str, Any] = {}
     max_length: int | dict[str, int] | None = None
     num_slots: int | None = None
@@ -50,9 +50,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
     is_defined: bool = False
-    """False while `core-sdk run` has made the trial and the script's own `init()` has not yet spoken."""
+    """False from the moment that `core-sdk run` makes the trial until the script calls `init()`."""
     labels: list[str] = []
-    """Those of the command line, for the trial's experiment."""
+    """Those of the command line. The trial's experiment gets them too."""
     is_named: bool = False
     """The experiment was chosen on the command line: `init(name=…)` no longer changes it."""
 
@@ -76,16 +76,16 @@ class JobRecord(msgspec.Struct, kw_only=True):
     format: int = 1
     job: str
     trial_id: Int64 | None
-    """None if one start of the job has begun several, and which of them to go on with cannot be told."""
+    """None if one start of the job has begun several trials, so that none of them can be chosen."""
     script: str
     num_restarts: int | None
-    """How often the scheduler had started the job anew; None where it does not count."""
+    """How often the scheduler had started the job again; None where it does not count."""
     launch: str = ""
     """The torchrun that had started the ranks, if it was not one of our launchers."""
 
 
 class StopRequest(msgspec.Struct, kw_only=True):
-    """`<home>/runs/<id>/<attempt>.stop`: somebody asks the attempt to stop; the file's presence is the request."""
+    """`<home>/runs/<id>/<attempt>.stop`: a request to stop the attempt, which the presence of the file is already."""
 
     time: Time
     source: str
@@ -105,7 +105,7 @@ class EnvironmentRecord(msgspec.Struct, kw_only=True):
     num_cpus: Int64
     memory_bytes: Int64
     gpus: list[str] = []
-    """Their names, as far as they are known without touching them."""
+    """Their names, if the script had begun to use them."""
 
 
 class ExitRecord(msgspec.Struct, kw_only=True):

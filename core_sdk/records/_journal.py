@@ -16,7 +16,7 @@ Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error"]
 
 class _Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
     time: Time
-    """By the writer's clock. Order is the order of lines, never this."""
+    """By the writer's clock. Records are ordered by their lines, never by time."""
 
 
 class AttemptStarted(_Line, tag="attempt"):
@@ -32,10 +32,10 @@ class AttemptStarted(_Line, tag="attempt"):
     resumed_steps: Int64 = 0
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
     rank: int = 0
-    """Whose journal it is; that of rank 0 speaks for all."""
+    """The rank that keeps the journal; rank 0 keeps that of the attempt."""
 
 
-# Positional, and all fields required: this is the one struct that the training thread makes on every report.
+# Positional fields are faster to construct, and the training thread makes one of these at every report.
 class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defaults=True):
     time: Time
     group: str
@@ -84,7 +84,7 @@ class OperationCompleted(_Line, tag="operation"):
 
 
 class CheckpointBegun(_Line, tag="checkpoint_begun"):
-    """The checkpoint is about to become whole: if nothing else is said of it, a kill came in between."""
+    """The checkpoint is about to become visible. If no other record of it follows, the process was killed meanwhile."""
 
     storage_id: str
     storage: str
@@ -101,7 +101,7 @@ class CheckpointStored(_Line, tag="checkpoint"):
 
 
 class CheckpointCondemned(_Line, tag="checkpoint_condemned"):
-    """From here on it is no checkpoint any more, and its files are being deleted."""
+    """It is no longer listed, and its files are being deleted."""
 
     storage_id: str
     reason: str = ""
@@ -122,7 +122,7 @@ class CheckpointPruned(_Line, tag="checkpoint_pruned"):
 
 
 class CheckpointPinned(_Line, tag="checkpoint_pinned"):
-    """It is not deleted until it is unpinned."""
+    """It must not be deleted until it is unpinned."""
 
     storage_id: str
     note: str = ""
@@ -133,7 +133,7 @@ class CheckpointUnpinned(_Line, tag="checkpoint_unpinned"):
 
 
 class CheckpointMetadataSet(_Line, tag="checkpoint_metadata"):
-    """The tracker's metadata of the checkpoint changed; what lies in the storage stays as it was written."""
+    """The tracker's metadata of the checkpoint changed; the stored files stay as they are."""
 
     storage_id: str
     metadata: dict[str, Any] = {}
@@ -147,7 +147,7 @@ class TrialLabelsChanged(_Line, tag="trial_labels"):
 
 
 class CheckpointUsed(_Line, tag="checkpoint_used"):
-    """The attempt makes use of a checkpoint of another trial, for inference say."""
+    """The attempt uses a checkpoint of another trial, for inference say."""
 
     storage_id: str
 

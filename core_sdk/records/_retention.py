@@ -1,4 +1,4 @@
-"""How many checkpoints are kept, as the `checkpoint_storage` of an experiment configuration says it."""
+"""How many checkpoints are kept, with the names of an experiment configuration's `checkpoint_storage`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
-    """The defaults are those of an experiment configuration; `checked` is the way to make one from outside values."""
+    """The defaults are those of an experiment configuration. Use `checked` for values from outside."""
 
     save_experiment_best: int = 0
     save_trial_best: int = 1
@@ -17,7 +17,7 @@ class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
 
     @classmethod
     def checked(cls, config: Mapping[str, Any]) -> Self:
-        """What `config`, with any other keys beside, says; None stands for the default, as in a configuration.
+        """The policy in `config`, which may have other keys too; None stands for the default, as in a configuration.
 
         Raises `ValueError` or `TypeError` naming the bad key.
         """

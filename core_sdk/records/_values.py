@@ -1,4 +1,4 @@
-"""Values on their way into JSON and back, exactly: JSON has no NaN, no infinities and no tuples.
+"""Converts values to JSON and back exactly, although JSON has no NaN, no infinities and no tuples.
 
 A metric that is not finite is written as the string "NaN", "Infinity" or "-Infinity" (a metric is never a string
 otherwise). A NaN whose 64 bits are not those of `math.nan` is followed by them: "NaN:fff8000000000000". In free-form
@@ -22,13 +22,13 @@ Metric = int | float
 MAX_NAME_BYTES = 1024
 MAX_INT = 2**63
 MAX_DEPTH = 100
-"""How deep lists and mappings may be nested in a free-form value; Python itself gives up at some hundreds."""
+"""How deep lists and mappings may be nested in a free-form value; Python itself fails at some hundreds."""
 
 Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
-"""What a database can keep."""
+"""An integer that a database can keep."""
 
 Time = Annotated[float, msgspec.Meta(gt=-(2.0**40), lt=2.0**40)]
-"""Seconds since the Unix epoch. No clock is 34,000 years off: any other number is damage."""
+"""Seconds since the Unix epoch. A number beyond 34,000 years is damage."""
 
 _FLOAT_TAG = "$float"
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
@@ -38,7 +38,7 @@ _NAN_BITS = re.compile(r"NaN:([0-9a-f]{16})")
 
 
 def nonfinite_to_text(value: Metric) -> Metric | str:
-    """Spells NaN and the infinities for people and programs, which know but one NaN; any other number is itself."""
+    """Spells the infinities and NaN, all NaNs alike, for people and programs; other numbers are returned unchanged."""
     if isinstance(value, int) or math.isfinite(value):
         return value
     if math.isnan(value):
@@ -47,7 +47,7 @@ def nonfinite_to_text(value: Metric) -> Metric | str:
 
 
 def number_to_json(value: Metric) -> Metric | str:
-    """Spells NaN and the infinities, bit for bit; any other number is itself."""
+    """Spells the infinities and every NaN with its bits; other numbers are returned unchanged."""
     text = nonfinite_to_text(value)
     if text != "NaN" or _bits(value) == _bits(math.nan):
         return text
@@ -55,7 +55,7 @@ def number_to_json(value: Metric) -> Metric | str:
 
 
 def number_from_json(text: object) -> float:
-    """What `number_to_json` spelled as `text`. Raises `ValueError` for any other."""
+    """The inverse of `number_to_json` for text. Raises `ValueError` for other text."""
     if isinstance(text, str):
         if text in _NONFINITE:
             return _NONFINITE[text]

@@ -1,11 +1,11 @@
 """TensorBoard's event files, made from an attempt's journal and without TensorFlow.
 
 In mode AUTO they are a mirror of the journal: a background thread reads what the attempt has recorded and writes it
-once more, in TensorBoard's format. The training thread has no part in it. What the mirror lacks at the end of an
-attempt, because it ended in a hurry or by a kill, `write_event_files` makes good at any later time.
+it again in TensorBoard's format; the training thread is not involved. If the attempt was killed before the mirror was
+complete, `write_event_files` can complete it at any later time.
 
-Why not write them while reporting: an event costs as much as a report itself, and its file is a copy that can be made
-again, which no training should have to wait for.
+They are not written while reporting, because an event costs as much as the report itself, and a training should not
+wait for a copy that can be made at any time.
 """
 
 from core_sdk.tensorboard._copy import copy_event_files

@@ -11,7 +11,7 @@ from pathlib import Path
 from core_sdk.errors import UnsafePathError
 
 Selector = Callable[[Path], bool]
-"""Whether the file of this absolute path is to be copied."""
+"""Decides whether the file at this absolute path is copied."""
 Mangler = Callable[[Path, int], Path]
 """A file's name in the copy, from its name in the source and the rank."""
 
@@ -61,7 +61,7 @@ def _copy_if_changed(file: Path, target: Path) -> bool:
         try:
             with temporary.open("xb") as copy:
                 shutil.copyfileobj(content, copy)
-            # The time from before the copying: what is written meanwhile is copied the next time.
+            # The time before copying began, so that what is written meanwhile is copied the next time.
             os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.replace(target)
         finally:

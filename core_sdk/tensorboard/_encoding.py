@@ -11,8 +11,8 @@ A frame is the size (8 bytes), the size's checksum, the message, the message's c
 rotated and shifted so that checksums of checksums stay sound. All numbers are little-endian.
 
 Fields may stand in any order. Ours begin with what repeats (a curve's name), so that its checksum is computed once and
-carried on over the few bytes that change. That takes a loop in Python, on purpose: google_crc32c lets go of the
-interpreter at every call, and each time a training thread beside us would be made to wait for its turn.
+continued over the few bytes that change. This is a loop in Python on purpose: google_crc32c releases the GIL at every
+call, and each time a training thread beside us would have to wait for it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _frame_head(size_bytes: int) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _checksum(data: bytes) -> int:
-    """Without the last inversion, so that it can be carried on."""
+    """The CRC without its last inversion, so that it can be continued."""
     return int(google_crc32c.value(data)) ^ 0xFFFFFFFF
 
 

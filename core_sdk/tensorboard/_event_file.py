@@ -22,14 +22,14 @@ _MAX_SCALARS = 10_000
 def write_event_files(journal_paths: Iterable[Path], directory: Path) -> list[Path]:
     """Writes each attempt's complete event file, in place of one that is there; returns their paths.
 
-    An attempt without scalars gets none, and an attempt whose `TensorboardMirror` is at work is left to it.
+    An attempt without scalars gets no file. An attempt whose `TensorboardMirror` is still writing is left alone.
     """
     paths = (_write_event_file(journal_path, directory) for journal_path in journal_paths)
     return [path for path in paths if path is not None]
 
 
 def event_file_path(directory: Path, started: AttemptStarted) -> Path:
-    """TensorBoard reads the files of a directory in the order of their names: attempts must sort as they happened."""
+    """A name that sorts in the order of the attempts, since TensorBoard reads files in the order of their names."""
     host = re.sub(r"[^A-Za-z0-9.-]", "_", started.host)[:64]
     return directory / f"events.out.tfevents.{int(started.time):010}.{started.attempt:06}.{host}.{started.pid}"
 
@@ -67,7 +67,7 @@ class EventFile:
 def _head(started: AttemptStarted) -> bytes:
     head = _encoding.file_version(started.time)
     if started.attempt > 1:
-        # What earlier attempts reported beyond the checkpoint that this one goes on from is superseded.
+        # Reports of earlier attempts beyond the checkpoint that this one resumed from are superseded.
         step = 0 if started.latest_checkpoint is None else started.resumed_steps + 1
         head += _encoding.session_start(started.time, step)
     return head

@@ -1,9 +1,8 @@
 """The mirror: event files that follow a journal while it is being written.
 
-The thread shares the interpreter with the training, so all that matters is how long and how often it holds it. It works
-in slices of about a millisecond and pauses after each one: as long as reports come, it takes at most
-`BUSY_SHARE` of the time, so that at most that share of the reports can meet a slice. In a burst it lags; when the
-reports pause it catches up faster.
+The thread shares the GIL with the training, so it works in slices of about a millisecond and pauses after each one. As
+long as reports come, it takes at most `BUSY_SHARE` of the time, so that at most that share of the reports is delayed by
+a slice. It lags behind a burst of reports, and catches up faster when they pause.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from core_sdk.tensorboard._scalars import JournalScalars
 logger = logging.getLogger("core_sdk.tensorboard")
 
 BUSY_SHARE = 0.004
-"""Of the time, while reports come: well below the one in a hundred that a 99th percentile would show."""
+"""The share of the time that it works while reports come: too little to show in a 99th percentile."""
 QUIET_SHARE = 0.1
-"""Of the time, once none has come for a second."""
+"""The share of the time once no report has come for a second."""
 LOOK_INTERVAL_S = 1.0
 
 # A slice decodes one chunk at most and encodes so many scalars: together about a millisecond.
@@ -31,7 +30,7 @@ _SLICE_SCALARS = 192
 
 
 def pause_after(work_s: float, *, is_behind: bool, is_quiet: bool) -> float:
-    """How long to leave the interpreter alone after a slice that took `work_s`."""
+    """How long to pause after a slice that took `work_s`."""
     share = QUIET_SHARE if is_quiet else BUSY_SHARE
     pause_s = work_s / share - work_s
     return pause_s if is_behind else max(pause_s, LOOK_INTERVAL_S)
@@ -92,7 +91,7 @@ class TensorboardMirror:
             pause_s = pause_after(work_s, is_behind=is_behind, is_quiet=is_quiet)
 
     def _mirror_slice(self) -> bool:
-        """Writes a few scalars; False when there is nothing more to read, or nowhere to write to."""
+        """Writes a few scalars; returns False if there is nothing to read, or nowhere to write."""
         if self._has_failed:
             return False
         try:
@@ -116,7 +115,7 @@ class TensorboardMirror:
     def _journal_size(self) -> int:
         try:
             return self._journal.journal_path.stat().st_size
-        except OSError:  # deleted under us: the next slice says so
+        except OSError:  # deleted meanwhile: the next slice says so
             return 0
 
     def _tell_what_is_left(self) -> None:

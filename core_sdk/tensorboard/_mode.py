@@ -1,4 +1,4 @@
-"""Who decides what TensorBoard shows."""
+"""The two ways in which TensorBoard gets its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which points of which curves the records of a journal become."""
+"""Converts the records of a journal to points of curves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class Scalar(NamedTuple):
 
 
 def scalars_of(report: Report) -> Iterator[Scalar]:
-    """A batch's metrics stand at its own step; the report's at `steps_completed`, unless the batches tell the same."""
+    """Metrics of a batch are points at the batch's own step.
+
+    Those of the report are points at `steps_completed`, unless the batches have the same names.
+    """
     batches = report.batch_metrics or []
     first_step = report.steps_completed - len(batches)
     for batch_index, batch in enumerate(batches):
@@ -58,7 +61,7 @@ class JournalScalars:
         self.offset = 0
         """Bytes of the journal that have been read."""
         self.started = _attempt_at(journal_path)
-        """What the journal begins with; from the first portion on."""
+        """The first record of the journal, known after the first portion."""
         self._decoded: Iterator[Scalar] = iter(())
         self._is_drained = True
 
@@ -81,7 +84,7 @@ class JournalScalars:
             return False
         if self.offset == 0 and chunk.records:
             first = chunk.records[0]
-            # A damaged first line does not cost the rest its curves.
+            # A damaged first line must not hide the rest.
             self.started = first if isinstance(first, AttemptStarted) else replace(self.started, time=first.time)
         self.offset = chunk.end_offset
         reports = (record for record in chunk.records if isinstance(record, Report))

@@ -43,7 +43,7 @@ class RecordedCheckpoint:
     metadata: dict[str, Any]
     """What was stored with it and what was changed since, as the journal spells it."""
     is_superseded: bool
-    """A later attempt went back behind it."""
+    """A later attempt resumed from an earlier step."""
     is_deleted: bool = False
     is_partial: bool = False
     """Some of its files were deleted."""
@@ -64,7 +64,7 @@ class CheckpointFold:
         self._metadata_changes: defaultdict[str, list[CheckpointMetadataSet]] = defaultdict(list)
 
     def take(self, record: Record, attempt: int) -> None:
-        """Passes over records that speak of something else."""
+        """Adds a record; records about anything else are ignored."""
         match record:
             case CheckpointStored():
                 self.stored.append((attempt, record))
@@ -84,7 +84,7 @@ class CheckpointFold:
                 self._metadata_changes[record.storage_id].append(record)
 
     def checkpoints(self, resumed_steps: Mapping[int, int | None]) -> list[RecordedCheckpoint]:
-        """All that were stored, in that order; `resumed_steps` has the step that each attempt went on from."""
+        """All that were stored, in that order; `resumed_steps` has the step that each attempt resumed from."""
         kept = kept_until(dict.fromkeys(attempt for attempt, _ in self.stored) | dict(resumed_steps))
         gone = self.condemned | self.deleted
         return [

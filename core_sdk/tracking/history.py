@@ -28,13 +28,13 @@ _WANTED = ('"attempt"', '"checkpoint', '"dropped"')
 
 @dataclass(frozen=True)
 class UnlistedCheckpoint:
-    """Files that may lie in a storage and belong to no checkpoint that exists."""
+    """Files that may be in a storage although no checkpoint of this name exists."""
 
     attempt: int
     storage_id: str
     storage: str
     is_condemned: bool
-    """Its deletion began; otherwise its save did."""
+    """True if its deletion was interrupted, False if its save was."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class TrialHistory:
     """Those that were stored and not deleted, in the order in which they were stored."""
     unlisted: tuple[UnlistedCheckpoint, ...]
     used: frozenset[str]
-    """What the newest attempt says that it continued from, or uses."""
+    """The checkpoints that the newest attempt continued from or uses."""
     problem: str | None
-    """Why these records may not be all."""
+    """Why records may be missing; None if all were read."""
     validation_metrics: frozenset[str] = frozenset()
-    """The names of all that was validated, where `read_history` was asked for it."""
+    """The names of all validation metrics, where `read_history` was asked for them."""
 
 
 def read_history(folder: TrialFolder, *, with_validation: bool = False) -> TrialHistory:

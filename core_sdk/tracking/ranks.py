@@ -1,4 +1,4 @@
-"""The output of single ranks, out of what a launcher wrote for all: each line begins with `[rank=N] `."""
+"""Picks the output of single ranks out of that of a launcher, in which each line begins with `[rank=N] `."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _UNFINISHED_PREFIX = re.compile(rb"\[rank=\d*\]?")
 
 
 class RankFilter:
-    """Fed with the output of one attempt, in any chunks; gives the lines of the chosen ranks.
+    """Takes the output of one attempt, in any chunks, and returns the lines of the chosen ranks.
 
-    Of one rank they come as the rank wrote them, of several with their prefixes. Without a launcher (`is_launched`) the
-    script is rank 0, and all lines are its own; a launcher's own words belong to no rank.
+    The lines of one rank come without their prefixes, those of several with them. If no launcher wrote the output
+    (`is_launched`), all lines belong to rank 0. Lines of the launcher itself belong to no rank.
     """
 
     def __init__(self, ranks: Collection[int], *, is_launched: bool) -> None:
@@ -27,7 +27,7 @@ class RankFilter:
 
     def feed(self, chunk: bytes) -> bytes:
         """The chosen part of the chunk, also of a line that has not ended, as soon as its rank is clear."""
-        # Each update of a progress bar is a piece: it has a prefix of its own.
+        # Each update of a progress bar has a prefix of its own.
         pieces = (self._held + chunk).splitlines(keepends=True)
         is_at_start = len(pieces) > 1 or self._last_end
         self._held = pieces.pop() if pieces and is_at_start and _may_become_prefix(pieces[-1]) else b""

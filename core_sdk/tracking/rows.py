@@ -24,7 +24,7 @@ class ExperimentRow:
     description: str
     num_trials: int
     state: TrialState
-    """ACTIVE while any trial is; else PAUSED, ERROR, CANCELED, COMPLETED, whichever, in this order, any trial is in."""
+    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TrialRow:
     experiment_name: str
     state: TrialState
     reason: str
-    """Why the state is what it is: the error's last line, "killed by SIGKILL", what asked for the stop; else empty."""
+    """The reason for the state: the error's last line, "killed by SIGKILL", or who asked for the stop; else empty."""
     hparams: dict[str, Any]
     created: float
     ended: float | None
@@ -96,7 +96,7 @@ class ReportRow:
     batch_metrics: list[dict[str, Metric]] | None = None
     is_superseded: bool = False
     rank: int = 0
-    """Who reported; the profiler's figures are those of its node."""
+    """The rank that reported; the profiler's figures are those of its node."""
 
     @classmethod
     def recorded(cls, trial_id: int, attempt: int, report: Report) -> Self:
@@ -184,7 +184,7 @@ LastValues = dict[int, dict[str, dict[str, Metric]]]
 
 @dataclass(frozen=True)
 class Bucket:
-    """A stretch of a series, as a chart draws it: nothing between its true minimum and maximum is lost."""
+    """A stretch of a series for a chart, with its true minimum and maximum."""
 
     first_steps: int
     last_steps: int
@@ -209,9 +209,9 @@ class CheckpointRow:
     storage: str
     """The storage's URL."""
     metadata: dict[str, Any]
-    """As the tracker has it: what was stored, and what was added or taken away since."""
+    """What was stored with it, and changed in the tracker since."""
     resources: dict[str, int]
     is_pinned: bool = False
     pin_note: str = ""
     is_missing: bool = False
-    """Its files are not there, and nothing says that they were deleted."""
+    """Its files are gone, although no record says that they were deleted."""

@@ -1,4 +1,4 @@
-"""Which of a trial's reports and checkpoints a later attempt has superseded."""
+"""Decides which of a trial's reports and checkpoints a later attempt has superseded."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ EVERYTHING = 2**63 - 1
 
 
 def kept_until(resumed_steps: Mapping[int, int | None]) -> dict[int, int]:
-    """For each attempt, the last step behind which no later attempt went back.
+    """For each attempt, the last step that no later attempt has superseded by resuming from an earlier one.
 
-    `resumed_steps` has the step that each attempt went on from, or None where that is not known.
+    `resumed_steps` has the step that each attempt resumed from, or None where that is not known.
     """
     kept, last = {}, EVERYTHING
     for attempt in sorted(resumed_steps, reverse=True):
@@ -25,7 +25,7 @@ def kept_until(resumed_steps: Mapping[int, int | None]) -> dict[int, int]:
 @dataclass(frozen=True)
 class AttemptSpan:
     resumed_steps: int | None
-    """The step that the attempt went on from; None if unknown."""
+    """The step that the attempt resumed from; None if unknown."""
     first_steps: Mapping[Hashable, int]
     """For each series that the attempt reports, the first step."""
 

@@ -75,7 +75,7 @@ class View(Protocol):
     def summary(self, trial_id: int) -> Summary: ...
 
     def last_values(self) -> LastValues:
-        """Those of all trials: a list of trials needs no other figure, and each other one takes all points to find."""
+        """The last values of all trials, which are found without reading all points."""
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         """Those of the newest trial first, and of each trial the newest first; deleted ones too."""
@@ -94,10 +94,10 @@ class Tracker(Protocol):
 
     @property
     def location(self) -> str:
-        """Where that is, for messages."""
+        """The place of the records, for messages."""
 
     def view(self) -> AbstractContextManager[View]:
-        """For questions that belong together. Leave it soon: it may hold a file or a connection open."""
+        """A view for questions that belong together. Leave it soon: it may hold a file or a connection open."""
 
     def experiment_record(self, experiment_id: int) -> ExperimentRecord:
         """Raises `ExperimentNotFoundError` or `RecordDamagedError`."""

@@ -1,4 +1,4 @@
-"""Deletes what was recorded or stored: what a person names, or (`collection`) what a policy does not keep."""
+"""Deletes what a person names, or (`collection`) the checkpoints that a policy does not keep."""
 
 from core_sdk.tracking.deletion._by_hand import (
     delete_checkpoint,

@@ -1,4 +1,4 @@
-"""Deleting, with everything that belongs to what is deleted. Ids are never used again."""
+"""Deletes checkpoints, trials and experiments with everything that belongs to them. Ids are never used again."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
 def delete_files(
     folder: TrialFolder, storage_url: str, storage_id: str, globs: Sequence[str], *, is_forced: bool = False
 ) -> dict[str, int]:
-    """Deletes what `globs` match, as `Storage.delete` does, and gives what remains; without a rest, the checkpoint.
+    """Deletes what `globs` match, as `Storage.delete` does, and returns the rest; without a rest, the checkpoint.
 
     Raises as `delete_checkpoint`, and as reading the checkpoint does.
     """
@@ -51,7 +51,7 @@ def delete_files(
 def remove_files(
     storage: Storage, storage_id: str, globs: Sequence[str], record: Callable[[Record], None]
 ) -> dict[str, int]:
-    """Deletes unasked what `globs` match, records it with `record`, and gives what remains."""
+    """Deletes what `globs` match without checking who needs it, records that with `record`, and returns the rest."""
     if isinstance(globs, str):
         raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
     before = storage.manifest(storage_id)
@@ -60,13 +60,15 @@ def remove_files(
         return {}
     remaining = storage.delete(storage_id, globs)
     if before.removed or remaining != before.resources:
-        # The manifest says the same: whoever goes on from the checkpoint without this record notices.
+        # The manifest says the same, so that a resume notices it even without this record.
         record(CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining))
     return remaining
 
 
 def remove_checkpoint(storage: Storage, storage_id: str, record: Callable[[Record], None], reason: str = "") -> None:
-    """Deletes unasked. At each moment what the journals list is whole, and what was begun can be seen and finished."""
+    """Deletes the checkpoint without checking who needs it.
+
+    At each moment the journals list only whole checkpoints, and show the deletion that was begun."""
     record(CheckpointCondemned(time=time.time(), storage_id=storage_id, reason=reason))
     with contextlib.suppress(CheckpointNotFoundError):
         storage.delete(storage_id)
@@ -105,7 +107,7 @@ def _delete_claimed(folder: TrialFolder) -> None:
             contextlib.suppress(CheckpointNotFoundError),
         ):
             storage.delete(storage_id)
-    # Last among the things of worth: as long as the trial is listed, its deletion can be repeated.
+    # Last: as long as the trial is listed, its deletion can be repeated.
     folder.clear()
 
 
@@ -131,7 +133,7 @@ def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) ->
 
 
 def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> None:
-    """Against trials other than these."""
+    """Checks that no trial but these needs any of their checkpoints."""
     checkpoints = [checkpoint for folder in folders for checkpoint in read_history(folder).checkpoints]
     if not checkpoints:
         return
@@ -154,7 +156,7 @@ def _check_references(storage_id: str, pin: CheckpointPinned | None, references:
 
 
 def check_reachable(storage: Storage, storage_id: str) -> None:
-    """Before anything is recorded."""
+    """Raises a `StorageError` if the storage cannot be asked."""
     try:
         storage.manifest(storage_id)
     except StorageError:

@@ -1,4 +1,4 @@
-"""A look at stored checkpoints: each taken once, and every storage opened once."""
+"""Looks at stored checkpoints: at each once, with every storage opened once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core_sdk.storage import DirectoryStorage, Storage, storage_from_url
 Presence = Literal["present", "missing", "unreachable"]
 
 UNREACHABLE = (StorageError, MissingDependencyError, OSError)
-"""What says nothing of a checkpoint, only that its storage cannot be asked."""
+"""Errors that say nothing of a checkpoint, only that its storage cannot be asked."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Look:
 
 
 class Inspector:
-    """A storage that could not be reached once is not asked again."""
+    """Does not ask a storage again that could not be reached."""
 
     def __init__(self, storages: Sequence[Storage] = ()) -> None:
         """`storages` are open already, with credentials that the environment may not have, and stay open."""
@@ -69,7 +69,7 @@ class Inspector:
             return Look("present")
 
     def is_good(self, url: str, storage_id: str) -> bool:
-        """Whether a trial could go on from it: it is whole, and nothing of it was deleted on purpose."""
+        """Whether a trial could resume from it: it is whole, and none of its files was deleted on purpose."""
         if storage_id not in self._is_good and url not in self.problems:
             try:
                 self._is_good[storage_id] = self._check(url, storage_id)

@@ -1,4 +1,4 @@
-"""What is to become of the checkpoints of an experiment: the rules, applied to its journals and its storages."""
+"""Applies the rules to an experiment's journals and storages, and decides what becomes of its checkpoints."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ExperimentPlan:
         }
 
     def verdicts(self) -> list[Verdict]:
-        """Of those in scope that exist; the condemned ones are there, and their storage can be reached."""
+        """The verdicts on the checkpoints in scope that exist. Those that are condemned were found in their storage."""
         candidates, reasons = self._ranked()
         self._spare_unreachable(candidates, reasons)
         for trial_id in {candidate.trial_id for candidate in self._condemned(candidates, reasons)}:
@@ -106,8 +106,8 @@ class ExperimentPlan:
     def _ranked(self) -> tuple[list[Candidate], Reasons]:
         """The checkpoints that exist, and the reasons why some of them stay.
 
-        A record may speak of files that somebody has removed. Such a checkpoint must not take the place of one that is
-        there, so that those on which a deletion depends are looked for; the others need not be.
+        The files of a recorded checkpoint may have been removed. Such a checkpoint must not be kept in place of one
+        that is there, so those on which a deletion depends are looked for.
         """
         candidates = [recorded.candidate for recorded in self._recorded.values()]
         while True:
@@ -138,7 +138,7 @@ class ExperimentPlan:
                 reasons[candidate.storage_id] = ["its storage cannot be reached"]
 
     def _kept_as_only_good(self, of_trial: Sequence[Candidate], reasons: Reasons) -> Reasons:
-        """What else must stay so that the trial keeps a checkpoint that can be read."""
+        """The reasons for what else must stay so that the trial keeps a checkpoint that can be read."""
         trusted = in_order_of_trust(of_trial)
         staying = [candidate for candidate in trusted if candidate.storage_id in reasons]
         condemned = [candidate for candidate in trusted if candidate.storage_id not in reasons]
@@ -147,7 +147,7 @@ class ExperimentPlan:
         for candidate in condemned:
             if self._is_good(candidate):
                 return {candidate.storage_id: [f"the only good checkpoint of trial {candidate.trial_id}"]}
-        # Nothing of it can be read, now at least: what is left may be worth mending.
+        # None can be read now, but some may be repaired.
         nothing_good = f"no checkpoint of trial {of_trial[0].trial_id} is good"
         return {c.storage_id: [nothing_good] for c in of_trial if c.storage_id not in reasons}
 
@@ -175,7 +175,7 @@ class ExperimentPlan:
         found: defaultdict[int, list[UnlistedCheckpoint]] = defaultdict(list)
         for trial_id in sorted(self._scope):
             if trial_id in self._references.running or trial_id in self._references.doubtful:
-                continue  # a save may be under way; or what lists the checkpoint may be what was lost
+                continue  # a save may be under way, or the record that lists the checkpoint may have been lost
             found[trial_id] += self._histories[trial_id].unlisted
         return [
             verdict

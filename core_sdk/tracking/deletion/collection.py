@@ -1,10 +1,10 @@
-"""Collection: deleting the checkpoints that neither the policy nor anything else keeps.
+"""Collection deletes the checkpoints that neither the policy nor anything else keeps.
 
     plan        the journals of the experiments in question are read, the rules of `retention` are applied, and the
                 storages are looked at: what would be deleted is there, and each trial keeps one that can be read
     carry out   the same again, now with every trial concerned claimed; deleted is what both times was condemned
 
-What protects what:
+What keeps this safe:
 
 - A deletion is three steps: the trial's `changes.journal` says `checkpoint_condemned`, the storage deletes, the
   journal says `checkpoint_deleted`. After the first the checkpoint is no longer listed or offered to a resume; a kill
@@ -13,7 +13,7 @@ What protects what:
   and the attempt has ended, collection removes what it finds. Only what a journal of this home names is ever deleted,
   so that homes may share a storage.
 - Two collectors: `collection.lock` in the home lets one work at a time, the second plans after the first is done, on
-  what that one left. While a person is asked, the lock is not held: hence the second plan.
+  what that one left. The lock is not held while a person is asked, so there is a second plan.
 - A trial that runs is left alone, and what a running attempt refers to, of whatever trial, stays. A resume begins with
   the claim of the trial's next attempt (`tracking.claim`), and only then chooses its checkpoint: the collector holds
   that claim of each trial from which it deletes, so that either the resume is refused, or the collector leaves the
@@ -61,23 +61,23 @@ _TRIALS_AT_ONCE = 64
 
 @dataclass(frozen=True)
 class Request:
-    """What to collect, and by which rules where those recorded are not meant."""
+    """What to collect, and rules that replace the recorded ones."""
 
     experiment_id: int | None = None
     trial_id: int | None = None
-    """Delete nothing of other trials."""
+    """If given, nothing of other trials is deleted."""
     policy: Mapping[str, int] = field(default_factory=dict)
-    """Keys of a policy, in place of what is recorded."""
+    """Keys of a policy that replace the recorded ones."""
     metric: str | None = None
     smaller_is_better: bool | None = None
     ended_trial: int | None = None
-    """The trial whose attempt this process executes, and which has said its last word."""
+    """The trial whose attempt this process executes and has ended."""
 
 
 @dataclass(frozen=True)
 class Plan:
     rules: Mapping[int, Rules]
-    """By experiment; those that have none are not looked at."""
+    """By experiment; experiments without rules are not looked at."""
     verdicts: tuple[Verdict, ...]
     problems: tuple[str, ...]
     """Storages that cannot be reached; nothing in them is condemned."""
@@ -91,12 +91,12 @@ class Plan:
 class Deletions:
     deleted: tuple[Verdict, ...]
     spared: tuple[Verdict, ...]
-    """Condemned in the plan, and not deleted: a trial runs now, say."""
+    """Condemned in the plan but not deleted, for example because the trial runs now."""
     problems: tuple[str, ...]
 
 
 class Collector:
-    """Plans, and carries the plan out."""
+    """Makes a plan, and carries it out."""
 
     def __init__(self, home: Home, request: Request, storages: Sequence[Storage] = ()) -> None:
         self._home = home
@@ -228,7 +228,7 @@ class Collector:
 
 
 def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), wait_s: float = -1) -> Deletions:
-    """Plans and carries out, unasked; waits at most `wait_s` for another collector, for ever if it is negative.
+    """Plans and carries out at once; waits at most `wait_s` for another collector, for ever if it is negative.
 
     `storages` are those that are open already.
     """
@@ -237,7 +237,7 @@ def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), w
 
 
 def rules_of(experiment: ExperimentRecord, request: Request) -> Rules | None:
-    """None where no policy is recorded, and none asked for: then all is kept."""
+    """None where no policy is recorded and none is asked for: then everything is kept."""
     if experiment.retention is None and not request.policy:
         return None
     recorded = msgspec.structs.asdict(experiment.retention or RetentionPolicy())

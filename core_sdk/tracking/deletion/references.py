@@ -1,4 +1,4 @@
-"""Who in a home refers to which checkpoints."""
+"""Finds out who in a home refers to which checkpoints."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from core_sdk.tracking.home import Home, TrialFolder
 
 
 def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()) -> References:
-    """Looks at all trials of the home but `without`; those of `ended` do not count as running, whatever locks say.
+    """Reads all trials of the home except `without`; trials in `ended` do not count as running.
 
     Raises `RecordDamagedError` for a trial that cannot be read: it might have begun with any checkpoint.
     """
     sources: defaultdict[str, set[int]] = defaultdict(set)
     uses: defaultdict[str, set[int]] = defaultdict(set)
     running: dict[int, int] = {}
-    # Also those that are being made: they have no record yet, and may have chosen their checkpoint.
+    # Also trials that are being made: without a record yet, they may already have chosen their checkpoint.
     for trial_id in sorted({*home.trial_ids(include_deleted=True)} - without):
         folder = TrialFolder(home.root, trial_id)
         with contextlib.suppress(TrialNotFoundError):
@@ -38,7 +38,7 @@ def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int]
 def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:
     info = folder.read_run_info(attempt)
     if info is not None and info.latest_checkpoint is not None:
-        yield info.latest_checkpoint  # the script may not have come to its init() yet
+        yield info.latest_checkpoint  # the script may not have called init() yet
     for record in find_records(folder.journal_path(attempt), ('"attempt"', '"checkpoint_used"')):
         if isinstance(record, AttemptStarted) and record.latest_checkpoint is not None:
             yield record.latest_checkpoint

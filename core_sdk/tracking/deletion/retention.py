@@ -1,17 +1,17 @@
-"""Which checkpoints are kept: pure rules.
+"""Decides which checkpoints are kept, by pure rules.
 
 `keep` applies a policy: the union of the best N of the experiment, the best N of each trial, the latest N of each
 trial. `protect` names what no policy may touch. What neither keeps may be deleted, after a look at the storages that
 `tracking.deletion.collection` takes. The rules where the policy itself is silent:
 
 - "Best" needs a value of the searcher's metric at exactly the checkpoint's `steps_completed`, reported by the attempt
-  that stored it: another attempt that came by the same step measured other weights. NaN is never best. Of equal values
-  the newer checkpoint is better, that of the newer trial where they are of two.
-- "Latest" is ranked in each trial by itself, validated or not.
-- A superseded checkpoint (a later attempt went back behind it) takes part in no ranking, as its reports are hidden.
-- Of a checkpoint with some files deleted the trial cannot go on: it does not count as latest. It can be the best.
-- Where no metric is known, or none of the checkpoints of a trial has the one that is, no validated checkpoint is worse
-  than another: a policy that asks for the best keeps all.
+  that stored it: another attempt at the same step measured other weights. NaN is never best. Of equal values the newer
+  checkpoint is better; between trials, that of the newer trial.
+- "Latest" is ranked within each trial, validated or not.
+- A superseded checkpoint (a later attempt resumed from an earlier step) takes part in no ranking.
+- A checkpoint with some files deleted cannot be resumed from: it does not count as latest, but can be the best.
+- Where no metric is known, or no checkpoint of a trial has it, validated checkpoints cannot be compared: a policy that
+  asks for the best keeps them all.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from core_sdk.records import Metric, RetentionPolicy, SearcherMetric
 
 Reasons = dict[str, list[str]]
-"""Storage id -> why it stays, as a person reads it."""
+"""Storage id -> the reasons why it stays, for people."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A checkpoint that exists, as far as the records tell."""
+    """A checkpoint that exists according to the records."""
 
     storage_id: str
     trial_id: int
@@ -44,16 +44,16 @@ class Candidate:
 
 @dataclass(frozen=True)
 class References:
-    """What else in the home refers to checkpoints, by storage id."""
+    """References to checkpoints from elsewhere in the home, by storage id."""
 
     sources: Mapping[str, Set[int]] = field(default_factory=dict)
     """The trials that began with it."""
     uses: Mapping[str, Set[int]] = field(default_factory=dict)
-    """The trials whose running attempt continues from it, or has said that it uses it."""
+    """The trials whose running attempt resumed from it or uses it."""
     running: Mapping[int, int] = field(default_factory=dict)
     """Trial -> the attempt of it that runs."""
     doubtful: Mapping[int, str] = field(default_factory=dict)
-    """Trial -> why its records cannot be relied on: what is lost might be a pin, or a validation."""
+    """Trial -> why records of it may be missing: a lost one might be a pin, or a validation."""
 
 
 def keep(candidates: Sequence[Candidate], policy: RetentionPolicy, metric: SearcherMetric | None) -> Reasons:
@@ -79,7 +79,7 @@ def _keep_best(
         _note(reasons, best[: policy.save_experiment_best], f"best {policy.save_experiment_best} of the experiment")
         for trial_id, of_trial in _by_trial(best).items():
             _note(reasons, of_trial[: policy.save_trial_best], f"best {policy.save_trial_best} of trial {trial_id}")
-    # By a metric that they do not have, none of them is worse than another.
+    # Checkpoints without the metric cannot be compared by it.
     unknown = "no metric is known" if metric is None else f"none has the metric {metric.name!r}"
     if policy.save_experiment_best and not comparable:
         _note(reasons, filter(_is_validated, ranked), f"validated, and {unknown} to call it worse")
@@ -90,13 +90,13 @@ def _keep_best(
 
 
 def protect(candidates: Iterable[Candidate], references: References) -> Reasons:
-    """What stays whatever the policy says."""
+    """The checkpoints that no policy may delete."""
     reasons = {candidate.storage_id: _protections(candidate, references) for candidate in candidates}
     return {storage_id: found for storage_id, found in reasons.items() if found}
 
 
 def references_to(storage_id: str, references: References) -> list[str]:
-    """Who in the home needs the checkpoint, as a person reads it."""
+    """Who in the home needs the checkpoint, for people."""
     users = sorted(references.uses.get(storage_id, ()))
     sources = sorted(references.sources.get(storage_id, ()))
     return [f"used by the running trial {trial_id}" for trial_id in users] + [
@@ -109,9 +109,9 @@ def pin_reason(note: str) -> str:
 
 
 def in_order_of_trust(of_trial: Sequence[Candidate]) -> list[Candidate]:
-    """Of one trial's checkpoints, those from which it can go on, the one first that a resume would look at first.
+    """The checkpoints of one trial that can be resumed from, in the order in which a resume would try them.
 
-    At the end those that are superseded: better than none.
+    Superseded checkpoints come last.
     """
     whole = [candidate for candidate in reversed(of_trial) if not candidate.is_partial]
     return sorted(whole, key=lambda candidate: candidate.is_superseded)

@@ -45,7 +45,7 @@ class ExperimentFolder:
 
     @contextlib.contextmanager
     def edit(self) -> Iterator[ExperimentRecord]:
-        """The record, to be changed in place; written at the end, one editor at a time."""
+        """The record, to be changed in place; it is written at the end of the block. One process at a time may edit."""
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
         with FileLock(self.path / "experiment.lock", mode=0o600):
@@ -66,12 +66,12 @@ class ExperimentFolder:
         return found is not None and found.experiment_id == self.experiment_id
 
     def register(self) -> None:
-        """From now on it is found by its name. Raises `FileExistsError` if another one is."""
+        """Lets it be found by its name. Raises `FileExistsError` if another experiment has the name."""
         by_name = name_path(self._home_root, self.read().name)
         write_atomically(by_name, str(self.experiment_id).encode(), overwrite=False)
 
     def rename(self, name: str) -> None:
-        """From now on the experiment is found by this name only. Raises `NameTakenError`."""
+        """Lets it be found by this name only. Raises `NameTakenError`."""
         new_path = name_path(self._home_root, check_name("the experiment's name", name))
         with _name_lock(new_path), self.edit() as record:
             if name == record.name:
@@ -86,14 +86,14 @@ class ExperimentFolder:
     def delete(self) -> None:
         """Forgets the experiment; its empty folder keeps the id from being used again. Its trials are not touched."""
         record = None
-        with contextlib.suppress(RecordDamagedError):  # what names it is then found to name nothing
+        with contextlib.suppress(RecordDamagedError):  # its name then leads nowhere, and is mended
             record = read_file(self.record_path, ExperimentRecord)
         if record is not None:
             self._forget_name(name_path(self._home_root, record.name))
         self.record_path.unlink(missing_ok=True)
 
     def discard(self) -> None:
-        """Takes back one that was never registered, with its id."""
+        """Removes an experiment that was never registered; its id may be used again."""
         with contextlib.suppress(OSError):  # an experiment without trials is listed nowhere
             shutil.rmtree(self.path)
 

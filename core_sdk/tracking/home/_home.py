@@ -1,4 +1,4 @@
-"""The home itself: what it holds, and how trials and experiments are made in it."""
+"""The home: finds and makes its trials and experiments."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Home:
         return find_experiment(self.root, check_name("the experiment's name", name))
 
     def new_experiment(self, name: str) -> ExperimentFolder:
-        """Another one of this name, found by its id only until it is registered."""
+        """A further experiment of this name, which is found only by its id until it is registered."""
         folder = self._create_experiment_folder()
         folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
         return folder

@@ -49,7 +49,7 @@ class TrialFolder:
         """Removes all that the folder holds; left empty, it keeps the id from being used again."""
         if self.path.is_symlink():
             raise UnsafePathError("the trial's folder", str(self.path), "is a symbolic link, and is not emptied")
-        # First, so that nobody sees the trial without what belongs to it.
+        # First, so that nobody sees an incomplete trial.
         (self.path / "trial.json").unlink(missing_ok=True)
         for entry in self.path.iterdir():
             if entry.is_dir() and not entry.is_symlink():
@@ -71,11 +71,11 @@ class TrialFolder:
         return self.path / journal_name(attempt)
 
     def rank_journal_path(self, attempt: int, rank: int) -> Path:
-        """Of a rank other than 0 it is made when that rank records something."""
+        """For a rank other than 0, the file is made when that rank first records something."""
         return self.path / journal_name(attempt, rank)
 
     def tensorboard_source_path(self, rank: int = 0) -> Path:
-        """Where a rank's script writes event files of which it chooses some to be shown."""
+        """Where a rank's script writes event files, some of which it chooses to be shown."""
         return self.path / (f"tensorboard.rank{rank}.local" if rank else "tensorboard.local")
 
     def alive_path(self, attempt: int) -> Path:
@@ -99,11 +99,11 @@ class TrialFolder:
         write_file(self.run_info_path(attempt), info, overwrite=overwrite)
 
     def read_run_info(self, attempt: int) -> ClusterInfo | None:
-        """None for a script that nothing else started."""
+        """None for a script that was started by hand."""
         return read_file(self.run_info_path(attempt), ClusterInfo)
 
     def running_attempts(self) -> set[int]:
-        """Attempts whose processes live; what was started as one of them may be a launcher that has begun others."""
+        """Attempts whose processes live, and those that a launcher with an earlier number may have begun."""
         running, is_supervised = set(), False
         for attempt in self.attempts():
             is_supervised = is_supervised or is_alive(self.supervised_path(attempt))
@@ -116,7 +116,7 @@ class TrialFolder:
         return is_alive(self.alive_path(attempt)) or any(map(is_alive, supervised))
 
     def running_attempt(self) -> int | None:
-        """The attempt that is being executed now; only the latest can be."""
+        """The attempt that is running; only the latest can be."""
         attempts = self.attempts()
         return attempts[-1] if attempts and self.is_running(attempts[-1]) else None
 
@@ -167,9 +167,9 @@ class TrialFolder:
         write_file(self.stop_path(attempt), StopRequest(time=time.time(), source=source))
 
     def append_change(self, record: Record) -> None:
-        """Records something done to the trial from outside, durably; `OSError` leaves nothing of the record.
+        """Durably records something done to the trial from outside. After an `OSError` nothing of it is recorded.
 
-        One such writer at a time.
+        Waits while another process does the same.
         """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 

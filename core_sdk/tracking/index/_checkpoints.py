@@ -29,7 +29,7 @@ def read_checkpoints(connection: sqlite3.Connection, where: Where) -> list[Check
 
 
 def latest_checkpoints(connection: sqlite3.Connection, where: Where) -> dict[int, str]:
-    """For each trial, the newest checkpoint that still exists, whole, and that no attempt went back behind."""
+    """For each trial, the newest checkpoint that exists, is whole and is not superseded."""
     latest = {}
     for (trial_id, _), checkpoints in _folded(connection, where):
         for found in reversed(checkpoints):
@@ -42,7 +42,7 @@ def latest_checkpoints(connection: sqlite3.Connection, where: Where) -> dict[int
 
 def _folded(connection: sqlite3.Connection, where: Where) -> Iterator[tuple[tuple[int, int], list[RecordedCheckpoint]]]:
     """The checkpoints of each trial and experiment, the newest trial first; by the order of journals, not by clocks."""
-    # One trial may delete another's checkpoint, so that records are found by the checkpoint of which they speak.
+    # One trial may delete another's checkpoint, so records are found by the checkpoint's id.
     query = f"""
         SELECT trial_id, experiment_id, attempt, record FROM {_RECORDS} WHERE storage_id IN (
             SELECT storage_id FROM {_RECORDS} WHERE {where.sql}
@@ -97,6 +97,6 @@ def _checkpoint_row(trial_id: int, experiment_id: int, found: RecordedCheckpoint
 
 
 def _may_exist(checkpoint: CheckpointStored) -> bool:
-    """Whether the files are there, as far as a look at a directory can tell: buckets are not asked."""
+    """Whether the files may be there: directories are looked at, buckets are not asked."""
     url = urlsplit(checkpoint.storage)
     return url.scheme != "file" or Path(unquote(url.path), checkpoint.storage_id, MANIFEST_NAME).exists()

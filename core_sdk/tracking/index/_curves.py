@@ -1,4 +1,4 @@
-"""Questions about whole series: how long they are, and how they run."""
+"""Questions about whole series: their lengths, curves and figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database: in a file, verified and mended, or in memory; and telling damage from other trouble."""
+"""The index's database, in a verified file or in memory, and the errors that mean damage."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger = logging.getLogger("core_sdk.tracking")
 
 _BUSY_TIMEOUT_S = 60
 
-# Trouble that says nothing about the file's content. Our statements are fixed, so that any other error means that the
-# content is not what we wrote.
+# Errors that say nothing about the file's content. Our statements are fixed, so any other error means that the content
+# is not what we wrote.
 _WORLD_CODES = {
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
@@ -34,7 +34,7 @@ _CANNOT_WRITE_CODES = {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQL
 
 
 class DamagedError(Exception):
-    """The file is no index, or no longer."""
+    """The file is not an index, or is damaged."""
 
 
 class MissingError(DamagedError):
@@ -57,7 +57,7 @@ class Database:
             _create_tables(self._connection)
 
     def lock(self) -> contextlib.AbstractContextManager[object]:
-        """To be held by who writes; waits for another writer."""
+        """Held by the process that writes; waits for another writer."""
         return contextlib.nullcontext() if self._path is None else file_lock(self._path)
 
     @contextlib.contextmanager
@@ -74,7 +74,7 @@ class Database:
                 # From this question on, until the transaction ends, no other process writes.
                 (revision,) = connection.execute("PRAGMA user_version").fetchone()
             except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                # sqlite3 raises a UnicodeDecodeError where SQLite quotes what it stumbled over.
+                # sqlite3 raises a UnicodeDecodeError if SQLite's message quotes damaged text.
                 if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                     raise
                 raise DamagedError(error) from error
@@ -102,7 +102,7 @@ class Database:
             message = "the index %s cannot be used (%s); it is built again from the journals"
             logger.warning(message, self._path, problem)
         remove(self._path)
-        self._path.touch(mode=0o600)  # SQLite would go by the umask; its journal takes the database's mode
+        self._path.touch(mode=0o600)  # SQLite would apply the umask; its journal gets the database's mode
         file = self._opened_file(self._path)
         _create_tables(self._opened_connection())
         file.seal()
@@ -172,7 +172,7 @@ def cannot_write(error: Exception) -> bool:
 
 
 def _code(error: Exception) -> int:
-    # The low byte: the rest is detail.
+    # The low byte is the kind of error, the rest is detail.
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
 
 
@@ -193,7 +193,7 @@ def _open(path: str) -> sqlite3.Connection:
 
 def _configure(connection: sqlite3.Connection) -> None:
     # No WAL: its shared memory does not work on network file systems, where homes lie. NORMAL rather than OFF, so that
-    # after a power cut the index is seldom to be built again; the fsyncs come once per batch.
+    # the index seldom has to be built again after a power cut; there are few fsyncs, once per batch.
     for pragma in ("page_size=4096", "journal_mode=TRUNCATE", "synchronous=NORMAL", "cache_size=-65536"):
         connection.execute(f"PRAGMA {pragma}")
 

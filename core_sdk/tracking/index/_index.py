@@ -1,4 +1,4 @@
-"""The index's front: one object that opens, refreshes, heals and answers."""
+"""The index: opens the database, refreshes and repairs it, and answers questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One attempt's journal on its way into the index."""
+"""Adds one attempt's journal to the index."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _COLUMNS += ("label_changes", "stop_source", "ended", "outcome", "error", "exit_
 _NOTHING_READ: AttemptRow = dict.fromkeys(_COLUMNS) | dict.fromkeys(("end_offset", "num_bad_lines", "num_dropped"), 0)
 _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
-# The chief's journal alone tells how the training goes, whatever another rank's should hold.
+# Only the chief's journal tells how the training goes; other records of other ranks are ignored.
 _OF_CHECKPOINTS = get_args(CheckpointRecord)
 _OF_EVERY_RANK = (AttemptStarted, Profile, Progress, Dropped)
 
@@ -77,7 +77,7 @@ class JournalIndexer:
         self._series = SeriesTable(batch.connection, row["id"])
 
     def read(self, journal: Path, size_bytes: int) -> None:
-        """`size_bytes` is the journal's size. What it gains meanwhile may come as fast as we read: it is left."""
+        """Reads the first `size_bytes`: what the journal gains meanwhile may come as fast as it is read."""
         if size_bytes < self._row["end_offset"]:
             self._start_anew()
         for chunk in read_journal(journal, self._row["end_offset"]):

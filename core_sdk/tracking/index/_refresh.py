@@ -76,7 +76,7 @@ def _index_experiment(folder: ExperimentFolder, signature: str, connection: sqli
 
 
 def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) -> None:
-    """Damaged, or somebody else's and not to be read."""
+    """For a record that is damaged, or that this user may not read."""
     logger.warning("%s is left out: %s", path, error)
     batch.result.left_out.append(path)
 

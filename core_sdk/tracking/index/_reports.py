@@ -35,7 +35,7 @@ class _Series(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportsOf:
-    """Whose reports are asked for."""
+    """The reports that are asked for."""
 
     trial_id: int
     group: str | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 REVISION = 6
-"""To be raised whenever a table changes: an index of another revision is built again."""
+"""Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
 CREATE TABLE experiment (

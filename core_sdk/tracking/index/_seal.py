@@ -15,14 +15,14 @@ from core_sdk.records import decode_file, encode_file
 _Identity = tuple[int, int]
 
 _BLOCK_BYTES = 1 << 20
-_HEADER_BYTES = 100  # it counts the transactions that have written to the file
+_HEADER_BYTES = 100  # they hold the number of transactions that have written to the file
 
 _guard = threading.Lock()
 _descriptors: dict[_Identity, tuple[int, int]] = {}
 """For each database file that this process reads: a descriptor, and how many readers share it.
 
-Closing any descriptor of a file frees all locks that the process holds on it, and SQLite's are of this kind. So the
-last reader closes the only one, when its SQLite has closed the file.
+When a process closes any descriptor of a file, it loses all its POSIX locks on the file, and SQLite's are of this kind.
+So readers share one descriptor, and the last one closes it after its SQLite has closed the file.
 """
 
 
@@ -52,7 +52,7 @@ class SealedFile:
             return False
 
     def is_whole(self, *, read_anew: bool) -> bool:
-        """Whether its bytes are those that were sealed; without `read_anew`, one that looks as before is not read."""
+        """Whether its bytes are those that were sealed; only `read_anew` reads a file that looks unchanged."""
         look = self._look()
         if read_anew or look != self._verified:
             self._verified = look if self._checksum() == self._read_seal() else None

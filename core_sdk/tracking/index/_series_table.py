@@ -32,7 +32,7 @@ class SeriesTable(dict[str, "SeriesGroup"]):
         return self[group]
 
     def profile(self, group: str) -> SeriesGroup:
-        """One of the profiler's groups, which may be called like one of the script's."""
+        """One of the profiler's groups, which may have the name of one of the script's."""
         if group not in self._profile:
             self._profile[group] = SeriesGroup(self, group, is_profile=True)
         return self._profile[group]
@@ -52,7 +52,7 @@ class SeriesTable(dict[str, "SeriesGroup"]):
         return int(self._connection.execute(insert, row).lastrowid or 0)
 
     def _take_points(self) -> FlatPoints:
-        """Series by series: so they touch each page of the database only once, and fill it."""
+        """The points series by series, so that each page of the database is touched only once, and filled."""
         taken: FlatPoints = []
         for group in (*self.values(), *self._profile.values()):
             for _, points in group.values():

@@ -1,4 +1,4 @@
-"""One trial's folder on its way into the index."""
+"""Adds one trial's folder to the index."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from core_sdk.tracking.superseding import AttemptSpan, visible_until
 
 logger = logging.getLogger("core_sdk.tracking")
 
-# A directory may change again within the same tick of its file system's clock: then its time does not tell.
+# A directory may change again within the same tick of its file system's clock, so a young time proves nothing.
 _YOUNG_NS = 2_000_000_000
 
 _JournalKey = tuple[int, int]
@@ -54,7 +54,7 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
     """Files come and go with the directory's time; journals only grow."""
     directory = f"{home.runs}/{trial_id}"
     try:
-        # Asked of thousands of trials at once, and `Path` takes five times as long as the system call.
+        # This runs for thousands of trials, and `Path` takes five times as long as the system call.
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
         return any(
@@ -92,13 +92,13 @@ def forget_trial(connection: sqlite3.Connection, trial_id: int) -> None:
 
 def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, num_attempts: int) -> None:
     hparams, labels = (msgspec.json.encode(value).decode() for value in (record.hparams, record.labels))
-    # Without a time it counts as changed until the end, so that the successor of a killed indexer looks at it again.
+    # Without a time the trial counts as changed, so that after a kill it is indexed again.
     row = trial_id, record.experiment_id, record.created, hparams, labels, record.continued_from, num_attempts
     connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)", row)
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:
-    # Without the chief's journal, an attempt is nothing that another rank's could belong to.
+    # Another rank's journal counts only beside the chief's journal of the same attempt.
     keys = [(0, 0)] if folder.changes_path.exists() else []
     keys += [(number, 0) for number in numbers]
     return keys + [key for key in folder.rank_journals() if key[0] in numbers]
@@ -109,7 +109,7 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: B
     found = connection.execute(_SELECT_ATTEMPTS, (folder.trial_id,))
     rows: dict[_JournalKey, AttemptRow] = {(row["attempt"], row["rank"]): dict(row) for row in found}
     if rows.keys() - set(keys):
-        # What the deleted attempt superseded shows again.
+        # What a deleted attempt had superseded must be shown again.
         forget_attempts(connection, [row["id"] for row in rows.values()])
         rows = {}
     for key in keys:

@@ -19,7 +19,7 @@ AttemptKey = tuple[int, int]
 
 
 def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
-    """Newest attempts of trials that have not said how they ended."""
+    """The newest attempts of trials, if they have not recorded their end."""
     # Beside a max(), SQLite takes the other columns from the row that has it.
     query = f"""SELECT trial_id, max(attempt), outcome FROM attempt JOIN trial USING (trial_id)
         WHERE attempt > 0 AND rank = 0 AND {where.sql} GROUP BY trial_id"""
@@ -147,11 +147,11 @@ def _state(
 
 
 def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:
-    """What the newest attempt that speaks of it says."""
+    """The value of the newest attempt that has one."""
     return next((row[column] for row in attempts if row[column] is not None), None)
 
 
 def _ended(newest: sqlite3.Row) -> float | None:
-    """Without a last word, the time of the last one."""
+    """The recorded end, or else the time of the last record."""
     times = (newest["ended"], newest["exit_time"], newest["last_time"])
     return next((time for time in times if time is not None), None)

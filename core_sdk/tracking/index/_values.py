@@ -1,4 +1,4 @@
-"""Times and metrics on their way into the index and back, exactly."""
+"""Converts times and metrics to what the index keeps, and back exactly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from core_sdk.records import MAX_INT, Metric, Report, from_json, metrics_from_json, number_from_json, to_json
 
 TICKS_PER_S = 2**22
-"""Neighbouring float64 lie this dense around today's times (2004 to 2038), so that these come back exactly."""
+"""The density of float64 around today's times (2004 to 2038), so that these come back exactly."""
 
 
 def from_ticks(ticks: int, started: float) -> float:
@@ -43,7 +43,7 @@ COMPARABLE = "(point.value * 1)"
 
 
 class Beside(msgspec.Struct, omit_defaults=True):
-    """What a report holds beside numbers that a database can compare."""
+    """The parts of a report that are not numbers that a database can compare."""
 
     batch_metrics: list[dict[str, int | float | str]] | None = None
     metrics: dict[str, Any] | None = None
