@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from core_sdk._version import __version__
-from core_sdk.cli import _run_command
 from core_sdk.cli._group import LazyGroup, command_group
 from core_sdk.cli.compare import compare
+from core_sdk.cli.running import run
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
 experiment, a checkpoint, an attempt, a group) does not exist; 75 the trial was stopped and can be resumed; 126 or
@@ -31,7 +31,7 @@ app = command_group(
     epilog=_EPILOG,
     cls=_Root,
 )
-_run_command.register(app)
+run.register(app)
 app.command()(compare)
 
 

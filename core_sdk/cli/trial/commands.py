@@ -174,7 +174,7 @@ def pause(
 ) -> None:
     """Ask a running trial to save a checkpoint and stop."""
     from core_sdk.cli._home import open_tracker
-    from core_sdk.cli._pause import pause_trial
+    from core_sdk.cli.running.pause import pause_trial
 
     pause_trial(open_tracker(), trial_id, wait=wait)
 
@@ -208,9 +208,9 @@ def resume(
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
-    from core_sdk.cli._foreground import run_in_foreground
     from core_sdk.cli._home import open_tracker
-    from core_sdk.cli._pause import await_stop
+    from core_sdk.cli.running.foreground import run_in_foreground
+    from core_sdk.cli.running.pause import await_stop
     from core_sdk.tracking.attempts import starting
 
     folder = open_tracker().home.trial(trial_id)
@@ -227,8 +227,8 @@ def continue_(trial_id: TrialId) -> None:
     from core_sdk.agent.starting import Agent
 
     agent = Agent()
-    from core_sdk.cli._foreground import run_in_foreground
     from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.running.foreground import run_in_foreground
     from core_sdk.tracking.attempts.starting import continue_from
 
     folder = open_tracker().home.trial(trial_id)

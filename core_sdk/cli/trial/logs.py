@@ -6,7 +6,7 @@ import io
 import itertools
 from collections.abc import Collection, Iterable, Iterator
 
-from core_sdk.cli._follow import write_all
+from core_sdk.cli.running.follow import write_all
 from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.logs import LogReader

@@ -8,8 +8,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from core_sdk.cli._follow import POLL_INTERVAL_S, Follower
 from core_sdk.cli._messages import message
+from core_sdk.cli.running.follow import POLL_INTERVAL_S, Follower
 
 _STDOUT = 1
 _STDERR = 2

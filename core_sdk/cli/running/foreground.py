@@ -7,12 +7,12 @@ import os
 from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent
-from core_sdk.cli._display import Display
 from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
-from core_sdk.cli._pause import await_end
-from core_sdk.cli._signals import SignalRelay
-from core_sdk.cli._terminal import open_screen, serve_terminal
+from core_sdk.cli.running.display import Display
+from core_sdk.cli.running.pause import await_end
+from core_sdk.cli.running.signals import SignalRelay
+from core_sdk.cli.running.terminal import open_screen, serve_terminal
 from core_sdk.errors import CommandError
 from core_sdk.journal import read_journal
 from core_sdk.records import Ended, StopAcknowledged

@@ -56,8 +56,8 @@ def run(
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
-    from core_sdk.cli._foreground import run_in_foreground
-    from core_sdk.cli._hparams import parse_hparams
+    from core_sdk.cli.running.foreground import run_in_foreground
+    from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.environment import Environment
     from core_sdk.tracking.attempts.starting import begin
 

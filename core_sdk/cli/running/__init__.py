@@ -1,0 +1,1 @@
+"""Attempts in the foreground: `core-sdk run`, `trial resume`, `trial continue` and `trial pause`."""
