@@ -26,10 +26,6 @@ class RetentionPolicy(msgspec.Struct, kw_only=True, frozen=True):
             _check_number(key, value)
         return cls(**given)
 
-    @property
-    def wants_best(self) -> bool:
-        return self.save_experiment_best > 0 or self.save_trial_best > 0
-
 
 class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
     """The validation metric by which one checkpoint is better than another."""

@@ -7,7 +7,6 @@ from core_sdk.tracking.deletion._by_hand import (
     delete_trial,
     remove_checkpoint,
     remove_files,
-    trials_of,
 )
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "delete_trial",
     "remove_checkpoint",
     "remove_files",
-    "trials_of",
 ]

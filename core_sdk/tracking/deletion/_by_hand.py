@@ -89,7 +89,7 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
     """Deletes the experiment with all its trials. Raises as `delete_trial`, and has then deleted nothing."""
     experiment = home.experiment(experiment_id)
-    trials = list(trials_of(home, experiment_id))
+    trials = list(_trials_of(home, experiment_id))
     for folder in trials:
         if (attempt := folder.running_attempt()) is not None:
             raise TrialRunningError(folder.trial_id, attempt, "delete")
@@ -111,7 +111,7 @@ def _delete_claimed(folder: TrialFolder) -> None:
     folder.clear()
 
 
-def trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
+def _trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
     for trial_id in home.trial_ids():
         folder = TrialFolder(home.root, trial_id)
         with contextlib.suppress(TrialNotFoundError):

@@ -12,7 +12,7 @@ import msgspec
 
 from core_sdk.records import MANIFEST_NAME, CheckpointStored, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
-from core_sdk.tracking.index._where import Where
+from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 
 _decode = msgspec.json.Decoder(CheckpointRecord).decode

@@ -28,8 +28,8 @@ from core_sdk.tracking.index._database import (
     is_damage,
     remove,
 )
+from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.index._trials import AttemptKey
-from core_sdk.tracking.index._where import Where
 from core_sdk.tracking.rows import (
     Bucket,
     CheckpointRow,

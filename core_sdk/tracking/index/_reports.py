@@ -10,9 +10,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from core_sdk.tracking.index._schema import IS_VISIBLE, POINTS
+from core_sdk.tracking.index._schema import IS_VISIBLE, POINTS, Where
 from core_sdk.tracking.index._values import from_beside, from_column, from_ticks
-from core_sdk.tracking.index._where import Where
 from core_sdk.tracking.rows import ReportPage, ReportRow
 from core_sdk.tracking.superseding import EVERYTHING
 

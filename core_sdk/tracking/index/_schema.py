@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 REVISION = 6
 """Raise it whenever a table changes: an index of another revision is built again."""
 
@@ -103,3 +105,10 @@ LAST_VISIBLE_STEPS = (
     f"(SELECT point.steps FROM point WHERE point.series_id = series.id AND {IS_VISIBLE} "
     "ORDER BY point.steps DESC LIMIT 1)"
 )
+
+
+class Where(NamedTuple):
+    """A condition over the tables `trial` and `attempt`, or over `experiment`."""
+
+    sql: str = "TRUE"
+    values: tuple[object, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.records import EnvironmentRecord, from_json
-from core_sdk.tracking.index._where import Where
+from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import EnvironmentRow, ExperimentRow, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
