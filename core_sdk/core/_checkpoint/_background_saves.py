@@ -81,7 +81,8 @@ class Saves:
             return
         pending.is_over()
         try:
-            pending.raise_failure()
+            if pending.failure is not None:
+                raise pending.failure
         except BaseException as error:
             if error is pending.failure:
                 self._pending = None
@@ -172,10 +173,6 @@ class _BackgroundSave:
 
     def is_own_thread(self) -> bool:
         return threading.current_thread() is self._thread
-
-    def raise_failure(self) -> None:
-        if self.failure is not None:
-            raise self.failure
 
     def give_up(self) -> bool:
         """Cancels the save; says whether it is stored after all."""

@@ -123,7 +123,7 @@ class CheckpointContext:
             checked_metadata(metadata)  # at the call, rather than when the block is entered
         recorder = Recorder(self._storage, self._journal)
         return CheckpointSave(
-            self._storage, self._distributed, self._journal, self._saves, recorder, metadata, shard=shard, wait=wait
+            self._storage, self._distributed, self._journal, self._saves, recorder, metadata, shard, wait
         )
 
     def wait(self) -> None:

@@ -39,6 +39,7 @@ class _SealedShard:
     address: str
 
 
+@dataclass
 class CheckpointSave:
     """One save.
 
@@ -51,38 +52,28 @@ class CheckpointSave:
     script goes on making calls on the usual one.
     """
 
-    def __init__(
-        self,
-        storage: Storage,
-        distributed: DistributedContext,
-        journal: Journal,
-        saves: Saves,
-        recorder: Recorder,
-        metadata: Mapping[str, Any] | None,
-        *,
-        shard: bool,
-        wait: bool,
-    ) -> None:
-        self._storage = storage
-        self._distributed = distributed
-        self._channel = distributed.channel if shard else SoloChannel()
-        self._journal = journal
-        self._saves = saves
-        self._recorder = recorder
-        self._metadata = metadata
+    storage: Storage
+    distributed: DistributedContext
+    journal: Journal
+    saves: Saves
+    recorder: Recorder
+    metadata: Mapping[str, Any] | None
+    shard: bool
+    wait: bool
+
+    def __post_init__(self) -> None:
+        self._channel = self.distributed.channel if self.shard else SoloChannel()
         self._final_metadata: dict[str, Any] | None = None
-        self._is_sharded = shard
-        self._wait = wait
         self._staging: Staging
         self._storage_id: str
 
     @contextlib.contextmanager
     def open(self) -> Iterator[tuple[Path, str]]:
         """Gives `(path, storage_id)`; stores what lies in the directory `path` at the end of the block."""
-        self._journal.check_open()
+        self.journal.check_open()
         self._storage_id = self._agree()
-        needs_channel = self._is_sharded and not self._wait
-        finishing_channel = self._distributed.background_channel() if needs_channel else self._channel
+        needs_channel = self.shard and not self.wait
+        finishing_channel = self.distributed.background_channel() if needs_channel else self._channel
         begun_at = time.monotonic()
         with contextlib.ExitStack() as undo:
             addresses = self._channel.allgather_outcome(lambda: self._stage(undo))
@@ -95,21 +86,21 @@ class CheckpointSave:
                 leave_together(self._channel, error)
                 raise
             # Not in a child that was forked in the block: what the parent is still writing would be stored.
-            self._journal.check_open()
+            self.journal.check_open()
             self._freeze_metadata()
             undo.pop_all()
         save = Save(self._storage_id, begun_at, self._finish, self._staging.cancel, self._staging.path)
-        self._saves.take(save, wait=self._wait)
+        self.saves.take(save, wait=self.wait)
 
     def fill(self, source: Path, selector: Selector | None) -> None:
         """Takes the files of the directory `source`, within the block; not collective."""
-        self._staging.fill(source, selector, copy=not self._wait)
+        self._staging.fill(source, selector, copy=not self.wait)
 
     def _agree(self) -> str:
         """Checks the metadata, as far as it is known now, and gives the id that the chief has drawn."""
         offers = self._channel.allgather_outcome(self._offer)
         if any(offer.has_pending for offer in offers):
-            self._channel.allgather_outcome(self._saves.wait, is_patient=True)
+            self._channel.allgather_outcome(self.saves.wait, is_patient=True)
         waits = [offer.wait for offer in offers]
         if len(set(waits)) > 1:
             raise ArgumentConflictError("store_path() or upload()", "wait", waits)
@@ -117,16 +108,16 @@ class CheckpointSave:
         return offers[0].storage_id
 
     def _offer(self) -> _Offer:
-        return _Offer(str(uuid.uuid4()), plain_metadata(self._metadata), self._wait, self._saves.is_pending())
+        return _Offer(str(uuid.uuid4()), plain_metadata(self.metadata), self.wait, self.saves.is_pending())
 
     def _stage(self, undo: contextlib.ExitStack) -> str:
-        self._staging = undo.enter_context(self._storage.stage(self._storage_id, is_shared=self._channel.size > 1))
+        self._staging = undo.enter_context(self.storage.stage(self._storage_id, is_shared=self._channel.size > 1))
         return self._staging.address
 
     def _freeze_metadata(self) -> None:
         """Keeps the metadata as it is at the end of the block: the script may go on changing it."""
         try:
-            self._final_metadata = plain_metadata(self._metadata)
+            self._final_metadata = plain_metadata(self.metadata)
         except BaseException as error:
             leave_together(self._channel, error)
             raise
@@ -146,14 +137,14 @@ class CheckpointSave:
         shards = [part.shard for part in parts]
         metadata = _agreed_metadata([part.metadata for part in parts], file_conflicts(shards))
         union = unite(shards)
-        if self._is_sharded and not union.files:
+        if self.shard and not union.files:
             raise EmptyCheckpointError(self._storage_id)
         names = union.names_of(self._channel.rank)
         step_together(self._channel, lambda: self._staging.contribute(names, parts[0].address), is_patient=True)
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
-        self._recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
+        self.recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
 
 
 def _agreed_metadata(

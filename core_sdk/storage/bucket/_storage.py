@@ -34,12 +34,7 @@ from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
 from core_sdk.storage.bucket._staging import BucketStaging
 from core_sdk.storage.bucket._sweep import Sweep
-from core_sdk.storage.bucket.transfer._download import (
-    Downloader,
-    MissingContentError,
-    ObjectToDownload,
-    WrongContentError,
-)
+from core_sdk.storage.bucket.transfer._download import ContentError, Downloader, ObjectToDownload
 from core_sdk.storage.bucket.transfer._progress import progress_of
 from core_sdk.storage.bucket.transfer._threads import run_in_threads
 
@@ -162,11 +157,10 @@ class BucketStorage(Storage):
         with progress_of(f"{doing} checkpoint {storage_id}", total_bytes) as progress:
             try:
                 Downloader(self._bucket, self._limits, progress).fetch(wanted)
-            except WrongContentError as error:
-                compare(manifest, error.object_name.removeprefix(f"{storage_id}/"), error.found)
-                raise
-            except MissingContentError as error:
+            except ContentError as error:
                 name = error.object_name.removeprefix(f"{storage_id}/")
+                if error.found is not None:
+                    compare(manifest, name, error.found)
                 problem = "is missing from the bucket, or was truncated"
                 raise CheckpointDamagedError(storage_id, name, problem) from error
 

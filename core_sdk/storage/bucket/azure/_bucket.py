@@ -71,9 +71,6 @@ class AzureBucket(Bucket):
         self._service = account.connect(place, timeout_s)
         self._container = self._service.get_container_client(container)
 
-    def __repr__(self) -> str:
-        return f"AzureBucket({self.url!r})"
-
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
         condition: dict[str, Any] = {}
         if if_absent:

@@ -14,7 +14,7 @@ import requests
 
 from core_sdk.errors import StorageRefusedError
 from core_sdk.records import FileEntry
-from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, TransientError, part_bytes
+from core_sdk.storage.bucket._bucket import ObjectMissingError, PartedUpload, StoredObject, TransientError, part_bytes
 from core_sdk.storage.bucket.gcs._client import GcsClient, Pieces, base64_of
 from core_sdk.storage.bucket.gcs._errors import NOT_THE_STORE, failure, refusal
 
@@ -82,16 +82,18 @@ class GcsPartedUpload(PartedUpload):
 
     def _is_there(self) -> bool:
         try:
-            found = self._client.stat(self._name)
+            return self._is_right(self._client.stat(self._name))
         except ObjectMissingError:
             return False
-        return (found.size_bytes, found.crc32c) == (self._entry.size_bytes, self._entry.crc32c)
 
     def _verify(self) -> None:
         found = self._client.stat(self._name)
-        if (found.size_bytes, found.crc32c) != (self._entry.size_bytes, self._entry.crc32c):
+        if not self._is_right(found):
             self._client.delete(self._name, found.version)
             raise TransientError("the store holds other bytes than were sent")
+
+    def _is_right(self, found: StoredObject) -> bool:
+        return (found.size_bytes, found.crc32c) == (self._entry.size_bytes, self._entry.crc32c)
 
 
 def abort_uploads(client: GcsClient, under: str) -> int:

@@ -59,14 +59,7 @@ class S3Bucket(Bucket):
         self.url = f"s3://{bucket}/{prefix}".rstrip("/") + endpoint
         self._part_bytes = part_bytes
         self._copy_in_parts_from_bytes = copy_in_parts_from_bytes
-        self._client = S3Client(
-            bucket,
-            prefix,
-            access_key=access_key,
-            secret_key=secret_key,
-            endpoint_url=endpoint_url,
-            timeout_s=timeout_s,
-        )
+        self._client = S3Client(bucket, prefix, (access_key, secret_key), endpoint_url, timeout_s)
 
     def put(self, name: str, content: bytes, *, if_absent: bool = False, if_version: str | None = None) -> None:
         capabilities = self._client.capabilities

@@ -26,20 +26,14 @@ class S3Client:
     """The client is made for the first request: it may have to look for credentials far away."""
 
     def __init__(
-        self,
-        bucket: str,
-        prefix: str,
-        *,
-        access_key: str | None,
-        secret_key: str | None,
-        endpoint_url: str | None,
-        timeout_s: float,
+        self, bucket: str, prefix: str, keys: tuple[str | None, str | None], endpoint_url: str | None, timeout_s: float
     ) -> None:
+        """`keys` are the access key and the secret key; with None boto3 looks for credentials."""
         self.bucket = bucket
         self.root = f"{prefix}/" if prefix else ""
         """All keys of objects begin with it."""
         self.capabilities = Capcapabilities()
-        self._credentials = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
+        self._keys = keys
         self._endpoint_url = endpoint_url
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -73,17 +67,11 @@ class S3Client:
                 return self._send("HeadObject", parameters)
             except ClientError as error:
                 if S3ErrorResponse.read(error.response).is_bare:
-                    self._ask_for_reason(name)
+                    # An answer to HEAD has no body. To GET S3 says whether object, bucket or credentials are wrong.
+                    self.of_object("GetObject", name, Range="bytes=0-0", **self.capabilities.for_reading())[
+                        "Body"
+                    ].close()
                 raise
-
-    def _ask_for_reason(self, name: str) -> None:
-        """Raises what S3 has against reading an object.
-
-        The answer to a HEAD has no body, so it does not say whether the object or the bucket is missing, or what is
-        wrong with the credentials.
-        """
-        reading = self.capabilities.for_reading()
-        self.of_object("GetObject", name, Range="bytes=0-0", **reading)["Body"].close()
 
     def close(self) -> None:
         with self._lock:
@@ -116,7 +104,7 @@ class S3Client:
         # The default session is the process's own, and not safe in threads.
         library = botocore.session.Session()
         library.register_component("data_loader", _tables())
-        session = boto3.session.Session(**self._credentials, botocore_session=library)
+        session = boto3.session.Session(*self._keys, botocore_session=library)
         client = session.client("s3", endpoint_url=self._endpoint_url, config=config)
         client.meta.events.register_first("needs-retry.s3", _spare_region_search)
         return client

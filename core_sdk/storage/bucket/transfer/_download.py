@@ -32,21 +32,14 @@ class ObjectToDownload:
     """None if the object is only read."""
 
 
-class WrongContentError(Exception):
-    """What arrived is not what was stored."""
+class ContentError(Exception):
+    """An object is not what was stored."""
 
-    def __init__(self, object_name: str, found: FileEntry) -> None:
+    def __init__(self, object_name: str, found: FileEntry | None) -> None:
+        """`found` is None where the object is missing, or too short."""
         super().__init__(object_name)
         self.object_name = object_name
         self.found = found
-
-
-class MissingContentError(Exception):
-    """An object is not there, or shorter than what was stored."""
-
-    def __init__(self, object_name: str) -> None:
-        super().__init__(object_name)
-        self.object_name = object_name
 
 
 class Downloader:
@@ -63,7 +56,7 @@ class Downloader:
     def fetch(self, objects: Sequence[ObjectToDownload]) -> None:
         """Fetches all. What has arrived of a large object when an error comes is not fetched again the next time.
 
-        Raises `WrongContentError`, `MissingContentError`, `TransferCancelledError`, `StorageError`, or `OSError`.
+        Raises `ContentError`, `StorageError`, or `OSError` for a file.
         """
         largest_first = sorted(objects, key=lambda wanted: -wanted.entry.size_bytes)
         tasks = [partial(self._begin, wanted, _NUM_TRIES) for wanted in largest_first]
@@ -87,7 +80,7 @@ class Downloader:
         try:
             self._retry.call(self._bucket.where(name), lambda: piece.fetch(self._bucket), lambda: piece.num_bytes)
         except ObjectMissingError as error:
-            raise MissingContentError(name) from error
+            raise ContentError(name, None) from error
         return self._finish(download) if download.note(index, piece.checksum) else ()
 
     def _finish(self, download: _PartialDownload) -> Iterable[Task]:
@@ -97,7 +90,7 @@ class Downloader:
             return ()
         download.target.drop()
         if download.num_tries <= 1:
-            raise WrongContentError(download.wanted.object_name, found)
+            raise ContentError(download.wanted.object_name, found)
         self._progress.add(-found.size_bytes)
         return self._begin(download.wanted, download.num_tries - 1)
 

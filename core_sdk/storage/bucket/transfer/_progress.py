@@ -30,7 +30,11 @@ class Progress(Protocol):
 def progress_of(what: str, total_bytes: int) -> Iterator[Progress]:
     """Shows a bar if a person watches the main thread; other threads would draw into the script's own output."""
     is_watched = sys.stderr.isatty() and threading.current_thread() is threading.main_thread()
-    progress = _bar(what, total_bytes) if is_watched else LoggedProgress(what, total_bytes)
+    progress: Progress = LoggedProgress(what, total_bytes)
+    if is_watched:
+        from core_sdk.storage.bucket.transfer._progress_bar import ProgressBar  # imports rich, which takes a while
+
+        progress = ProgressBar(what, total_bytes)
     try:
         yield progress
     finally:
@@ -61,20 +65,7 @@ class LoggedProgress:
         pass
 
     def _log(self, elapsed_s: float) -> None:
-        percent = 100.0 * self._num_bytes / self._total_bytes if self._total_bytes else 100.0
-        logger.info(
-            "%s: %.0f of %.0f MB (%.0f %%), %.1f MB/s",
-            self._what,
-            self._num_bytes / _MB,
-            self._total_bytes / _MB,
-            percent,
-            self._num_bytes / _MB / elapsed_s,
-        )
-
-
-def _bar(what: str, total_bytes: int) -> Progress:
-    from core_sdk.storage.bucket.transfer._progress_bar import (
-        ProgressBar,
-    )  # rich takes a while to import, and few terminals are watched
-
-    return ProgressBar(what, total_bytes)
+        done_mb, total_mb = self._num_bytes / _MB, self._total_bytes / _MB
+        percent = 100.0 * done_mb / total_mb if total_mb else 100.0
+        speed = done_mb / elapsed_s
+        logger.info("%s: %.0f of %.0f MB (%.0f %%), %.1f MB/s", self._what, done_mb, total_mb, percent, speed)
