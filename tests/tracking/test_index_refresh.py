@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import pty
 import random
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -392,3 +395,22 @@ def test_a_copied_trial_is_a_trial_of_its_own(home: Home) -> None:
         assert [row.trial_id for row in index.trials()] == [1, 7]
         assert [row.steps_completed for row in index.reports(7)] == [1]
         assert index.trial(7).latest_checkpoint == "a"
+
+
+def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
+    """On a line that is gone at the end; without a terminal nothing is said."""
+    folder = new_trial(home)
+    record(folder, *(report(step, a=1.0, b=2.0, c=3.0) for step in range(100_000)))
+    terminal, device = pty.openpty()
+    rebuild = "import sys; from pathlib import Path; from core_sdk.tracking import Home; "
+    rebuild += "from core_sdk.tracking.index import Index; Index.rebuild(Home(Path(sys.argv[1])))"
+
+    with os.fdopen(device, "wb") as stderr:
+        subprocess.run([sys.executable, "-c", rebuild, str(home.root)], stderr=stderr, check=True)
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
+        text = shown.read(1 << 16).decode()
+    silent = subprocess.run([sys.executable, "-c", rebuild, str(home.root)], capture_output=True, check=True)
+
+    assert "indexed 300,000 points" in text
+    assert text.endswith("\r\033[K")
+    assert silent.stderr == b""
