@@ -21,7 +21,6 @@ import random
 import shutil
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,7 +35,7 @@ from typing import Any, NamedTuple, Protocol
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))  # where the stub servers and warm launchers are
 
 from core.metadata_servers import AmazonStub, GoogleStub
-from launches import Launch, WarmLaunchers, kill_all_in
+from launches import Launch, WarmLaunchers, kill_all_in, launchers
 from processes import wait_for
 
 from core_sdk import core
@@ -61,7 +60,6 @@ _BEGUN_WITHIN_S = 300.0
 # Trainings that a killed benchmark leaves behind end.
 _ABANDONED_S = 900
 # Not imported: torch would be, too, by each child.
-_WARM_LAUNCHER = Path(__file__).parent.parent / "tests" / "warm_launcher.py"
 _SLOW_IMPORTS = ("argparse", "http.server", "psutil", "statistics", "subprocess", "uuid")
 
 
@@ -109,7 +107,7 @@ def main() -> None:
         train_on_rank(arguments.train, core.DistributedContext.from_torch_distributed())
         return
     print(f"seed {arguments.seed}")
-    with tempfile.TemporaryDirectory(prefix="stops-") as scratch, launchers(Path(scratch)) as warm:
+    with tempfile.TemporaryDirectory(prefix="stops-") as scratch, launchers() as warm:
         plans = plan_stops(arguments.stops, random.Random(arguments.seed), Path(scratch))
         results = stop_all(plans, Starter(warm), arguments.at_once)
     sys.exit(0 if tell(results) >= TARGET else 1)
@@ -157,19 +155,6 @@ def _latencies(latencies_s: Sequence[float]) -> str:
     ordered = sorted(latencies_s)
     p99 = ordered[math.ceil(0.99 * len(ordered)) - 1]
     return f"p50 {statistics.median(ordered):.2f} s, p99 {p99:.2f} s, max {ordered[-1]:.2f} s"
-
-
-@contextlib.contextmanager
-def launchers(scratch: Path) -> Iterator[WarmLaunchers]:
-    path = scratch / "socket"
-    server = subprocess.Popen([sys.executable, str(_WARM_LAUNCHER), str(path)], stdout=subprocess.PIPE)
-    try:
-        if server.stdout is None or server.stdout.readline() != b"listening\n":
-            raise RuntimeError("the process that forks launchers has not come up")
-        yield WarmLaunchers(path)
-    finally:
-        server.kill()
-        server.communicate()
 
 
 class Starter:

@@ -13,8 +13,10 @@ import parts
 import pytest
 from buckets.opening import servers_on_demand
 from buckets.servers import BucketServer
+from cli.commands import WarmCli
 from ports import reserved_port
 from processes import Script
+from warm import warm_program
 
 from core_sdk.tracking import Home
 
@@ -49,6 +51,14 @@ def start_server() -> Iterator[Callable[[str], BucketServer]]:
     """Gives the server of objects that has this name, of `STARTERS`; it runs to the end of all tests."""
     with servers_on_demand() as start:
         yield start
+
+
+@pytest.fixture(scope="session")
+def warm_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmCli]:
+    """Runs commands of `core-sdk` without the time that their imports take."""
+    modules = ["core_sdk.cli._app", "core_sdk.client", "core_sdk.tracking.index", "rich.table"]
+    with warm_program("core_sdk.cli:main", *modules) as program:
+        yield WarmCli(program, tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture

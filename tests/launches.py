@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
-import socket
-import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Protocol
 
 import psutil
-from processes import TIMEOUT_S, wait_for
+from processes import wait_for
+from warm import WarmProcess, WarmProgram, warm_program
 
 _FAILURE = re.compile(
     r"^\[core-sdk\] rank (?P<rank>\d+) of (?P<num_ranks>\d+) failed first "
@@ -56,16 +54,14 @@ class Ended:
 class Launch:
     """A launcher at work."""
 
-    def __init__(self, pid: int, stdout: Path, stderr: Path, status: TextIO) -> None:
-        self.pid = pid
-        self._stdout = stdout
-        self._stderr = stderr
-        self._status = status
+    def __init__(self, process: WarmProcess) -> None:
+        self.pid = process.pid
+        self._process = process
 
     @property
     def output(self) -> str:
         """So far."""
-        return self._stdout.read_text(errors="replace")
+        return self._process.stdout.read_text(errors="replace")
 
     def read_until(self, *lines: str) -> None:
         """Blocks until the ranks have printed all of these lines."""
@@ -79,16 +75,15 @@ class Launch:
 
     def wait(self) -> Ended:
         """Its status is -N if it was itself killed by signal N."""
-        with self._status:
-            code = int(self._status.readline())
-        return Ended(code, self.output, self._stderr.read_text(errors="replace"))
+        code = self._process.wait()
+        return Ended(code, self.output, self._process.stderr.read_text(errors="replace"))
 
 
 class WarmLaunchers:
     """Launchers that need not import torch, forked by a process that has."""
 
-    def __init__(self, socket_path: Path) -> None:
-        self._socket_path = socket_path
+    def __init__(self, program: WarmProgram) -> None:
+        self._program = program
 
     def start(
         self,
@@ -106,22 +101,22 @@ class WarmLaunchers:
         directory.mkdir(exist_ok=True)
         (directory / "train.py").write_text(textwrap.dedent(source))
         program = () if "--" in overrides else ("--", "train.py")
-        files = [tempfile.mkstemp(dir=directory, prefix="launcher-", suffix=f".{name}")[1] for name in ("out", "err")]
-        request = {
-            "arguments": [f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments],
-            "directory": str(directory),
-            "variables": {name: value for name, value in os.environ.items() if name != "CORE_SDK_RUN_INFO"} | variables,
-            "stdout": files[0],
-            "stderr": files[1],
-        }
-        connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(TIMEOUT_S)
-        connection.connect(str(self._socket_path))
-        with connection:
-            lines = connection.makefile("rw")
-        lines.write(json.dumps(request) + "\n")
-        lines.flush()
-        return Launch(int(lines.readline()), Path(files[0]), Path(files[1]), lines)
+        outer = {name: value for name, value in os.environ.items() if name != "CORE_SDK_RUN_INFO"}
+        return Launch(
+            self._program.start(
+                ["torch_distributed", f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments],
+                directory=directory,
+                output_directory=directory,
+                variables=outer | variables,
+                ignores_children=True,
+            )
+        )
+
+
+@contextlib.contextmanager
+def launchers() -> Iterator[WarmLaunchers]:
+    with warm_program("launch.torch_distributed:main", "launch._torchrun._agent") as program:
+        yield WarmLaunchers(program)
 
 
 class StartLaunch(Protocol):

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from processes import TIMEOUT_S, Script
+from warm import WarmProgram
 
 COMMAND = [sys.executable, "-m", "core_sdk.cli"]
+_STARTING = {"run", "resume", "continue"}
+_OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG")
+"""Variables that a process reads before its first import."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,32 @@ StartCli = Callable[..., Script]
 WriteScript = Callable[[str], Path]
 
 
+class WarmCli:
+    """`core-sdk` commands that need not import what they use, for those that look at records and change them."""
+
+    def __init__(self, program: WarmProgram, output_directory: Path) -> None:
+        self._program = program
+        self._output_directory = output_directory
+
+    def run(self, directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
+        if set(arguments[:2]) & _STARTING or any(name.startswith(_OF_THE_INTERPRETER) for name in variables):
+            return run_cli(directory, *arguments, stdin=stdin, **variables)
+        with tempfile.TemporaryDirectory(dir=self._output_directory) as outputs:
+            (Path(outputs) / "stdin").write_text(stdin)
+            process = self._program.start(
+                ["core-sdk", *arguments],
+                directory=directory,
+                output_directory=Path(outputs),
+                variables=os.environ | variables,
+                stdin=str(Path(outputs) / "stdin"),
+            )
+            status = process.wait()
+            said = [each.read_text("utf-8", "surrogateescape") for each in (process.stdout, process.stderr)]
+        return Finished(status, *said)
+
+
 def run_cli(directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
+    """A command in a process that imports all it needs itself."""
     ended = subprocess.run(
         [*COMMAND, *arguments],
         input=stdin,

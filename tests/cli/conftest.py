@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli.commands import Cli, StartCli, WriteScript, run_cli, start_cli_in
+from cli.commands import Cli, StartCli, WarmCli, WriteScript, start_cli_in
 from processes import Script, kill_tree
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Cli:
+def cli(tmp_path: Path, warm_cli: WarmCli) -> Cli:
     """Runs `core-sdk` with these arguments to its end."""
-    return functools.partial(run_cli, tmp_path)
+    return functools.partial(warm_cli.run, tmp_path)
 
 
 @pytest.fixture

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import warm_launcher
-from launches import Ended, Launch, RunLaunch, StartLaunch, WarmLaunchers, kill_all_in
+from launches import Ended, Launch, RunLaunch, StartLaunch, WarmLaunchers, kill_all_in, launchers
 
 
 @pytest.fixture(scope="session")
 def warm_launchers() -> Iterator[WarmLaunchers]:
-    # Short: the path of a socket has about a hundred bytes.
-    with tempfile.TemporaryDirectory(prefix="warm-") as directory:
-        path = Path(directory) / "socket"
-        server = subprocess.Popen([sys.executable, warm_launcher.__file__, str(path)], stdout=subprocess.PIPE)
-        assert server.stdout is not None
-        assert server.stdout.readline() == b"listening\n"
-        yield WarmLaunchers(path)
-        server.kill()
-        server.communicate()
+    with launchers() as warm:
+        yield warm
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import re
@@ -11,8 +12,7 @@ from pathlib import Path
 
 import google_crc32c
 import pytest
-from cli.commands import Finished
-from cli.commands import run_cli as run_cli_in
+from cli.commands import Finished, WarmCli
 from tracking.journals import START, everything, new_trial, rebuilt, record, report, stored
 
 from core_sdk.client import Tracker
@@ -40,8 +40,8 @@ _JOB = "slurm/cluster/7/0123456789abcdef"
 
 
 @pytest.fixture
-def run_cli(tmp_path: Path) -> Callable[..., Finished]:
-    return lambda *arguments, **variables: run_cli_in(tmp_path, *arguments, **variables)
+def run_cli(tmp_path: Path, warm_cli: WarmCli) -> Callable[..., Finished]:
+    return functools.partial(warm_cli.run, tmp_path)
 
 
 @pytest.fixture
