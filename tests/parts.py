@@ -156,4 +156,6 @@ _PARTS: dict[str, Callable[[], str | None]] = _SERVERS | {
     "slurm": _programs("slurmctld", "slurmd", "srun", "sbatch", "scontrol", "munged"),
     "ssh": _programs("ssh", "ssh-keygen", "sshd"),
     "strace": _strace,
+    # Torch itself is always there. What needs it to start many processes takes seconds for each of them.
+    "torchrun": _module("torch"),
 }

@@ -18,6 +18,7 @@ import pytest
 import requests
 import typer.main
 from buckets.strict_gcs import start_strict_gcs
+from parts import needs
 
 from core_sdk.cli._app import app
 from core_sdk.journal import read_journal
@@ -33,6 +34,11 @@ TIMEOUT_S = 60
 
 PAUSED = 75
 """The exit status of a trial that was stopped and is to be continued."""
+
+
+def _trains_much(name: str) -> list[pytest.MarkDecorator]:
+    """These two train with torch for a minute."""
+    return [needs("torchrun")] if name in ("docs/distributed.md", "docs/getting-started.md") else []
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ def my_bucket(reader: Reader) -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=_trains_much(name)) for name in NAMES])
 def test_what_a_document_shows_can_be_followed(name: str, reader: Reader, request: pytest.FixtureRequest) -> None:
     """From top to bottom, every program and command does what stands beside it."""
     if "gs://my-bucket" in (ROOT / name).read_text():

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from parts import needs
 from processes import TIMEOUT_S, Script
 
 from core_sdk.client import Tracker
@@ -111,7 +112,9 @@ def ranks_said(output: str) -> list[str]:
     return sorted(line[line.index("RANK") :] for line in output.splitlines() if "RANK" in line)
 
 
-@pytest.mark.parametrize(("launcher", "how"), [("torchrun", "pause"), ("ours", "SIGTERM")])
+@pytest.mark.parametrize(
+    ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("torchrun")), ("ours", "SIGTERM")]
+)
 def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: Home, launcher: str, how: str) -> None:
     """One journal, each point once, and the same checkpoint on every rank."""
     script = trainings.core_sdk("run", "--", *trainings.command(launcher, "waits"))
@@ -137,7 +140,9 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
     assert home.trial_ids() == [1]
 
 
-@pytest.mark.parametrize(("launcher", "is_run"), [("torchrun", True), ("ours", False)])
+@pytest.mark.parametrize(
+    ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("torchrun")), ("ours", False)]
+)
 def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, launcher: str, is_run: bool) -> None:
     """As its next attempt, from its newest checkpoint."""
     command = trainings.command(launcher, "fails")

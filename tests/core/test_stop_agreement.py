@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
+from parts import needs
 from processes import wait_for
 
 from core_sdk.core._preempt._agreement import StopAgreement, describe_unevenness
@@ -399,7 +400,7 @@ UNEVEN = """
 """
 
 
-@pytest.mark.parametrize("seldom", [0, 1])
+@pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("torchrun")), 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
     """The backend's error says that a connection was closed; ours, beside it, says who has asked how often."""
     ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))
