@@ -90,7 +90,7 @@ def init(
     def check() -> _Given:
         parse_max_length(max_length)
         return _Given(
-            definition=Definition.checked(
+            definition=Definition(
                 name=name,
                 hparams=hparams,
                 labels=labels,

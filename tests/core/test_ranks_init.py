@@ -14,7 +14,6 @@ from core_sdk import core
 from core_sdk.core._attempt import claim_together
 from core_sdk.distributed import DistributedContext, SoloChannel
 from core_sdk.errors import RankDiedError, SeveralRanksError
-from core_sdk.placement import named_job
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.definition import Definition
 
@@ -197,6 +196,6 @@ def test_a_trial_of_an_earlier_start_is_not_given_back(home: Home) -> None:
     distributed.channel = GoneMeanwhile()
 
     with pytest.raises(RankDiedError):
-        claim_together(home.root, None, Definition(job=named_job("mine")), distributed)
+        claim_together(home.root, None, Definition(job_id="mine"), distributed)
 
     assert home.trial(1).attempts() == [1, 2]

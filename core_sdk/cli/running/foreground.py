@@ -11,10 +11,11 @@ from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.pause import await_end
-from core_sdk.cli.running.signals import SignalRelay
-from core_sdk.cli.running.terminal import open_screen, serve_terminal
+from core_sdk.cli.running.signals import hand_on
+from core_sdk.cli.running.terminal import hand_on_lines, open_screen
 from core_sdk.errors import CommandError
 from core_sdk.journal import read_journal
+from core_sdk.processes import CaughtSignals
 from core_sdk.records import Ended, StopAcknowledged
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.starting import Start
@@ -30,7 +31,7 @@ _ORPHAN_S = 5.0
 
 
 def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
-    """Has the agent start the attempt that `decide` gives, shows it to its end, and returns our own exit status.
+    """Has the agent start the attempt that `decide` gives, shows it to its end, and returns our exit status.
 
     Raises what `decide` raises, or `CommandNotExecutableError`.
     """
@@ -41,13 +42,13 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         f"trial {trial_id}, attempt {start.number}: "
         f"`core-sdk trial describe {trial_id}` shows it, `trial pause` stops it"
     )
-    relay = SignalRelay()
+    caught = CaughtSignals()
     try:
         display = _start(start, agent)
     except CommandError:
         start.withdraw()
         raise
-    relay.attach(agent.signal)
+    hand_on(caught, agent)
     ended = agent.wait()
     for problem in ended.problems:
         say(problem)
@@ -55,7 +56,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         await_end(start.folder, _ORPHAN_S)
     state, reason = trial_state(_recorded_end(start.folder, ended.code), is_running=False)
     # Somebody who has asked for an end does not wait for a reader who has stalled.
-    display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}", lambda: relay.num_received > 0)
+    display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}", caught.is_stop_asked.is_set)
     return exit_status(state, ended.code)
 
 
@@ -68,9 +69,11 @@ def _start(start: Start, agent: Agent) -> Display:
     # The script sees a terminal exactly if our stdout is one.
     source, screen = open_screen()
     display = Display(source)
-    agent.start(start, stdin=None if os.isatty(_STDIN) else _STDIN, screen=screen)
+    is_typed = os.isatty(_STDIN)
+    agent.start(start, stdin=None if is_typed else _STDIN, screen=screen)
     os.close(screen.output)
-    serve_terminal(agent)
+    if is_typed:
+        hand_on_lines(agent)
     return display
 
 

@@ -1,61 +1,46 @@
-"""The signals that reach a command in the foreground, handed on to what it has started."""
+"""The signals that reach a command in the foreground, handed on to its attempt."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from types import FrameType
+import threading
 
+from core_sdk.agent.starting import Agent
 from core_sdk.environment import is_usr1_stop
+from core_sdk.processes import CaughtSignals
+
+_STDOUT = 1
 
 
-class SignalRelay:
-    """Catches signals from construction to the end of this process; those before `attach` are kept until then."""
+def hand_on(caught: CaughtSignals, agent: Agent) -> None:
+    """From now on, by a thread of its own; also the signals that have come before."""
+    for number in (signal.SIGTSTP, signal.SIGWINCH) if os.isatty(_STDOUT) else (signal.SIGTSTP,):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)  # a signal that has a handler comes to `caught`
+    threading.Thread(target=_hand_on, args=[caught, agent], name="core-sdk-signals", daemon=True).start()
 
-    def __init__(self) -> None:
-        self.num_received = 0
-        """How often somebody has asked for an end."""
-        self._send: Callable[[int], None] | None = None
-        self._pending: list[int] = []
-        handlers = dict.fromkeys((signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT), self._hand_on)
-        handlers[signal.SIGTSTP] = self._stop
-        # Slurm sends Ctrl-C to all processes of a step, and two of them would break off what a script does after one.
-        handlers[signal.SIGINT] = self._note if is_usr1_stop() and not _has_terminal() else self._hand_on
-        if is_usr1_stop():
-            handlers[signal.SIGUSR1] = self._hand_on
-        for number, handler in handlers.items():
-            # What is ignored already (`nohup`, a job in the background) stays so, for the script as well. Handlers, in
-            # contrast to SIG_IGN, are not inherited by the script.
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, handler)
 
-    def attach(self, send: Callable[[int], None]) -> None:
-        self._send = send
-        while self._pending:
-            send(self._pending.pop(0))
-
-    def _hand_on(self, number: int, frame: FrameType | None) -> None:
-        self.num_received += 1
-        if self._send is None:
-            self._pending.append(number)
-        else:
-            self._send(number)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        self.num_received += 1
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Ctrl-Z: the script stops with us, and goes on with us."""
-        if self._send is not None:
-            self._send(signal.SIGSTOP)
-        os.kill(os.getpid(), signal.SIGSTOP)
-        if self._send is not None:
-            self._send(signal.SIGCONT)
+def _hand_on(caught: CaughtSignals, agent: Agent) -> None:
+    # Slurm sends Ctrl-C to all processes of a step, and a second one would break off what the script does after it.
+    is_sent_to_all = is_usr1_stop() and not _has_terminal()
+    while True:
+        match caught.wait(None):
+            case signal.SIGINT if is_sent_to_all:
+                pass
+            case signal.SIGTSTP:  # Ctrl-Z: the script stops with us, and goes on with us
+                agent.signal(signal.SIGSTOP)
+                os.kill(os.getpid(), signal.SIGSTOP)
+                agent.signal(signal.SIGCONT)
+            case signal.SIGWINCH:
+                size = os.get_terminal_size()
+                agent.resize(size.lines, size.columns)
+            case int(number):
+                agent.signal(number)
 
 
 def _has_terminal() -> bool:
-    """Whether a terminal may send us Ctrl-C."""
+    """Whether there is a terminal that may send us Ctrl-C."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:

@@ -24,16 +24,9 @@ def open_screen() -> tuple[int, Screen]:
     return source, Screen(sink, size.lines, size.columns)
 
 
-def serve_terminal(agent: Agent) -> None:
-    """From now on the agent learns what the person types, a line at a time, and how large the window is."""
-
-    def resize(*_: object) -> None:
-        size = os.get_terminal_size(_STDOUT)
-        agent.resize(size.lines, size.columns)
-
-    signal.signal(signal.SIGWINCH, resize)
-    if os.isatty(_STDIN):
-        threading.Thread(target=_type, args=[agent], name="core-sdk-keyboard", daemon=True).start()
+def hand_on_lines(agent: Agent) -> None:
+    """From now on, by a thread of its own: what the person types, a line at a time."""
+    threading.Thread(target=_type, args=[agent], name="core-sdk-keyboard", daemon=True).start()
 
 
 def _type(agent: Agent) -> None:

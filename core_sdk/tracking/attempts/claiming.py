@@ -10,14 +10,14 @@ import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from core_sdk._version import __version__
 from core_sdk.alive import AliveLock
-from core_sdk.environment import command_of_this_process, main_script, recorded_variables
-from core_sdk.errors import AttemptClaimedError, HomeNotWritableError
+from core_sdk.environment import command_of_this_process, main_script
+from core_sdk.errors import AttemptClaimedError, CommandError, HomeNotWritableError
 from core_sdk.journal import Journal, JournalWriter
-from core_sdk.records import FORMAT, AttemptStarted, ClusterInfo, CommandRecord, Ended, TrialRecord
+from core_sdk.records import FORMAT, AttemptStarted, ClusterInfo, Ended, TrialRecord
+from core_sdk.tracking.attempts.command import command_here
 from core_sdk.tracking.attempts.definition import Definition, define, describe_experiment, warn_of_change
 from core_sdk.tracking.attempts.jobs import note_trial_of_job
 from core_sdk.tracking.attempts.provisional import settle
@@ -162,20 +162,16 @@ def start_record(
 
 
 def _write_command(folder: TrialFolder) -> None:
-    if (command := command_of_this_process()) is None:
+    if (argv := command_of_this_process()) is None:
         return
     try:
-        cwd = Path.cwd()
-        argv = [argument.encode().decode() for argument in command]
-    except (FileNotFoundError, UnicodeEncodeError) as error:
+        folder.write_command(command_here(argv))
+    except (FileNotFoundError, CommandError) as error:
         logger.warning(
-            "trial %d cannot be resumed by `core-sdk trial resume`: its working directory is gone, or an argument is "
-            "not UTF-8 (%s)",
+            "trial %d cannot be resumed by `core-sdk trial resume`: its command cannot be kept (%s)",
             folder.trial_id,
             error,
         )
-        return
-    folder.write_command(CommandRecord(argv=argv, cwd=str(cwd), environment=recorded_variables()))
 
 
 @contextlib.contextmanager

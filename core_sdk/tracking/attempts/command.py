@@ -8,10 +8,17 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+from core_sdk.environment import recorded_variables
 from core_sdk.errors import CommandNotExecutableError, CommandNotFoundError, CommandNotRecordableError
+from core_sdk.records import CommandRecord
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*(\.exe)?")
 _LAUNCHERS = ("launch.", "torch.distributed.")
+
+
+def command_here(argv: Sequence[str]) -> CommandRecord:
+    """The command as a later resume starts it again. Raises `CommandError`; `OSError` without a working directory."""
+    return CommandRecord(argv=resolve(argv), cwd=str(Path.cwd()), environment=recorded_variables())
 
 
 def resolve(argv: Sequence[str]) -> list[str]:

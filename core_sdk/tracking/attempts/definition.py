@@ -7,53 +7,48 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk.placement import Job, named_job
+from core_sdk.placement import named_job
 from core_sdk.records import TrialRecord, check_name, to_json
 from core_sdk.tracking.home import Home
 
 logger = logging.getLogger("core_sdk.core")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Definition:
-    """The arguments of `init()` that describe the trial and its experiment, in JSON's form.
+    """The arguments of `init()` that describe the trial and its experiment, checked and in JSON's form.
 
-    They count on a trial's first attempt; later attempts keep what was recorded.
+    They count on a trial's first attempt; later attempts keep what was recorded. Raises `ValueError` or `TypeError` for
+    what cannot be kept.
     """
 
     name: str | None = None
-    hparams: dict[str, Any] | None = None
-    labels: tuple[str, ...] | None = None
+    hparams: Mapping[str, Any] | None = None
+    labels: Sequence[str] | None = None
     description: str | None = None
-    data: dict[str, Any] | None = None
-    max_length: int | dict[str, int] | None = None
-    job: Job | None = None
-    """The training of which this process is one start."""
+    data: Mapping[str, Any] | None = None
+    max_length: int | Mapping[str, int] | None = None
+    job_id: str | None = None
 
-    @classmethod
-    def checked(
-        cls,
-        *,
-        name: str | None,
-        hparams: Mapping[str, Any] | None,
-        labels: Sequence[str] | None,
-        description: str | None,
-        data: Mapping[str, Any] | None,
-        max_length: int | Mapping[str, int] | None,
-        job_id: str | None = None,
-    ) -> Definition:
-        """Raises `ValueError` or `TypeError` for what cannot be kept."""
-        if isinstance(labels, str):
-            raise TypeError(f"labels is {labels!r}, a str; it must be a list of labels")
-        return cls(
-            name=None if name is None else check_name("the experiment's name", name),
-            hparams=None if hparams is None else _checked_dict(hparams, "hparams"),
-            labels=None if labels is None else tuple(check_name("the label", label) for label in labels),
-            description=None if description is None else _checked_text(description, "description"),
-            data=None if data is None else _checked_dict(data, "data"),
-            max_length=to_json(max_length, "max_length"),
-            job=None if job_id is None else named_job(check_name("job_id", job_id)),
-        )
+    def __post_init__(self) -> None:
+        if isinstance(self.labels, str):
+            raise TypeError(f"labels is {self.labels!r}, a str; it must be a list of labels")
+        if self.name is not None:
+            self.name = check_name("the experiment's name", self.name)
+        if self.labels is not None:
+            self.labels = [check_name("the label", label) for label in self.labels]
+        self.hparams = _checked(self.hparams, "hparams", Mapping, "a dict")
+        self.description = _checked(self.description, "description", str, "a string")
+        self.data = _checked(self.data, "data", Mapping, "a dict")
+        self.max_length = to_json(self.max_length, "max_length")
+        self.job = None if self.job_id is None else named_job(check_name("job_id", self.job_id))
+        """The training of which this process is one start."""
+
+
+def _checked(value: object, what: str, kind: type, kind_name: str) -> Any:
+    if value is not None and not isinstance(value, kind):
+        raise TypeError(f"{what} must be {kind_name}, not {type(value).__name__}")
+    return to_json(value, what)
 
 
 def define(record: TrialRecord, definition: Definition) -> None:
@@ -69,11 +64,11 @@ def define(record: TrialRecord, definition: Definition) -> None:
                 record.trial_id,
                 differences,
             )
-        record.hparams = record.hparams | definition.hparams
+        record.hparams = {**record.hparams, **definition.hparams}
     if definition.data is not None:
-        record.data = definition.data
+        record.data = dict(definition.data)
     if definition.max_length is not None:
-        record.max_length = definition.max_length
+        record.max_length = to_json(definition.max_length, "max_length")
 
 
 def warn_of_change(record: TrialRecord, definition: Definition) -> None:
@@ -95,22 +90,10 @@ def describe_experiment(home: Home, experiment_id: int, definition: Definition) 
             record.description = definition.description
 
 
-def _differences(said: dict[str, Any], other: dict[str, Any], other_name: str) -> str:
+def _differences(said: Mapping[str, Any], other: Mapping[str, Any], other_name: str) -> str:
     """The hyperparameters of which both speak and that differ; empty if there are none."""
     return ", ".join(
         f"{name}: {value!r} in the script, {other[name]!r} {other_name}"
         for name, value in said.items()
         if name in other and value != other[name]
     )
-
-
-def _checked_dict(value: Mapping[str, Any], what: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        raise TypeError(f"{what} must be a dict, not {type(value).__name__}")
-    return dict(to_json(value, what))
-
-
-def _checked_text(value: str, what: str) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{what} must be a string, not {type(value).__name__}")
-    return str(to_json(value, what))

@@ -15,11 +15,10 @@ from typing import Any
 import msgspec
 
 from core_sdk.alive import AliveLock
-from core_sdk.environment import recorded_variables
 from core_sdk.errors import CommandError, NothingToResumeError, TrialCompletedError
 from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
-from core_sdk.tracking.attempts.command import resolve, script_name
+from core_sdk.tracking.attempts.command import command_here, resolve, script_name
 from core_sdk.tracking.attempts.continuation import Continuation, newest_good_checkpoint
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
@@ -63,7 +62,7 @@ def begin(
 
     Raises `CommandError` or `InvalidNameError`, and leaves no trial then.
     """
-    command = _command_here(argv)
+    command = command_here(argv)
     experiment_name = check_name("the experiment's name", script_name(command.argv) if name is None else name)
     new_labels = [check_name("the label", label) for label in labels]
     home = Home.create(home_path)
@@ -93,7 +92,7 @@ def resume(folder: TrialFolder, argv: Sequence[str] = (), *, is_again: bool = Fa
         attempt, lock = claim_next_attempt(folder, "resume")
         undo.callback(lock.release)
         trial = folder.read_record()
-        command = _command_here(argv) if argv else _recorded_command(folder)
+        command = command_here(argv) if argv else _recorded_command(folder)
         continuation = newest_good_checkpoint(folder)
         if not is_again:
             _check_not_completed(folder, continuation)
@@ -165,11 +164,6 @@ def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> Non
 
 def _told(continuation: Continuation) -> str:
     return "; ".join(f"{skipped.storage_id}: {skipped.reason}" for skipped in continuation.skipped)
-
-
-def _command_here(argv: Sequence[str]) -> CommandRecord:
-    """The command as a later resume starts it again. Raises `CommandError`."""
-    return CommandRecord(argv=resolve(argv), cwd=str(Path.cwd()), environment=recorded_variables())
 
 
 def _recorded_command(folder: TrialFolder) -> CommandRecord:
