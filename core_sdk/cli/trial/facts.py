@@ -47,6 +47,7 @@ def read_facts(view: View, rows: Iterable[TrialRow], names: Iterable[str] = ()) 
 
 def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Facts:
     """`metrics` are the last values; `summary` is group -> metric -> figure -> value."""
+    metrics = {group: metrics[group] for group in _groups(metrics)}
     values = _by_name(metrics)
     for extreme in _EXTREMES:
         figures = {
@@ -67,9 +68,14 @@ def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Ma
     return Facts(row, hparams, metrics, values | hparams | fields)
 
 
+def _groups(metrics: Metrics) -> list[str]:
+    """What was validated says most of a trial."""
+    return sorted(metrics, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
+
+
 def _by_name(metrics: Metrics, prefix: str = "") -> dict[str, Any]:
     """With their group and without it."""
-    groups = sorted(metrics, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
+    groups = _groups(metrics)
     values = {f"{prefix}{group}.{name}": value for group in groups for name, value in metrics[group].items()}
     for group in reversed(groups):
         values |= {f"{prefix}{name}": value for name, value in metrics[group].items()}
