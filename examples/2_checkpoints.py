@@ -1,4 +1,4 @@
-"""Step 2: the same script keeps checkpoints, stops when it is asked to, and goes on where it stopped."""
+"""Step 2: the same script stores checkpoints, stops when it is asked to, and goes on where it stopped."""
 
 import argparse
 
@@ -58,7 +58,7 @@ def save_state(
 def load_state(
     core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, int]:
-    """The epochs and the steps that are behind us."""
+    """The numbers of epochs and steps that are completed."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
         return 0, 0
@@ -66,7 +66,7 @@ def load_state(
         state = torch.load(path / "state.pt")
     model.load_state_dict(state["model"])
     if state["trial_id"] != core_context.info.trial.trial_id:
-        # `trial continue`: another trial takes over what this one has learned, and counts its own steps from 0.
+        # `trial continue`: this trial begins with what another has learned, and counts its own steps from 0.
         return 0, 0
     # `trial resume`: the same trial goes on as if nothing had happened.
     optimizer.load_state_dict(state["optimizer"])

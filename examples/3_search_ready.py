@@ -1,4 +1,4 @@
-"""Step 3: the same script takes its hyperparameters and its length from outside, as a search wants it."""
+"""Step 3: the same script takes its hyperparameters and its length from outside, as a search needs it."""
 
 import argparse
 
@@ -62,7 +62,7 @@ def save_state(
 def load_state(
     core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, int]:
-    """The epochs and the steps that are behind us."""
+    """The numbers of epochs and steps that are completed."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
         return 0, 0
@@ -70,7 +70,7 @@ def load_state(
         state = torch.load(path / "state.pt")
     model.load_state_dict(state["model"])
     if state["trial_id"] != core_context.info.trial.trial_id:
-        # `trial continue`: another trial takes over what this one has learned, and counts its own steps from 0.
+        # `trial continue`: this trial begins with what another has learned, and counts its own steps from 0.
         return 0, 0
     # `trial resume`: the same trial goes on as if nothing had happened.
     optimizer.load_state_dict(state["optimizer"])
@@ -93,7 +93,7 @@ if __name__ == "__main__":
     hparams = {name: getattr(args, name) for name in ("batch_size", "learning_rate", "num_filters")}
     cluster_info = det.get_cluster_info()
     if cluster_info is not None:
-        # What a search or `core-sdk run --hparam` chose stands above the script's own defaults.
+        # The values of a search or of `core-sdk run --hparam` replace the script's defaults.
         hparams |= cluster_info.trial.hparams
     with det.core.init(name="digits", hparams=hparams, max_length={"epochs": args.epochs}) as core_context:
         main(args, core_context)

@@ -1,4 +1,4 @@
-"""Step 5: the same training on several processes, with PyTorch's DistributedDataParallel; it stops and goes on as one.
+"""Step 5: the same training on several processes, with PyTorch's DistributedDataParallel. They stop and go on as one.
 
 python -m launch.torch_distributed --nproc-per-node=2 -- python examples/5_distributed.py
 """
@@ -69,7 +69,7 @@ def save_state(
 def load_state(
     core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, int]:
-    """The epochs and the steps that are behind us."""
+    """The numbers of epochs and steps that are completed."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
         return 0, 0

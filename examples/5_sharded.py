@@ -1,4 +1,4 @@
-"""Step 5, for models too large for one rank: each rank holds, and stores, its own shard of model and optimizer.
+"""Step 5 for models that are too large for one rank: each rank holds and stores its own shard of model and optimizer.
 
 python -m launch.torch_distributed --nproc-per-node=2 -- python examples/5_sharded.py
 """
@@ -21,7 +21,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
     model = digits.make_model()
-    fully_shard(model)  # of a large model, each layer first
+    fully_shard(model)  # in a large model, call it for each layer first
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
 
     epochs_completed, steps_completed = load_state(core_context, model, optimizer)
@@ -42,7 +42,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
         if core_context.preempt.should_preempt():
             return
 
-    _, accuracy = digits.evaluate(model, test_digits)  # on every rank: each holds a part of the model
+    _, accuracy = digits.evaluate(model, test_digits)  # all ranks call it, because each holds a part of the model
     if distributed.rank == 0:
         print(f"accuracy {accuracy:.3f} on the test images (expected: {digits.EXPECTED_ACCURACY} or more)")
 
@@ -54,7 +54,7 @@ def save_state(
     epochs_completed: int,
     steps_completed: int,
 ) -> None:
-    """Every rank writes what it holds; the checkpoint is the union, or nothing."""
+    """Every rank writes what it holds. The checkpoint is the union of all files, or does not exist."""
     metadata = {"steps_completed": steps_completed, "epochs_completed": epochs_completed}
     with core_context.checkpoint.store_path(metadata, shard=True) as (path, _storage_id):
         model_state, optimizer_state = get_state_dict(model, optimizer)
@@ -64,7 +64,7 @@ def save_state(
 def load_state(
     core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
 ) -> tuple[int, int]:
-    """The epochs and the steps that are behind us. The number of ranks may be another than when it was stored."""
+    """The numbers of epochs and steps that are completed. Another number of ranks may have stored them."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
         return 0, 0

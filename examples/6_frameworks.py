@@ -1,4 +1,4 @@
-"""Step 6: one training under torchrun, Horovod and DeepSpeed. What differs is a class for each; the loop is the same.
+"""Step 6: one training under torchrun, Horovod and DeepSpeed. Each has a class of its own; the loop is the same.
 
 python -m launch.torch_distributed --nproc-per-node=2 -- python examples/6_frameworks.py
 python -m launch.horovod -np 2 -- python examples/6_frameworks.py
@@ -82,7 +82,7 @@ class Horovod(TorchDistributed):
 
 
 class DeepSpeed:
-    """With ZeRO each rank holds a part of the optimizer, in stage 2 of the gradients too, in stage 3 of the model."""
+    """With ZeRO a rank holds a part of the optimizer, in stage 2 of the gradients too, in stage 3 of the model too."""
 
     has_shards = True
 
@@ -122,7 +122,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context, framework: Fr
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_digits, test_digits = (part.to(framework.device) for part in digits.load())
-    # Without dropout, whose random numbers would depend on the number of ranks.
+    # There is no dropout, because its random numbers would depend on the number of ranks.
     framework.prepare(digits.make_model(dropout=0.0).to(framework.device), args)
     epochs_completed, steps_completed = load_state(core_context, framework)
 
@@ -151,7 +151,7 @@ def main(args: argparse.Namespace, core_context: det.core.Context, framework: Fr
 def save_state(
     core_context: det.core.Context, framework: Framework, epochs_completed: int, steps_completed: int
 ) -> None:
-    """By all ranks if each holds a part of the state, else by the chief."""
+    """All ranks save if each holds a part of the state, else only the chief."""
     metadata = {"steps_completed": steps_completed, "epochs_completed": epochs_completed}
     if framework.has_shards or core_context.distributed.rank == 0:
         with core_context.checkpoint.store_path(metadata, shard=framework.has_shards) as (path, _storage_id):
@@ -159,7 +159,7 @@ def save_state(
 
 
 def load_state(core_context: det.core.Context, framework: Framework) -> tuple[int, int]:
-    """The epochs and the steps that are behind us."""
+    """The numbers of epochs and steps that are completed."""
     latest_checkpoint = core_context.info.latest_checkpoint
     if latest_checkpoint is None:
         return 0, 0
@@ -184,7 +184,7 @@ FRAMEWORKS: dict[str, type[TorchDistributed] | type[DeepSpeed]] = {
 
 
 def framework_that_started_us() -> str:
-    """By a variable that only its launcher sets."""
+    """Each launcher sets a variable that the others do not."""
     if "HOROVOD_SIZE" in os.environ:
         return "horovod"
     return "deepspeed" if "CROSS_SIZE" in os.environ else "torch"

@@ -1,4 +1,4 @@
-"""What all steps share: 1,797 handwritten digits that come with scikit-learn, a small network, and its exam."""
+"""What all steps share: 1,797 handwritten digits that come with scikit-learn, a small network, and its evaluation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def load() -> tuple[Digits, Digits]:
 
 
 def share(batch: Digits, rank: int, num_ranks: int) -> Digits:
-    """One rank's part of a batch. If there is too little for all, ranks see some digits twice."""
+    """One rank's part of a batch. If a batch cannot be divided evenly, ranks see some digits twice."""
     size = -(-len(batch.labels) // num_ranks)
     chosen = torch.arange(rank * size, (rank + 1) * size) % len(batch.labels)
     return Digits(batch.images[chosen], batch.labels[chosen])
@@ -62,7 +62,7 @@ def make_model(num_filters: int = 16, dropout: float = 0.25) -> nn.Sequential:
 
 
 def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Digits) -> float:
-    """One step down the gradient; returns the loss before it."""
+    """Makes one step of training; returns the loss before it."""
     model.train()
     optimizer.zero_grad()
     loss = functional.cross_entropy(model(batch.images), batch.labels)

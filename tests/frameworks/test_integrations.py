@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,7 +43,7 @@ class Training:
 
     def start(self) -> subprocess.Popen[bytes]:
         launcher = ["python", "-m", "launch.torch_distributed", f"--nproc-per-node={self.num_ranks}", "--"]
-        script = ["python", str(EXAMPLES / f"7_{self.library}.py"), f"--epochs={NUM_EPOCHS}"]
+        script = ["python", str(self.script), f"--epochs={NUM_EPOCHS}"]
         return subprocess.Popen(
             [str(CORE_SDK), "run", "--", *launcher, *script],
             cwd=self.directory,
@@ -50,6 +51,10 @@ class Training:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+
+    @property
+    def script(self) -> Path:
+        return EXAMPLES / f"7_{self.library}.py"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -68,6 +73,17 @@ class Training:
 
     def answer(self, *arguments: str) -> Any:
         return json.loads(self.core_sdk(*arguments, "--json").stdout)
+
+    def ranks(self) -> list[psutil.Process]:
+        """The Python processes that train, in the order of their ranks."""
+        found = []
+        for each in psutil.process_iter(["cmdline"]):
+            if str(self.script) in (each.info["cmdline"] or [])[:3]:
+                with contextlib.suppress(psutil.Error):  # it has ended, or is somebody else's
+                    variables = each.environ()
+                    if variables.get("CORE_SDK_HOME") == os.environ["CORE_SDK_HOME"] and "RANK" in variables:
+                        found.append((int(variables["RANK"]), each.pid, each))
+        return [each for _, _, each in sorted(found)]
 
     def wait_for_a_checkpoint(self, process: subprocess.Popen[bytes]) -> None:
         give_up = time.monotonic() + TIMEOUT_S
@@ -105,8 +121,7 @@ def test_a_killed_training_goes_on_from_its_newest_checkpoint(start: Callable[[i
     training = start(1)
     process = training.start()
     training.wait_for_a_checkpoint(process)
-    for each in reversed([*psutil.Process(process.pid).children(recursive=True)]):
-        each.kill()
+    training.ranks()[0].kill()
     process.wait(TIMEOUT_S)
 
     resumed = training.core_sdk("trial", "resume", "1")
@@ -121,9 +136,8 @@ def test_a_signal_to_one_rank_stops_both(start: Callable[[int], Training]) -> No
     training = start(2)
     process = training.start()
     training.wait_for_a_checkpoint(process)
-    ranks = [each for each in psutil.Process(process.pid).children(recursive=True) if is_rank(each, 1)]
 
-    ranks[0].send_signal(signal.SIGTERM)
+    training.ranks()[1].send_signal(signal.SIGTERM)
 
     assert process.wait(TIMEOUT_S) == PAUSED
     assert training.answer("trial", "list")[0]["state"] == "PAUSED"
@@ -161,7 +175,3 @@ def assert_is_complete(training: Training) -> None:
     assert steps == list(range(steps_per_epoch, NUM_EPOCHS * steps_per_epoch + 1, steps_per_epoch))
     assert validations[-1]["metrics"]["accuracy"] > validations[0]["metrics"]["accuracy"] > 0
     assert all("loss" in report["metrics"] or "train_loss" in report["metrics"] for report in losses)
-
-
-def is_rank(process: psutil.Process, rank: int) -> bool:
-    return process.environ().get("RANK") == str(rank) and "7_" in " ".join(process.cmdline())
