@@ -41,12 +41,12 @@ def main() -> None:
     say("The same trial goes on from its newest checkpoint.")
     show("core-sdk", "trial", "resume", "1", on_line=check_accuracy)
 
+    say("Its curve runs over both attempts.")
+    show("core-sdk", "trial", "plot", "1", "--metric", "accuracy")
+
     say("A second trial learns more slowly.")
     show(*TRAIN, "python", EXAMPLE, f"--epochs={NUM_EPOCHS}", "--learning-rate=0.0003", shows_output=False)
-
-    say("The curve of the first, over both attempts, and both trials side by side:")
-    show("core-sdk", "trial", "metrics", "1", "--group", "validation", "--plot")
-    show("core-sdk", "trial", "list")
+    show("core-sdk", "compare", "1", "2")
 
     say(f"All of it lies in {HOME.relative_to(ROOT)}/, as plain files. To look around:")
     print(f"  export CORE_SDK_HOME={shlex.quote(str(HOME))}")
