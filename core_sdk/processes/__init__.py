@@ -7,7 +7,7 @@
 - `output`: what ranks write, forwarded line by line.
 - `cause_of`, `failure_report`, `exit_code`: an outcome in words, and as an exit status.
 
-Whoever starts processes passes in what it knows; nothing here reads the environment.
+Nothing here reads the environment: callers pass in what they know.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _CODE_OR_MODULE = re.compile(r"-[^-WXcm]*[cm]")
 class CommandError(Exception):
     """The command cannot be started; the message is for the user, `exit_code` for the launcher's end."""
 
-    exit_code: int
+    exit_code: int = 1
 
 
 class UsageError(CommandError):

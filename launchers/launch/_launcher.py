@@ -39,7 +39,7 @@ def run(framework: Framework) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # nobody reads it any more
             stream.flush()
-    # Python's own end would wait for, or crash on, a thread that is still inside torch: waiting for nodes, say.
+    # Python's own end would wait for, or crash on, a thread that is still inside torch, for example waiting for nodes.
     os._exit(code)
 
 

@@ -13,8 +13,6 @@ _ANY_PORT = 9
 
 
 class NoRouteError(CommandError):
-    exit_code = 1
-
     def __init__(self, host: str, error: OSError) -> None:
         super().__init__(
             f"there is no way from this node to {host!r} by IPv4, which the ranks need to meet: {error.strerror}. Give "

@@ -29,8 +29,6 @@ _AUTO = "--autohorovod"
 
 
 class HorovodMissingError(CommandError):
-    exit_code = 1
-
     def __init__(self, reason: str) -> None:
         super().__init__(
             f'launch.horovod needs Horovod in {sys.executable}: pip install "core-sdk[horovod]" ({reason}). pip builds '

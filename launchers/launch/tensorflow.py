@@ -1,6 +1,6 @@
 """`python -m launch.tensorflow [--port PORT] [--] SCRIPT…`: a process per node, which finds the others in TF_CONFIG.
 
-A script that runs on one node is told nothing: TensorFlow then needs no TF_CONFIG.
+On a single node TF_CONFIG is not set, since TensorFlow needs none there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from launch._network import ipv4_of, own_address_towards
 
 class TensorFlow(Framework):
     module = "launch.tensorflow"
-    overridden = "this launcher: --port PORT, where each node's worker listens; by default one that is free"
+    overridden = "this launcher: --port PORT, where each node's worker listens; by default a free one"
     own_options = {"--port": 1}
 
     def __init__(self) -> None:

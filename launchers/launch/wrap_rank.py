@@ -1,7 +1,7 @@
 """`python -m launch.wrap_rank RANK [--] COMMAND…`: a command, each line of whose output begins with `[rank=N]`.
 
-RANK is a number, or names of variables with commas between them, of which the first that is set holds it. The launchers
-do so by themselves; this is for ranks that something else starts: mpirun, say.
+RANK is a number, or names of variables with commas between them, of which the first that is set holds it. It is for
+ranks that something else starts, such as mpirun; the launchers prefix the lines of their ranks themselves.
 """
 
 from __future__ import annotations
@@ -27,10 +27,8 @@ _LAST_OUTPUT_S = 2.0
 
 
 class NoRankError(CommandError):
-    exit_code = 1
-
     def __init__(self, names: str) -> None:
-        super().__init__(f"which rank is this? {names} is no number, and no variable that holds one")
+        super().__init__(f"which rank is this? {names} is neither a number nor a variable that holds one")
 
 
 def main() -> NoReturn:
@@ -40,12 +38,12 @@ def main() -> NoReturn:
     except CommandError as error:
         say([str(error)])
         code = error.exit_code
-    os._exit(code)  # no thread that waits for a reader is waited for
+    os._exit(code)  # without waiting for a thread that waits for a reader
 
 
 def _parse(arguments: Sequence[str]) -> tuple[int, list[str]]:
     parser = OptionParser(prog="python -m launch.wrap_rank", description=__doc__, allow_abbrev=False)
-    # There is no other place to which a command's output could be redirected here.
+    # Determined's option. A command's output is never redirected here.
     parser.add_argument("--no-redirect-stdio", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("rank", metavar="RANK")
     parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER)

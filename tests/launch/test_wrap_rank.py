@@ -40,7 +40,7 @@ def test_a_command_killed_by_a_signal_gives_a_shells_status() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["NO_RANK,NOR_THIS", "--", "true"], 1, b"NO_RANK,NOR_THIS is no number"),
+        (["NO_RANK,NOR_THIS", "--", "true"], 1, b"NO_RANK,NOR_THIS is neither a number"),
         (["0"], 2, b"a command is missing"),
         ([], 2, b"RANK"),
         (["0", "no-such-program"], 127, b"'no-such-program'"),

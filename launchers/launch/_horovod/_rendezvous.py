@@ -25,8 +25,6 @@ class Server(Protocol):
 class RendezvousError(CommandError):
     """The nodes have met, but Horovod's ranks could not."""
 
-    exit_code = 1
-
 
 @dataclass(frozen=True)
 class Rendezvous:

@@ -171,7 +171,7 @@ class _Head:
             self._end_at = min(self._end_at, time.monotonic() + self._patience_s(result))
 
     def _can_go_on_without(self, host: Host) -> bool:
-        """The others meet at the first one."""
+        """Not without the first one, where the others meet."""
         least = self._hosts.min_hosts
         is_first = host == self._hosts.hosts[0]
         return least is not None and len(self._running) >= least and not is_first and not self._is_ending

@@ -91,7 +91,7 @@ def _host_of_part(part: str) -> Host:
     match = _PART.fullmatch(part)
     if match is None:
         if part.rpartition("@")[2].count(":") > 1 and "[" not in part:
-            raise UsageError(f"{part!r}: write an IPv6 address in brackets, [{part}]:2, say, for two slots")
+            raise UsageError(f"{part!r}: write an IPv6 address in brackets, as in [{part}]:2 for two slots")
         return _host(repr(part), part, 1)
     return _host(repr(part), match["name"], int(match["slots"]))
 

@@ -54,8 +54,6 @@ _log = logging.getLogger(__name__)
 class NodesApartError(CommandError):
     """The nodes have never met."""
 
-    exit_code = 1
-
     def __init__(self, endpoint: str, reason: str) -> None:
         super().__init__(
             f"the nodes do not meet at {endpoint or 'their rendezvous'}: {reason}. Check that all of them were given "
@@ -65,8 +63,6 @@ class NodesApartError(CommandError):
 
 class MeetingPlaceLostError(CommandError):
     """The nodes had met before."""
-
-    exit_code = 1
 
     def __init__(self, endpoint: str) -> None:
         super().__init__(

@@ -19,8 +19,6 @@ from launch._command_line import CommandError
 class TorchChangedError(CommandError):
     """This torch lacks a name that the launchers depend on."""
 
-    exit_code = 1
-
     def __init__(self, missing: str) -> None:
         super().__init__(
             f"the launchers do not work with torch {torch.__version__}, which has changed inside: {missing}. "
