@@ -13,7 +13,6 @@ from typing import Any
 from core_sdk.core._checkpoint._background_saves import Saves
 from core_sdk.core._checkpoint._grace import Grace
 from core_sdk.core._checkpoint._metadata import checked_metadata
-from core_sdk.core._checkpoint._recording import Recorder
 from core_sdk.core._checkpoint._save import CheckpointSave
 from core_sdk.core._checkpoint._shared_reading import shared_download, shared_restore
 from core_sdk.core._checkpoint._sources import contributors, describe_source
@@ -121,10 +120,7 @@ class CheckpointContext:
     def _save(self, metadata: dict[str, Any] | None, *, shard: bool, wait: bool) -> CheckpointSave:
         if not shard:
             checked_metadata(metadata)  # at the call, rather than when the block is entered
-        recorder = Recorder(self._storage, self._journal)
-        return CheckpointSave(
-            self._storage, self._distributed, self._journal, self._saves, recorder, metadata, shard, wait
-        )
+        return CheckpointSave(self._storage, self._distributed, self._journal, self._saves, metadata, shard, wait)
 
     def wait(self) -> None:
         """Blocks until the save in the background is stored and recorded, and raises its failure, once.

@@ -56,7 +56,6 @@ class CheckpointSave:
     distributed: DistributedContext
     journal: Journal
     saves: Saves
-    recorder: Recorder
     metadata: Mapping[str, Any] | None
     shard: bool
     wait: bool
@@ -144,7 +143,7 @@ class CheckpointSave:
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
-        self.recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
+        Recorder(self.storage, self.journal).store(self._storage_id, lambda: self._staging.commit(union, metadata))
 
 
 def _agreed_metadata(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable
 from email.utils import parsedate_to_datetime
@@ -33,16 +34,12 @@ def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
 
 def retry_after_s(header: str | None) -> float | None:
     """For how long the store asks to wait: its header has a number of seconds, or a date."""
-    if header is None:
-        return None
-    try:
-        return float(header)
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
-    except ValueError:
-        return None
+    if header is not None:
+        with contextlib.suppress(ValueError):
+            return float(header)
+        with contextlib.suppress(ValueError):
+            return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    return None
 
 
 def system_reason(error: BaseException) -> str:

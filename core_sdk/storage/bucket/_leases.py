@@ -2,7 +2,7 @@
 
 A bucket has no locks. On the machine that took a lease, a lock file tells whether its owner is alive; elsewhere a lease
 counts as abandoned once it was not renewed for an hour by the store's clock. An owner that was only slow finds the name
-of its manifest taken, and fails: see `Sweep`.
+of its manifest taken, and fails: see `sweep`.
 """
 
 from __future__ import annotations
@@ -135,16 +135,12 @@ def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
 
 
 def _is_elsewhere(record: LeaseRecord) -> bool:
-    """On another machine, or where its files are not seen: in another container, say."""
-    return record.machine != this_machine() or not _is_readable_file(record.lock)
-
-
-def _is_readable_file(path: str) -> bool:
-    """False for another user's file, and for a pipe, which would be waited for."""
+    """On another machine, or where its lock file cannot be asked: in another container, say, or another user's."""
     try:
-        return Path(path).is_file() and os.access(path, os.R_OK)
+        can_ask = Path(record.lock).is_file() and os.access(record.lock, os.R_OK)
     except (OSError, ValueError):
-        return False
+        can_ask = False
+    return record.machine != this_machine() or not can_ask
 
 
 def _now_s() -> float:

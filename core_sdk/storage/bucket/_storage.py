@@ -33,7 +33,7 @@ from core_sdk.storage.bucket._leases import Lease
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE, OversizedError, RetryingBucket
 from core_sdk.storage.bucket._staging import BucketStaging
-from core_sdk.storage.bucket._sweep import Sweep
+from core_sdk.storage.bucket._sweep import sweep
 from core_sdk.storage.bucket.transfer._download import ContentError, Downloader, ObjectToDownload
 from core_sdk.storage.bucket.transfer._progress import progress_of
 from core_sdk.storage.bucket.transfer._threads import run_in_threads
@@ -129,7 +129,7 @@ class BucketStorage(Storage):
     def sweep(self) -> list[str]:
         # In this order: the files in the area tell whose leases are abandoned.
         try:
-            swept = Sweep(self._objects, self._limits.lease_s).run()
+            swept = sweep(self._objects, self._limits.lease_s)
         except StorageError as error:
             # It is left to somebody who has the permissions.
             logger.warning("what dead processes may have left in %s stays: %s", self._bucket.where(""), error)

@@ -140,7 +140,9 @@ class S3Bucket(Bucket):
     def abort_uploads(self, under: str) -> int:
         root = self._client.root
         pages = self._pages("ListMultipartUploads", under, _after_uploads, Prefix=root + under, EncodingType="url")
-        begun = [(_key(page, found), found["UploadId"]) for page in pages for found in page.get("Uploads", ())]
+        begun = [
+            (_decoded(page, found["Key"]), found["UploadId"]) for page in pages for found in page.get("Uploads", ())
+        ]
         ours = [(key, upload_id) for key, upload_id in begun if key.startswith(root + under)]
         for key, upload_id in ours:
             with contextlib.suppress(ObjectMissingError):  # it has ended meanwhile
@@ -171,10 +173,6 @@ def _after_objects(page: dict[str, Any]) -> dict[str, Any]:
 
 def _after_uploads(page: dict[str, Any]) -> dict[str, Any]:
     return {"KeyMarker": _decoded(page, page["NextKeyMarker"]), "UploadIdMarker": page["NextUploadIdMarker"]}
-
-
-def _key(page: dict[str, Any], found: dict[str, Any]) -> str:
-    return _decoded(page, found["Key"])
 
 
 def _decoded(page: dict[str, Any], key: str) -> str:

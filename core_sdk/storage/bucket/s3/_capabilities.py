@@ -17,7 +17,7 @@ Parameters = dict[str, Any]
 _NOT_KNOWN = ("InvalidArgument", "NotImplemented")
 
 
-class Capcapabilities:
+class Capabilities:
     """All of S3's, until the server's answers say otherwise. Then a request goes another way when it is tried again.
 
     Backblaze B2 refuses every header of S3's checksums, by name. Others pass over them, and do not check. All know

@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from core_sdk.storage.bucket._secrets import hide_in_logs
-from core_sdk.storage.bucket.s3._capabilities import Capcapabilities
+from core_sdk.storage.bucket.s3._capabilities import Capabilities
 from core_sdk.storage.bucket.s3._errors import S3ErrorResponse, S3Request, translated_errors
 
 # After the others, which say what to install where it is missing.
@@ -32,7 +32,7 @@ class S3Client:
         self.bucket = bucket
         self.root = f"{prefix}/" if prefix else ""
         """All keys of objects begin with it."""
-        self.capabilities = Capcapabilities()
+        self.capabilities = Capabilities()
         self._keys = keys
         self._endpoint_url = endpoint_url
         self._timeout_s = timeout_s
@@ -68,9 +68,7 @@ class S3Client:
             except ClientError as error:
                 if S3ErrorResponse.read(error.response).is_bare:
                     # An answer to HEAD has no body. To GET S3 says whether object, bucket or credentials are wrong.
-                    self.of_object("GetObject", name, Range="bytes=0-0", **self.capabilities.for_reading())[
-                        "Body"
-                    ].close()
+                    self.of_bucket("GetObject", name, Range="bytes=0-0", **parameters)["Body"].close()
                 raise
 
     def close(self) -> None:

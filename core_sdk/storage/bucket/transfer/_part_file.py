@@ -50,7 +50,9 @@ class PartFile(Target):
         self._range_bytes = range_bytes
         self._part_path = path.with_name(_part_name(path.name, entry, range_bytes))
         self._descriptor = _open(self._part_path)
-        if not _lock(self._descriptor):
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
             # Somebody else fetches the same file into the same directory.
             os.close(self._descriptor)
             self._part_path = path.with_name(f".core-sdk-{uuid.uuid4().hex}.part")
@@ -108,11 +110,3 @@ def _part_name(name: str, entry: FileEntry, range_bytes: int) -> str:
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-
-
-def _lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
