@@ -133,13 +133,12 @@ class JournalIndexer:
                 continue
             steps = record.steps_completed
             ticks = int((record.time - started) * TICKS_PER_S)
-            group = self._series[record.group]
             for name, value in zip(record.metrics, values, strict=True):
-                series_id, points = group[name]
-                points += (series_id, steps, ticks, value)
+                series_id, points = self._series[False, record.group, name]
+                points.append((series_id, steps, ticks, value))
             if beside is not None or not values:
-                series_id, points = group[""]
-                points += (series_id, steps, ticks, beside)
+                series_id, points = self._series[False, record.group, ""]
+                points.append((series_id, steps, ticks, beside))
         return problems
 
     def _add_others(self, records: Iterable[Record]) -> list[ValueError]:
@@ -181,11 +180,10 @@ class JournalIndexer:
 
     def _add_profile(self, record: Profile) -> None:
         ticks = int((record.time - self._row["started"]) * TICKS_PER_S)
-        group = self._series.profile(record.group)
         values = [to_column(value) for value in record.metrics.values()]
         for name, value in zip(record.metrics, values, strict=True):
-            series_id, points = group[name]
-            points += (series_id, int(record.time * 1000), ticks, value)
+            series_id, points = self._series[True, record.group, name]
+            points.append((series_id, int(record.time * 1000), ticks, value))
 
     def _add_checkpoint_record(self, record: CheckpointRecord) -> None:
         if isinstance(record, (CheckpointStored, CheckpointMetadataSet)):
