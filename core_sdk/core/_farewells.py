@@ -1,6 +1,6 @@
-"""How the ranks' scripts end: each tells the chief, which speaks for all, so that one rank's failure is the trial's.
+"""How the ranks' scripts end: each rank tells the chief, so that the failure of one rank fails the trial.
 
-No collective: a rank that fails cannot be waited for, and one that ends well need not wait.
+This is no collective: a rank that has failed cannot take part, and a rank that has ended well need not wait.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _LOOK_INTERVAL_S = 0.1
 
 
 class Farewell(msgspec.Struct, frozen=True):
-    """A rank's last word; without a failure it has ended well."""
+    """A rank's last message; without a failure the rank has ended well."""
 
     failure: Failure | None = None
     is_consequence: bool = False
-    """The rank was drawn in by another's failure."""
+    """Whether the failure of another rank has caused this one."""
 
 
 class Farewells:
-    """One rank's part."""
+    """What one rank says and hears of the ends."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -36,13 +36,13 @@ class Farewells:
         channel.listen(_TOPIC, self._hear)
 
     def say(self, error: BaseException | None) -> None:
-        """On any rank but the chief."""
+        """To be called on every rank except the chief."""
         self._channel.tell_chief(_TOPIC, msgspec.msgpack.encode(_farewell(self._channel.rank, error)))
 
     def await_all(self) -> None:
-        """On the chief: waits until every other rank has said how it ends, or one has failed; a few seconds at most.
+        """On the chief: waits until every other rank has said how it ends or one has failed, for a few seconds at most.
 
-        The chief leaves the group first: a rank that still calls it then fails now, not when nobody asks any more.
+        The chief leaves the group first, so that a rank that still calls a collective fails while the chief listens.
         """
         self._channel.leave()
         deadline = time.monotonic() + _PATIENCE_S
@@ -51,11 +51,11 @@ class Farewells:
                 self._news.wait(_LOOK_INTERVAL_S)
 
     def failure(self) -> ChannelError | None:
-        """On the chief, without waiting: what has become of the other rank that failed first."""
+        """On the chief, without waiting: the error of the other rank that failed first."""
         try:
             self._channel.check()
         except RankLeftError:
-            pass  # in peace
+            pass  # it has ended well
         except ChannelError as error:
             return error
         failures = (
@@ -77,6 +77,6 @@ class Farewells:
 def _farewell(rank: int, error: BaseException | None) -> Farewell:
     if error is None:
         return Farewell()
-    # A rank that others leave alone has been drawn in by nobody's failure.
+    # Being left by a rank that ended well is a failure of one's own.
     is_consequence = isinstance(error, ChannelError) and not isinstance(error, RankLeftError)
     return Farewell(Failure.of(rank, error), is_consequence)

@@ -158,7 +158,7 @@ def init(
 
 
 def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Service]:
-    """What works beside the chief's script."""
+    """What runs in the background of the chief's script."""
     folder = attempt.folder
     services: list[Service] = [EnvironmentRecorder(folder, attempt.number)]
     if tensorboard_mode is TensorboardMode.AUTO:
@@ -168,7 +168,7 @@ def _services(attempt: Attempt, tensorboard_mode: TensorboardMode) -> list[Servi
 
 @dataclass(frozen=True)
 class _Given:
-    """What this rank was given, checked."""
+    """The arguments and settings of this rank, checked."""
 
     definition: Definition
     stop_at: float | None
@@ -188,12 +188,12 @@ def _only_rank() -> DistributedContext:
 
 
 def _process_group_size() -> int:
-    """Of a script that has begun torch's process group: whoever started its ranks, and however."""
+    """The size of torch's process group, if the script has begun one; whoever started its ranks."""
     return int(sys.modules["torch.distributed"].get_world_size()) if has_process_group() else 1
 
 
 def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
-    """What `compute` returns on this rank; if it raises on any, it fails on all."""
+    """What `compute` returns on this rank. If it raises on one rank, it fails on all. Collective."""
     own: list[T] = []
     distributed.channel.allgather_outcome(lambda: own.append(compute()))
     return own[0]
@@ -203,13 +203,13 @@ def _open_storage(
     checkpoint_storage: str | Mapping[str, Any] | None, home: Home, distributed: DistributedContext
 ) -> Storage:
     if checkpoint_storage is None and not distributed.is_chief and not os.access(home.root, os.W_OK | os.X_OK):
-        # A node that does not see the chief's home has nothing there to store in, and may be content with that.
+        # On a node that does not see the chief's home there is no such directory; its ranks may store nothing.
         return storage_from_url(home.checkpoints.as_uri())
     return open_storage(checkpoint_storage, default=home.checkpoints)
 
 
 def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: DistributedContext) -> list[str]:
-    """The newest of the trial that lie in this storage, as far back as unchanged files are worth looking for."""
+    """The trial's newest checkpoints in this storage, in which a save looks for files that have not changed."""
 
     def read() -> list[str]:
         checkpoints = read_history(attempt.folder).checkpoints
@@ -219,12 +219,12 @@ def _earlier_checkpoints(attempt: Attempt, storage: Storage, distributed: Distri
 
 
 def _check_agreement(distributed: DistributedContext, given: _Given, storage: Storage) -> None:
-    """Raises `ArgumentConflictError`, on all ranks or on none."""
+    """Raises `ArgumentConflictError` on all ranks if their arguments differ."""
     said = distributed.channel.allgather((given.preempt_mode, given.tensorboard_mode, storage.url))
     preempt_modes, tensorboard_modes, urls = zip(*said, strict=True)
     for argument, modes in (("preempt_mode", preempt_modes), ("tensorboard_mode", tensorboard_modes)):
         if len(set(modes)) > 1:
             raise ArgumentConflictError("init()", argument, modes)
-    # Other nodes may have the same directory at another place.
+    # Another node may have the same directory under another path.
     if len(set(zip(distributed.hosts, urls, strict=True))) > len(set(distributed.hosts)):
         raise ArgumentConflictError("init()", "checkpoint_storage", urls)

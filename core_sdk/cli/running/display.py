@@ -1,4 +1,4 @@
-"""The output of an attempt, shown as it comes by a thread of its own: a reader who stalls holds up nothing else."""
+"""Shows an attempt's output as it comes, in a thread of its own, so that a stalled reader holds up nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from core_sdk.cli.running.follow import POLL_INTERVAL_S, Follower
 
 _STDOUT = 1
 _STDERR = 2
-# A pipe takes so much at once, which is how progress is seen.
+# A pipe takes this much at once: the count of shown bytes tells whether somebody reads.
 _CHUNK_BYTES = 4096
 _PATIENCE_S = 2.0
 
@@ -30,7 +30,7 @@ class Display:
         self._thread.start()
 
     def close(self, last_words: str, is_hurried: Callable[[], bool]) -> None:
-        """Returns when the rest and the last words are shown; once `is_hurried`, only if somebody goes on reading."""
+        """Returns when the rest and the last words are shown; once `is_hurried`, also if nobody reads any more."""
         self._last_words = last_words
         self._ended.set()
         progress, changed = -1, time.monotonic()
@@ -46,7 +46,7 @@ class Display:
         try:
             Follower(self._source, _STDOUT, self._count, _CHUNK_BYTES).copy_until(self._ended.wait)
         except OSError:
-            # Whoever read our output has gone (`| head`, a closed terminal). The training has not.
+            # The reader of our output has gone (`| head`, a closed terminal), but the training goes on.
             self._ended.wait()
         # Not through `sys.stderr`: a thread that hangs in it would let the interpreter abort at its end.
         with contextlib.suppress(OSError):

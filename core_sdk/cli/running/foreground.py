@@ -1,4 +1,4 @@
-"""One attempt in the foreground, with what the person is told of its start and its end."""
+"""Runs one attempt in the foreground, and tells the user of its start and its end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ORPHAN_S = 5.0
 
 
 def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
-    """Has the agent start the attempt that `decide` gives, shows it to its end, and returns our exit status.
+    """Lets the agent start the attempt that `decide` returns, shows it to its end, and returns our exit status.
 
     Raises what `decide` raises, or `CommandNotExecutableError`.
     """
@@ -55,7 +55,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     if ended.code is None:
         await_end(start.folder, _ORPHAN_S)
     state, reason = trial_state(_recorded_end(start.folder, ended.code), is_running=False)
-    # Somebody who has asked for an end does not wait for a reader who has stalled.
+    # After a request to end, a stalled reader is not waited for.
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}", caught.is_stop_asked.is_set)
     return exit_status(state, ended.code)
 
@@ -98,12 +98,12 @@ def exit_status(state: TrialState, code: int | None) -> int:
             return ExitCode.PAUSED
         case "CANCELED":
             return ExitCode.CANCELED
-    # A script may have survived the error that its Context has recorded.
+    # A script may end well although its Context has recorded an error.
     return ExitCode.FAILURE if code in (None, ExitCode.OK, ExitCode.PAUSED) else of_child(code)
 
 
 def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
-    """What became of the trial, to be read after its name."""
+    """What became of the trial; the sentence continues its name."""
     because = f" ({reason})" if reason else ""
     match state:
         case "COMPLETED":
@@ -116,14 +116,14 @@ def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
 
 
 def _recorded_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
-    """With the status alone, if the script did not use Core SDK, or died without a word."""
+    """Only the status is known of a script that did not use Core SDK, or that was killed."""
     end = AttemptEnd(exit_code=code)
     # A launcher that starts its ranks anew begins further attempts.
     attempt = max(folder.attempts())
     journal = folder.journal_path(attempt)
     if not journal.exists():
         return end
-    # A line cut by starting in its middle is a bad line, which here means nothing.
+    # The first line may be cut: it is skipped as a bad one.
     tail = read_journal(journal, offset=max(0, journal.stat().st_size - _TAIL_BYTES))
     for record in (record for chunk in tail for record in chunk.records):
         if isinstance(record, StopAcknowledged):

@@ -12,7 +12,7 @@ from core_sdk.records import to_json
 
 
 def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
-    """From `NAME=VALUE`, with VALUE as an experiment configuration would spell it: 0.1, true, [1, 2], adam."""
+    """Hyperparameters from `NAME=VALUE`, where VALUE is YAML: 0.1, true, [1, 2], adam."""
     hparams: dict[str, Any] = {}
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -27,7 +27,7 @@ def parse_hparams(assignments: Sequence[str]) -> dict[str, Any]:
 def _parse(name: str, value: str) -> Any:
     try:
         parsed = yaml.safe_load(value)
-        # YAML 1.1 wants a point in a float, which nobody writes in 1e-4.
+        # In YAML 1.1 a float needs a point: 1e-4 would be a text.
         return float(parsed) if isinstance(parsed, str) and _is_float(parsed) else to_json(parsed, name)
     except (yaml.YAMLError, TypeError) as error:
         raise typer.BadParameter(f"the value of {name!r} is {value!r}: {error}", param_hint="--hparam") from error

@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
 
 
 class _CommandAfterDashes(TyperCommand):
-    """Insists on `--`, without which nobody could tell our options from those of the script."""
+    """Requires `--`: without it our options could not be told from those of the script."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" not in args and not {"-h", "--help"}.intersection(args):

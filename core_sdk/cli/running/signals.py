@@ -1,4 +1,4 @@
-"""The signals that reach a command in the foreground, handed on to its attempt."""
+"""Hands the signals that a command in the foreground receives on to its attempt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _STDOUT = 1
 
 
 def hand_on(caught: CaughtSignals, agent: Agent) -> None:
-    """From now on, by a thread of its own; also the signals that have come before."""
+    """Starts a thread that does it, also for the signals that `caught` has received before."""
     for number in (signal.SIGTSTP, signal.SIGWINCH) if os.isatty(_STDOUT) else (signal.SIGTSTP,):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: None)  # a signal that has a handler comes to `caught`

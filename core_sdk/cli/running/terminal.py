@@ -1,4 +1,4 @@
-"""The person's terminal, which stays in its normal mode: a command that is killed leaves it as it was."""
+"""The user's terminal. It stays in its normal mode, so that a killed command leaves it as it was."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _END_OF_INPUT = b"\x04"
 
 
 def open_screen() -> tuple[int, Screen]:
-    """Where to read what the person is to see, and what an agent needs to write it."""
+    """A descriptor from which to read what the user is to see, and what an agent needs to write it."""
     source, sink = os.pipe()
     os.set_blocking(sink, False)
     size = os.get_terminal_size(_STDOUT)
@@ -25,12 +25,12 @@ def open_screen() -> tuple[int, Screen]:
 
 
 def hand_on_lines(agent: Agent) -> None:
-    """From now on, by a thread of its own: what the person types, a line at a time."""
+    """Starts a thread that sends the agent what the user types, line by line."""
     threading.Thread(target=_type, args=[agent], name="core-sdk-keyboard", daemon=True).start()
 
 
 def _type(agent: Agent) -> None:
-    # In the background the terminal would stop us: it refuses instead, and the person types for somebody else.
+    # In the background, reading would stop this process. With the signal blocked it fails instead.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTIN})
     while True:
         try:
@@ -40,4 +40,4 @@ def _type(agent: Agent) -> None:
             continue
         agent.type(text or _END_OF_INPUT)
         if not text:
-            time.sleep(_PAUSE_S)  # Ctrl-D; or the terminal's own end, which would be read again and again
+            time.sleep(_PAUSE_S)  # Ctrl-D, or a terminal that is gone and gives nothing else any more
