@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import time
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import pytest
-from cli.commands import Cli
+from cli.commands import Cli, run_cli
 from tracking.journals import START, age, new_trial, record, report, stored
 
 from core_sdk.cli.render.tables import Column, fitted, print_table
@@ -93,18 +94,18 @@ def test_a_table_of_ten_thousand_rows_is_laid_out_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home: Home, cli: Cli) -> None:
+def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home: Home, tmp_path: Path) -> None:
     """10,000 checkpoints and 5,000 trials; the index has been built before."""
     record(new_trial(home), *(stored(f"{number:036d}", number) for number in range(10_000)))
     for _ in range(5_000):
         folder = new_trial(home)
         record(folder, report(1, loss=0.5), Ended(time=START + 1, outcome="completed"))
         age(folder)
-    cli("trial", "list", "--json")
+    run_cli(tmp_path, "trial", "list", "--json")
 
     for kind, num_rows in (("trial", 5_001), ("checkpoint", 10_000)):
         begin = time.monotonic()
-        listed = cli(kind, "list")
+        listed = run_cli(tmp_path, kind, "list")
         duration_s = time.monotonic() - begin
 
         assert listed.output.count("\n") == num_rows + 3

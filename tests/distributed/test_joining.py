@@ -78,7 +78,7 @@ def test_a_stranger_neither_joins_nor_keeps_others_from_joining(threads: Threads
         stranger.close()
 
     assert gathered == [["chief", "member"]]
-    assert joined_after_s < 1.0
+    assert joined_after_s < 4.0  # a stranger may be silent for 5 s
 
 
 @TRANSPORTS
@@ -93,7 +93,7 @@ def test_a_stranger_that_sends_byte_after_byte_delays_nobody(threads: Threads, f
             distributed.allgather("member")
 
     assert gathered == [["chief", "member"]]
-    assert joined_after_s < 1.0
+    assert joined_after_s < 4.0  # a stranger may be silent for 5 s
 
 
 @TRANSPORTS
