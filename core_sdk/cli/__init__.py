@@ -1,7 +1,6 @@
 """The command line `core-sdk`.
 
-A command imports what it needs when it runs: `core-sdk --help` and shell completion must answer at once, and loading
-the tracker, its database and tables of text takes longer than both.
+A command imports what it needs when it runs, since `core-sdk --help` and completion in the shell must answer at once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ def main() -> None:
     from core_sdk.cli._failures import FAILURES, exit_status_of
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A name that the terminal's encoding lacks must not end a command.
+        # A character that the terminal cannot show must not end a command.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="core-sdk")
@@ -32,7 +31,7 @@ def main() -> None:
 
 
 def _open_missing_streams() -> None:
-    """Where the caller closed them: else the first files that we open would take their place, and our output."""
+    """Opens streams that the caller has closed. Otherwise the next files that we open would receive our output."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
     os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Failures as a person sees them: one message on stderr, no traceback, and an exit status that says which kind."""
+"""How failures are shown: one message on stderr without a traceback, and an exit status for each kind."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from core_sdk.errors import (
 )
 
 FAILURES = (CoreSDKError, InvalidNameError, UnsafePathError, OSError)
-"""What commands raise for what the world or the caller did wrong. Anything else is our mistake."""
+"""The errors that a command expects. Any other one is a mistake of ours, and shows its traceback."""
 
 
 def exit_status_of(error: BaseException) -> int:
-    """Says what went wrong, and gives the exit status for it."""
+    """Prints what went wrong, and returns the exit status for it."""
     say(_words(error))
     match error:
         case CommandNotFoundError():
@@ -38,7 +38,7 @@ def exit_status_of(error: BaseException) -> int:
 
 
 def _words(error: BaseException) -> str:
-    """Without the number of an error of the operating system."""
+    """The message; of an error of the operating system without its number."""
     if isinstance(error, OSError) and not isinstance(error, CoreSDKError) and error.strerror:
         return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
     return str(error)

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 
 class Group(TyperGroup):
-    """Lists its commands with the whole first sentence of each, where the library would cut it to a line."""
+    """Shows the whole first paragraph of each command in its help; the library would cut it to a line."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rows = [(name, self._first_paragraph(ctx, name)) for name in self.list_commands(ctx)]
@@ -51,9 +51,9 @@ def command_group(help_text: str | None = None, *, epilog: str | None = None, cl
         help=help_text,
         epilog=epilog and " ".join(epilog.split()),
         no_args_is_help=True,
-        # Help in rich's boxes takes a tenth of a second longer, and does not say more.
+        # Help in rich's boxes takes a tenth of a second longer and says no more.
         rich_markup_mode=None,
-        # Our errors are shown without a traceback; any other deserves the plain one.
+        # Expected errors are shown without a traceback; others with Python's own.
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )

@@ -1,4 +1,4 @@
-"""What the command line says to the person, on stderr: stdout belongs to results and to the script's output."""
+"""Messages for people go to stderr, since stdout is for results and for the output of scripts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from core_sdk.cli.render.text import printable
 
 
 def say(text: str) -> None:
-    """One line."""
-    with contextlib.suppress(OSError):  # a closed terminal must not end what we supervise
+    """Prints one line."""
+    with contextlib.suppress(OSError):  # a closed terminal must not end a training
         print(message(text), file=sys.stderr, flush=True)
 
 
 def message(text: str) -> str:
-    """The line, without its end, by which `say` says the text."""
+    """The line that `say` prints, without its newline."""
     return f"core-sdk: {printable(text)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -48,6 +47,7 @@ def describe(
 ) -> None:
     """Show what is known of an experiment: its trials, and the best of them."""
     from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.render.json import fields_of
     from core_sdk.cli.trial.best import best_trial
     from core_sdk.cli.trial.facts import read_facts
     from core_sdk.cli.trial.listing import json_object, print_trials
@@ -58,8 +58,7 @@ def describe(
         recorded = tracker.experiment_record(row.experiment_id).searcher_metric
         best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
         found = read_facts(view, view.trials(row.experiment_id))
-    fields = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
-    value = fields | {"best": best, "trials": [json_object(one) for one in found]}
+    value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
     print_one(value, lambda: _properties(row) | {"Best": str(best or "")}, as_json)
     if not as_json and found:
         typer.echo()
@@ -76,18 +75,19 @@ def label(
     remove: Annotated[bool, typer.Option("--remove", help="Take the labels away.")] = False,
 ) -> None:
     """Give an experiment labels, or take them away."""
+    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.render.text import printable
-    from core_sdk.client import Tracker
     from core_sdk.records import check_name
+    from core_sdk.tracking.rows import ExperimentChange
 
-    found = Tracker().get_experiment(parse_experiment(experiment))
-    # All are checked before the first is changed.
-    for text in [check_name("the label", text) for text in labels]:
-        if remove:
-            found.remove_label(text)
-        else:
-            found.add_label(text)
-    typer.echo(f"labels of experiment {found.id}: {printable(', '.join(sorted(found.labels))) or 'none'}")
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+    texts = tuple(check_name("the label", text) for text in labels)
+    change = ExperimentChange(removed_labels=texts) if remove else ExperimentChange(added_labels=texts)
+    tracker.change_experiment(experiment_id, change)
+    now = tracker.experiment_record(experiment_id).labels
+    typer.echo(f"labels of experiment {experiment_id}: {printable(', '.join(sorted(now))) or 'none'}")
 
 
 @app.command()

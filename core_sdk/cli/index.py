@@ -15,7 +15,7 @@ def _group() -> None: ...
 
 @app.command()
 def rebuild() -> None:
-    """Make the index anew from the journals."""
+    """Build the index again from the journals."""
     from core_sdk.cli._home import open_tracker
 
     result = open_tracker().rebuild_index()

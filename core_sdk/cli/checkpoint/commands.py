@@ -47,9 +47,9 @@ def list_checkpoints(
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List checkpoints: the newest trial's first, and of each trial the newest first.
+    """List checkpoints: those of the newest trial first, and of each trial the newest first.
 
-    The order within a trial is that of its saves, whatever the clock said.
+    Within a trial the order is that of its saves, even if the clock was wrong.
     """
     from core_sdk.cli.checkpoint.selection import read_rows
     from core_sdk.tracking.rows import CheckpointRow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import io
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,17 +15,9 @@ from core_sdk.records import nonfinite_to_text
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def print_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([cell(value) for value in row] for row in rows)
-
-
-def csv_line(row: Sequence[Any]) -> str:
-    """One row, without its newline."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([cell(value) for value in row])
-    return text.getvalue()
+def print_csv(rows: Iterable[Sequence[Any]]) -> None:
+    """The first row may be the names of the columns."""
+    csv.writer(sys.stdout, lineterminator="\n").writerows([cell(value) for value in row] for row in rows)
 
 
 def cell(value: Any) -> Any:

@@ -32,6 +32,11 @@ def print_list(values: Iterable[Any]) -> None:
     print("\n]" if separator != "\n" else "]")
 
 
+def fields_of(row: Any) -> dict[str, Any]:
+    """The fields of a dataclass, by name."""
+    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, float):
         return nonfinite_to_text(value)
@@ -40,5 +45,5 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return _plain(fields_of(value))
     return value

@@ -53,7 +53,7 @@ def print_rows(
         from core_sdk.cli.render.csv import print_csv
 
         names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
-        print_csv(names, ([getattr(row, name) for name in names] for row in rows))
+        print_csv([names, *([getattr(row, name) for name in names] for row in rows)])
     elif rows:
         from core_sdk.cli.render.tables import print_table
 

@@ -59,13 +59,14 @@ def list_trials(
     stands in quotes. A trial that lacks a name fulfils no comparison with it.
     """
     from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.listing import Choice, choose_trials, print_trials
+    from core_sdk.cli.trial.listing import choose_trials, print_trials
 
     form = choose_format(as_json, as_csv)
     with open_tracker().view() as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
-        choice = Choice(experiment_id, labels=label or (), where=where, sort=sort, columns=column or ())
-        found, names = choose_trials(view, choice)
+        found, names = choose_trials(
+            view, experiment_id, labels=label or (), where=where, sort=sort, columns=column or ()
+        )
         if not found and form is Format.TABLE:
             any_trials = bool(view.trials(experiment_id))
             typer.echo("No trial is like that." if any_trials else _NO_TRIALS)
@@ -95,7 +96,7 @@ def metrics(
         int | None, typer.Option(min=1, help="How many reports of each group the tables show.", show_default="20")
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new reports, a line each, until the attempt ends.")
+        bool, typer.Option("--follow", "-f", help="Also print new reports, a line each, until the trial ends.")
     ] = False,
     plot: Annotated[bool, typer.Option("--plot", help="Draw curves, as `trial plot` does.")] = False,
     as_json: AsJson = False,
@@ -148,7 +149,7 @@ def plot_trials(trial_ids: TrialIds, group: Group = None, metric: Metrics = None
 def logs(
     trial_id: TrialId,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the attempt ends.")
+        bool, typer.Option("--follow", "-f", help="Also print what comes, until the attempt ends.")
     ] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Only this attempt.", show_default="all")] = None,
     rank: Annotated[
@@ -159,7 +160,7 @@ def logs(
 ) -> None:
     """Print the output of a trial that `core-sdk run` or `trial resume` started.
 
-    With one --rank its lines come without their [rank=N]; lines of the launcher itself belong to no rank.
+    With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
     """
     from core_sdk.cli._home import open_tracker
     from core_sdk.cli.trial.logs import print_logs
@@ -180,7 +181,7 @@ def pause(
 
 
 class _CommandAfterDashes(TyperCommand):
-    """Insists on `--` before a command: a second number is no program."""
+    """Requires `--` before a command, so that a second number is not taken for a program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         words = [argument for argument in args if not argument.startswith("-")]
@@ -198,12 +199,12 @@ def resume(
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Also one that is completed.")] = False,
 ) -> None:
-    """Go on with a trial from its newest good checkpoint, here and now.
+    """Resume a trial from its newest good checkpoint.
 
     The same command runs in the same directory, with the environment variables that were recorded. A command after
-    `--` replaces it, as if `core-sdk run` had started the trial with that one: with another number of ranks, say.
+    `--` replaces the recorded one from now on, for example to train on another number of ranks.
 
-    A trial that was asked to pause is waited for, for a minute.
+    If the trial was asked to pause and still runs, this waits up to a minute for its end.
     """
     from core_sdk.agent.starting import Agent
 
@@ -220,9 +221,9 @@ def resume(
 
 @app.command("continue")
 def continue_(trial_id: TrialId) -> None:
-    """Start a new trial that begins with the newest good checkpoint of another.
+    """Start a new trial that begins with the newest good checkpoint of another trial.
 
-    It has the same command and hyperparameters, counts its steps from 0, and leaves the other trial as it is.
+    It has the same command and hyperparameters, and counts its steps from 0. The other trial stays as it is.
     """
     from core_sdk.agent.starting import Agent
 
@@ -253,11 +254,10 @@ def delete(
     for trial_id in trial_ids:
         tracker.attempts(trial_id)  # an unknown one fails before anything is asked
     trials = [f"trial {trial_id}{_at_a_glance(tracker, trial_id)}" for trial_id in trial_ids]
-    if len(trials) == 1:
-        confirm(f"Delete {trials[0]}, all its records and checkpoints?", yes)
-    else:
+    if len(trials) > 1:
         typer.echo("\n".join(trials), err=True)
-        confirm(f"Delete these {len(trials)} trials, all their records and checkpoints?", yes)
+    what = f"{trials[0]}, all its" if len(trials) == 1 else f"these {len(trials)} trials, all their"
+    confirm(f"Delete {what} records and checkpoints?", yes)
     for trial_id in trial_ids:
         tracker.delete_trial(trial_id, is_forced=force)
         typer.echo(f"deleted trial {trial_id}")
@@ -290,13 +290,13 @@ def tensorboard(
 
 @labels_app.command("add")
 def add_labels(trial_id: TrialId, labels: Labels) -> None:
-    """Give a trial labels; those that it has already stay."""
+    """Give a trial labels, beside those that it has."""
     _change_labels(trial_id, added=labels)
 
 
 @labels_app.command("remove")
 def remove_labels(trial_id: TrialId, labels: Labels) -> None:
-    """Take labels from a trial; those that it does not have are passed over."""
+    """Take labels from a trial. A label that it does not have is no error."""
     _change_labels(trial_id, removed=labels)
 
 

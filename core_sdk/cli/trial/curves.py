@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,12 +75,10 @@ def read_charts(
     ]
 
 
-def print_charts(charts: Iterable[Chart], width: int) -> None:
-    is_empty = True
+def print_charts(charts: Sequence[Chart], width: int) -> None:
     for chart in charts:
-        is_empty = False
         print(printable(chart.title))
         print("\n".join(plot(chart, width=width) or ["  (no finite values)"]))
         print()
-    if is_empty:
+    if not charts:
         print("No reports yet.")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.json import encode
+from core_sdk.cli.render.json import encode, fields_of
 from core_sdk.cli.render.text import format_number, format_size, format_time
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import CommandRecord
@@ -36,7 +35,7 @@ def read_description(tracker: Tracker, trial_id: int) -> TrialDescription:
 
 def json_object(trial: TrialDescription) -> dict[str, Any]:
     """The fields of the row, and what only a description has."""
-    return {field.name: getattr(trial.row, field.name) for field in dataclasses.fields(trial.row)} | {
+    return fields_of(trial.row) | {
         "summary": trial.summary,
         "command": trial.command.argv if trial.command else None,
         "working_directory": trial.command.cwd if trial.command else None,

@@ -8,6 +8,7 @@ A metric without its group is that of "validation", else of "training", else of 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ class Facts:
 
 
 def read_facts(view: View, rows: Iterable[TrialRow], names: Iterable[str] = ()) -> list[Facts]:
-    """Extremes of metrics are read only if one of the `names` is one, since they take a look at every point."""
+    """Reads extremes of metrics only if one of the `names` is an extreme, since that takes a look at every point."""
     last_values = view.last_values()
     with_extremes = any(name.startswith(_EXTREMES) for name in names)
     rows_metrics = [(row, last_values.get(row.trial_id, {})) for row in rows]
@@ -69,12 +70,12 @@ def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Ma
 
 
 def _groups(metrics: Metrics) -> list[str]:
-    """What was validated says most of a trial."""
+    """In the order in which a metric without a group is looked for."""
     return sorted(metrics, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
 
 
 def _by_name(metrics: Metrics, prefix: str = "") -> dict[str, Any]:
-    """With their group and without it."""
+    """The values of metrics by their names, with their group and without it."""
     groups = _groups(metrics)
     values = {f"{prefix}{group}.{name}": value for group in groups for name, value in metrics[group].items()}
     for group in reversed(groups):
@@ -92,17 +93,10 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def metric_titles(found: Iterable[Facts]) -> dict[str, str]:
-    """Of every "group.metric" its name where the group need not be told, since no other group has such a metric."""
-    groups: dict[str, set[str]] = {}
-    for one in found:
-        for group, metrics in one.metrics.items():
-            for name in metrics:
-                groups.setdefault(name, set()).add(group)
-    return {
-        f"{group}.{name}": name if len(having) == 1 else f"{group}.{name}"
-        for name, having in groups.items()
-        for group in having
-    }
+    """How each "group.metric" is shown: without its group, unless another group has a metric of this name."""
+    pairs = {(group, name) for one in found for group, metrics in one.metrics.items() for name in metrics}
+    num_groups = Counter(name for _, name in pairs)
+    return {f"{group}.{name}": name if num_groups[name] == 1 else f"{group}.{name}" for group, name in pairs}
 
 
 def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:

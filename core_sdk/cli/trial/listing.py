@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import encode, print_list
+from core_sdk.cli.render.json import encode, fields_of, print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_number, format_time
@@ -21,32 +21,23 @@ if TYPE_CHECKING:
     from core_sdk.tracking import View
 
 
-@dataclasses.dataclass(frozen=True)
-class Choice:
-    """What `trial list` was asked for."""
-
-    experiment_id: int | None = None
-    labels: Sequence[str] = ()
-    where: str = ""
-    sort: str = ""
-    """A name; descending with "-" before it."""
-    columns: Sequence[str] = ()
-
-
-def choose_trials(view: View, choice: Choice) -> tuple[list[Facts], list[str]]:
-    """The trials, and the names that the choice mentions. Raises `typer.BadParameter` for what cannot be meant."""
-    condition = _parse(choice.where)
-    sort_name = choice.sort.removeprefix("-")
-    mentioned = (*choice.columns, sort_name, *(condition.names if condition else ()))
-    names = dict.fromkeys(name for name in mentioned if name)
-    found = read_facts(view, view.trials(choice.experiment_id), names)
-    _check_names(choice, condition, found)
-    chosen = [
-        one
-        for one in found
-        if set(choice.labels) <= set(one.row.labels) and (condition is None or condition.holds(one.values.get))
-    ]
-    return (in_order(chosen, choice.sort) if choice.sort else chosen), list(names)
+def choose_trials(
+    view: View, experiment_id: int | None, *, labels: Collection[str], where: str, sort: str, columns: Sequence[str]
+) -> tuple[list[Facts], list[str]]:
+    """The trials, and the names that are mentioned. Raises `typer.BadParameter` for a mistake in them."""
+    condition = _parse(where)
+    sort_name = sort.removeprefix("-")
+    names = dict.fromkeys(filter(None, (*columns, sort_name, *(condition.names if condition else ()))))
+    found = read_facts(view, view.trials(experiment_id), names)
+    for option, name in (("--sort", sort_name), *(("--column", name) for name in columns)):
+        if name and (problem := unknown_name(name, found)):
+            raise typer.BadParameter(problem, param_hint=option)
+    for name, place in condition.names.items() if condition else ():
+        if problem := unknown_name(name, found):
+            raise typer.BadParameter(str(ConditionError(problem, where, place)), param_hint="--where")
+    chosen = [one for one in found if condition is None or condition.holds(one.values.get)]
+    chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
+    return (in_order(chosen, sort) if sort else chosen), list(names)
 
 
 def in_order(found: Sequence[Facts], sort: str) -> list[Facts]:
@@ -83,55 +74,35 @@ def _parse(where: str) -> Condition | None:
         raise typer.BadParameter(str(error), param_hint="--where") from error
 
 
-def _check_names(choice: Choice, condition: Condition | None, found: Sequence[Facts]) -> None:
-    for option, names in (("--column", choice.columns), ("--sort", [choice.sort.removeprefix("-")])):
-        for name in names:
-            if name and (problem := unknown_name(name, found)):
-                raise typer.BadParameter(problem, param_hint=option)
-    for name, place in condition.names.items() if condition else ():
-        if problem := unknown_name(name, found):
-            raise typer.BadParameter(str(ConditionError(problem, choice.where, place)), param_hint="--where")
-
-
 def print_comparison(found: Sequence[Facts]) -> None:
     """A column for each trial and a row for each name, first those whose values differ."""
-    (hparams, same_hparams), (metrics, same_metrics) = _hparams(found), _metrics(found)
-    titles = metric_titles(found)
-    rows = ["experiment", "state", "steps", *hparams, *metrics, *same_hparams, *same_metrics]
-    name = Column[str]("Trial", lambda row: titles.get(row, row))
-    print_table([name, *(Column(str(one.row.trial_id), _value_of(one), is_number=True) for one in found)], rows)
+    (differing, same), titles = _names(found), metric_titles(found)
+    names = Column[str]("Trial", lambda name: titles.get(name, name))
 
+    def values(one: Facts) -> Column[str]:
+        return Column(str(one.row.trial_id), lambda name: _shown(one.values.get(name)), is_number=True)
 
-def _value_of(one: Facts) -> Callable[[str], str]:
-    return lambda name: shown_value(one.values.get(name))
+    print_table([names, *map(values, found)], ["experiment", "state", "steps", *differing, *same])
 
 
 def json_object(one: Facts, names: Sequence[str] = ()) -> dict[str, Any]:
-    shown = {field.name: getattr(one.row, field.name) for field in dataclasses.fields(one.row)}
     columns = {name: one.values.get(name) for name in names}
-    return shown | {"metrics": one.metrics} | ({"columns": columns} if names else {})
+    return fields_of(one.row) | {"metrics": one.metrics} | ({"columns": columns} if names else {})
 
 
 def _print_csv(found: Sequence[Facts], names: Sequence[str]) -> None:
     fields = [field.name for field in dataclasses.fields(TrialRow)]
-    further = [name for name in (*names, *_names(found)) if name not in fields]
-    columns = list(dict.fromkeys(further))
+    differing, same = _names(found)
+    columns = [name for name in dict.fromkeys((*names, *differing, *same)) if name not in fields]
     rows = ([*(getattr(one.row, field) for field in fields), *map(one.values.get, columns)] for one in found)
-    print_csv([*fields, *columns], rows)
+    print_csv([[*fields, *columns], *rows])
 
 
-def _names(found: Sequence[Facts]) -> list[str]:
-    """The hyperparameters and metrics, first those that differ."""
-    (hparams, same_hparams), (metrics, same_metrics) = _hparams(found), _metrics(found)
-    return [*hparams, *metrics, *same_hparams, *same_metrics]
-
-
-def _hparams(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
-    return differing_first([one.hparams for one in found])
-
-
-def _metrics(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
-    return differing_first([dict(flattened(one.metrics)) for one in found])
+def _names(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
+    """The hyperparameters and metrics that differ between the trials, and those that do not."""
+    hparams, same_hparams = differing_first([one.hparams for one in found])
+    metrics, same_metrics = differing_first([dict(flattened(one.metrics)) for one in found])
+    return [*hparams, *metrics], [*same_metrics, *same_hparams]
 
 
 def _columns(found: Sequence[Facts], names: Sequence[str]) -> list[Column[Facts]]:
@@ -147,20 +118,19 @@ def _columns(found: Sequence[Facts], names: Sequence[str]) -> list[Column[Facts]
         "label": Column("Labels", lambda one: ", ".join(one.row.labels), can_be_cut=True),
         "attempts": Column("Attempts", lambda one: str(one.row.num_attempts), is_number=True),
     }
-    (hparams, same_hparams), (metrics, same_metrics) = _hparams(found), _metrics(found)
-    chosen = dict.fromkeys([*first, *names, *hparams, *metrics, *last, *same_metrics, *same_hparams])
+    differing, same = _names(found)
     fixed, titles = first | last, metric_titles(found)
     # A metric may be asked for with its group or without it, and is shown once.
-    shown = dict.fromkeys(titles.get(name, name) for name in chosen)
+    shown = dict.fromkeys(titles.get(name, name) for name in (*first, *names, *differing, *last, *same))
     return [fixed[name] if name in fixed else _column(found, name) for name in shown]
 
 
 def _column(found: Sequence[Facts], name: str) -> Column[Facts]:
     is_text = any(isinstance(one.values.get(name), str) for one in found)
-    return Column(name, lambda one: shown_value(one.values.get(name)), is_number=not is_text, can_be_cut=is_text)
+    return Column(name, lambda one: _shown(one.values.get(name)), is_number=not is_text, can_be_cut=is_text)
 
 
-def shown_value(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
     return encode(value) if isinstance(value, bool) else format_number(value)

@@ -1,4 +1,4 @@
-"""The kept output of attempts, as `trial logs` prints it: bytes as they are."""
+"""The output of attempts, as `trial logs` prints it: byte for byte."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NoLogError(CoreSDKError):
     def __init__(self, trial_id: int, attempt: int | None) -> None:
         what = f"trial {trial_id}" if attempt is None else f"attempt {attempt} of trial {trial_id}"
         super().__init__(
-            f"no output of {what} was kept: `core-sdk run` and `core-sdk trial resume` keep that of what they start."
+            f"no output of {what} was kept: only `core-sdk run` and `core-sdk trial resume` keep the output of scripts."
         )
 
 
@@ -43,10 +43,10 @@ def print_logs(
     tail: int | None,
     follow: bool,
 ) -> None:
-    """All attempts one after the other, or one; `tail` is the number of lines of the last one.
+    """Prints the output of all attempts, one after the other, or of one; with `tail` the last lines of the last one.
 
-    Of the chosen `ranks`, if there are any, else everything. Raises `NoLogError`, `NoSuchAttemptError`, or
-    `NoOutputOfRankError` if nothing more can come.
+    `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`, `NoSuchAttemptError`, or
+    `NoOutputOfRankError` if a rank has no output and can write none any more.
     """
     known = [row.attempt for row in tracker.attempts(trial_id)]
     if attempt is not None and attempt not in known:
@@ -68,7 +68,7 @@ def print_logs(
 def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> None:
     if not chosen:
         return
-    # What no launcher wrote is all of rank 0.
+    # A log without a launcher's prefixes is the output of rank 0.
     present = set().union(*(reader.ranks_of(row.attempt) or {0} for row in reader.attempts()))
     for rank in chosen:
         if rank not in present:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.cli.render.csv import csv_line, print_csv
+from core_sdk.cli.render.csv import print_csv
 from core_sdk.cli.render.json import encode, print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
@@ -77,7 +78,7 @@ def check_group(view: View, trial_id: int, group: str) -> None:
 def follow_reports(
     tracker: Tracker, trial_id: int, group: str | None, metrics: Collection[str]
 ) -> Iterator[list[ReportRow]]:
-    """What was reported until now, and then what is reported, until no attempt runs any more; in the order of calls."""
+    """What was reported until now, then what comes until no attempt runs any more, in the order of the calls."""
     position = StreamPosition()
     is_last = False
     while not is_last:
@@ -93,44 +94,35 @@ def follow_reports(
             time.sleep(_POLL_INTERVAL_S)
 
 
-def print_followed(stretches: Iterable[Iterable[ReportRow]], form: Format, *, num_last: int) -> None:
-    """A line for each report, or for each of its metrics in CSV; of what was there at the start, text has the last."""
+def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, num_last: int) -> None:
+    """Prints a line for each report as it comes. As text, only the last `num_last` of those that were there already."""
     if form is Format.CSV:
-        print_csv(_CSV_COLUMNS, ())
+        print_csv([_CSV_COLUMNS])
     for number, stretch in enumerate(stretches):
-        match form:
-            case Format.JSON:
-                lines = [encode(_json_object(report, with_superseded=False)) for report in stretch]
-            case Format.CSV:
-                lines = [csv_line(row[:-1]) for report in stretch for row in _csv_rows(report)]
-            case Format.TABLE:
-                lines = [printable(_line(report)) for report in stretch]
-                lines = lines if number else lines[-num_last:]
-        if lines:
-            print("\n".join(lines), flush=True)
+        if form is Format.CSV:
+            print_csv(row[:-1] for report in stretch for row in _csv_rows(report))
+        elif form is Format.JSON:
+            sys.stdout.writelines(f"{encode(_json_object(report, with_superseded=False))}\n" for report in stretch)
+        else:
+            shown = stretch if number else stretch[-num_last:]
+            sys.stdout.writelines(f"{printable(_line(report))}\n" for report in shown)
+        sys.stdout.flush()
 
 
 def _line(report: ReportRow) -> str:
-    return f"{report.steps_completed:>8}  {report.group}  {_all_metrics(report)}"
+    metrics = "  ".join(f"{name}={_text(value)}" for name, value in report.metrics.items())
+    return f"{report.steps_completed:>8}  {report.group}  {metrics}"
 
 
 def print_reports(reports: Iterable[ReportRow], form: Format, *, with_superseded: bool, num_last: int) -> None:
-    """Tables show the last `num_last` reports of each group; JSON and CSV show all."""
-    match form:
-        case Format.JSON:
-            print_list(_json_object(report, with_superseded) for report in reports)
-        case Format.CSV:
-            _print_csv(reports, with_superseded)
-        case Format.TABLE:
-            _print_tables(reports, num_last)
-
-
-def _print_csv(reports: Iterable[ReportRow], with_superseded: bool) -> None:
-    """One metric of one report a row."""
-    print_csv(
-        [*_CSV_COLUMNS, "is_superseded"] if with_superseded else _CSV_COLUMNS,
-        (row if with_superseded else row[:-1] for report in reports for row in _csv_rows(report)),
-    )
+    """Tables show the last `num_last` reports of each group; JSON and CSV show all reports."""
+    if form is Format.TABLE:
+        _print_tables(reports, num_last)
+    elif form is Format.JSON:
+        print_list(_json_object(report, with_superseded) for report in reports)
+    else:
+        rows = chain([[*_CSV_COLUMNS, "is_superseded"]], (row for report in reports for row in _csv_rows(report)))
+        print_csv(row if with_superseded else row[:-1] for row in rows)
 
 
 def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
@@ -142,55 +134,38 @@ def _print_tables(reports: Iterable[ReportRow], num_last: int) -> None:
         counts[report.group] += 1
     for group, shown in latest.items():
         title = group if counts[group] == len(shown) else f"{group} (the last {len(shown)} of {counts[group]} reports)"
-        print_table([*_fixed_columns(shown), *_metric_columns(shown)], shown, title=title)
+        print_table(_columns(shown), shown, title=title)
     if not latest:
         print(_NOTHING)
 
 
 def _json_object(report: ReportRow, with_superseded: bool) -> dict[str, Any]:
-    shown = {
-        "trial_id": report.trial_id,
-        "attempt": report.attempt,
-        "rank": report.rank,
-        "group": report.group,
-        "steps_completed": report.steps_completed,
-        "time": report.time,
-        "metrics": report.metrics,
-    }
-    return shown | {"is_superseded": report.is_superseded} if with_superseded else shown
+    names = (*_CSV_COLUMNS[:-2], "metrics", *(["is_superseded"] if with_superseded else []))
+    return {name: getattr(report, name) for name in names}
 
 
 def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
-    start = [report.trial_id, report.attempt, report.rank, report.group, report.steps_completed, report.time]
+    """A row for each metric."""
+    start = [getattr(report, name) for name in _CSV_COLUMNS[:-2]]
     for name, value in report.metrics.items():
         shown = encode(value) if value is None or isinstance(value, bool) else value
         yield [*start, name, shown, report.is_superseded]
 
 
-def _fixed_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
-    rank = Column[ReportRow]("Rank", lambda report: str(report.rank), True)
+def _columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
+    names = dict.fromkeys(name for report in reports for name in report.metrics)
+    rank = Column[ReportRow]("Rank", lambda report: str(report.rank), is_number=True)
     return [
         Column("Steps", lambda report: "" if report.steps_completed is None else str(report.steps_completed), True),
+        *map(_metric_column, names),
         Column("Attempt", lambda report: f"{report.attempt}{' (superseded)' if report.is_superseded else ''}", True),
         *([rank] if any(report.rank for report in reports) else []),
         Column("Time", lambda report: format_time(report.time)),
     ]
 
 
-def _metric_columns(reports: Iterable[ReportRow]) -> list[Column[ReportRow]]:
-    return [_metric_column(name) for name in dict.fromkeys(name for report in reports for name in report.metrics)]
-
-
 def _metric_column(name: str) -> Column[ReportRow]:
-    return Column(name, lambda report: _value(report, name), is_number=True)
-
-
-def _value(report: ReportRow, name: str) -> str:
-    return _text(report.metrics[name]) if name in report.metrics else ""
-
-
-def _all_metrics(report: ReportRow) -> str:
-    return "  ".join(f"{name}={_text(value)}" for name, value in report.metrics.items())
+    return Column(name, lambda report: _text(report.metrics[name]) if name in report.metrics else "", is_number=True)
 
 
 def _text(value: Any) -> str:

@@ -14,11 +14,11 @@ from core_sdk.tracking import HomeTracker
 
 
 def serve_tensorboard(tracker: HomeTracker, trial_id: int, port: int) -> int:
-    """TensorBoard's exit status. Raises `MissingDependencyError`."""
+    """Runs TensorBoard and returns its exit status. Raises `MissingDependencyError`."""
     if importlib.util.find_spec("tensorboard") is None:
         raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="trial tensorboard")
     directory = tracker.tensorboard_directory(trial_id)
-    # What an attempt had not mirrored when it was killed is made good now.
+    # An attempt that was killed may not have written all of its event files.
     write_event_files(tracker.journals(trial_id), directory)
     arguments = ["--logdir", str(directory), "--port", str(port)]
     say(f"TensorBoard shows {directory}; Ctrl-C ends it")

@@ -59,20 +59,17 @@ def parse_condition(text: str) -> Condition:
     return Condition(rule, parser.names)
 
 
-@dataclass(frozen=True)
 class _Token:
-    kind: str
-    text: str
-    place: int
+    def __init__(self, found: re.Match[str]) -> None:
+        self.kind = str(found.lastgroup)
+        self.text = found[self.kind]
+        self.place = found.end() - len(found[0].lstrip())
 
 
 class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = [
-            _Token(str(found.lastgroup), found[str(found.lastgroup)], found.end() - len(found[0].lstrip()))
-            for found in _TOKEN.finditer(text.rstrip())
-        ]
+        self._tokens = [_Token(found) for found in _TOKEN.finditer(text.rstrip())]
         self._index = 0
         self.names: dict[str, int] = {}
 
