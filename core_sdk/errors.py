@@ -115,8 +115,8 @@ class HomeNotWritableError(HomeError):
     def __init__(self, home: Path, reason: str) -> None:
         self.home = home
         super().__init__(
-            f"cannot write to the home {home}: {reason}. "
-            "Set CORE_SDK_HOME to a directory that you may write to, or correct its permissions."
+            f"cannot write to the home {home}: {reason}. Correct its permissions, or set CORE_SDK_HOME to another "
+            "directory."
         )
 
 
@@ -131,7 +131,7 @@ class HomeNotSharedError(HomeError):
         self.rank = rank
         super().__init__(
             f"{call} cannot answer on rank {rank}, whose node does not see the home {home} of rank 0. Call it on rank "
-            "0 and broadcast() the answer, or set CORE_SDK_HOME to a directory that all nodes share."
+            "0 and broadcast() the result, or set CORE_SDK_HOME to a directory that all nodes share."
         )
 
 
@@ -139,8 +139,8 @@ class HomeTooNewError(HomeError):
     def __init__(self, home: Path, format_found: int, format_known: int) -> None:
         self.home = home
         super().__init__(
-            f"the home {home} has format {format_found}, of a newer Core SDK; this one knows formats up to "
-            f"{format_known}. Upgrade with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
+            f"the home {home} has format {format_found}; this Core SDK knows formats up to {format_known}. Upgrade "
+            "with `pip install --upgrade core-sdk`, or set CORE_SDK_HOME to another directory."
         )
 
 
@@ -148,8 +148,8 @@ class CollectionRunningError(HomeError):
     def __init__(self, home: Path, waited_s: float) -> None:
         self.home = home
         super().__init__(
-            f"another process has been deleting checkpoints of {home} for over {waited_s:g} s. Try again when it is "
-            "done; nothing was deleted here."
+            f"another process has been deleting checkpoints of {home} for over {waited_s:g} s. Nothing was deleted "
+            "here; try again later."
         )
 
 
@@ -169,9 +169,8 @@ class AttemptClaimedError(AttemptError):
         self.trial_id = trial_id
         self.attempt = attempt
         super().__init__(
-            f"attempt {attempt} of trial {trial_id} has been claimed already: init() was called twice for it, by two "
-            "processes or twice in one. Call init() once per attempt; unset CORE_SDK_RUN_INFO in processes that are "
-            "trials of their own."
+            f"attempt {attempt} of trial {trial_id} has been claimed already: init() was called twice for it. Call "
+            "init() once per attempt, and unset CORE_SDK_RUN_INFO in processes that are trials of their own."
         )
 
 
@@ -181,7 +180,7 @@ class TrialRunningError(AttemptError):
         self.is_stopping = is_stopping
         """It was asked to stop, and has not ended yet."""
         what_to_do = (
-            f"was asked to stop, and is still at it. `core-sdk trial pause {trial_id} --wait` returns at its end."
+            f"was asked to stop, and has not ended yet. `core-sdk trial pause {trial_id} --wait` waits for its end."
             if is_stopping
             else f"is running. Pause it first with `core-sdk trial pause {trial_id}`."
         )
@@ -196,9 +195,8 @@ class TrialCompletedError(AttemptError):
         self.num_hidden = num_hidden
         hidden = f" and would hide {num_hidden:,} of its reports" if num_hidden else ""
         super().__init__(
-            f"trial {trial_id} is completed. To resume it runs its command again{hidden}: if that is meant, "
-            f"`core-sdk trial resume {trial_id} --again`. `core-sdk trial continue {trial_id}` begins a new trial with "
-            "what this one has learned."
+            f"trial {trial_id} is completed. Resuming it runs its command again{hidden}: to do that, `core-sdk trial "
+            f"resume {trial_id} --again`. `core-sdk trial continue {trial_id}` begins a new trial from its checkpoint."
         )
 
 
@@ -207,8 +205,8 @@ class PredecessorRunningError(AttemptError):
         self.trial_id = trial_id
         self.attempt = attempt
         super().__init__(
-            f"the job {job} goes on with trial {trial_id}, whose attempt {attempt} has not ended after {waited_s:g} s "
-            "of waiting. End that one, or give each training a CORE_SDK_JOB_ID of its own."
+            f"the job {job} goes on with trial {trial_id}, whose attempt {attempt} has not ended within {waited_s:g} "
+            "s. End that attempt, or give each training a CORE_SDK_JOB_ID of its own."
         )
 
 
@@ -216,8 +214,8 @@ class TrialNotRunningError(AttemptError):
     def __init__(self, trial_id: int, action: str) -> None:
         self.trial_id = trial_id
         super().__init__(
-            f"cannot {action} trial {trial_id}: it is not running. "
-            f"`core-sdk trial describe {trial_id}` shows how it ended."
+            f"cannot {action} trial {trial_id}: it is not running. `core-sdk trial describe {trial_id}` shows how it "
+            "ended."
         )
 
 
@@ -225,17 +223,17 @@ class ExperimentNotRunningError(AttemptError):
     def __init__(self, experiment_id: int, action: str) -> None:
         self.experiment_id = experiment_id
         super().__init__(
-            f"cannot {action} experiment {experiment_id}: none of its trials is running. "
-            f"`core-sdk trial list --experiment {experiment_id}` shows how they ended."
+            f"cannot {action} experiment {experiment_id}: none of its trials is running. `core-sdk trial list "
+            f"--experiment {experiment_id}` shows how they ended."
         )
 
 
 class PausedError(AttemptError, ValueError):
-    """Somebody waits for the end of what is paused."""
+    """Somebody waits for the end of something that is paused."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what} is paused and will not end by itself. Continue it with `core-sdk trial resume`, then wait again."
+            f"{what} is paused, and does not end by itself. Continue it with `core-sdk trial resume`, then wait again."
         )
 
 
@@ -249,8 +247,8 @@ class RunInfoError(AttemptError):
     def __init__(self, path: Path, reason: str) -> None:
         self.path = path
         super().__init__(
-            f"CORE_SDK_RUN_INFO names {path}, which cannot be used: {reason}. "
-            "Unset it to run the script on its own, or start the script with `core-sdk run`."
+            f"CORE_SDK_RUN_INFO names {path}, which cannot be used: {reason}. Unset it to run the script on its own, "
+            "or start the script with `core-sdk run`."
         )
 
 
@@ -266,8 +264,8 @@ class CommandNotFoundError(CommandError):
 class CommandNotExecutableError(CommandError):
     def __init__(self, program: str, reason: str) -> None:
         super().__init__(
-            f"{program!r} cannot be executed: {reason}. For a Python script put the interpreter before it: "
-            "core-sdk run -- python SCRIPT"
+            f"{program!r} cannot be executed: {reason}. For a Python script put the interpreter before it: core-sdk "
+            "run -- python SCRIPT"
         )
 
 
@@ -277,7 +275,7 @@ class CommandNotRecordableError(CommandError):
 
 
 class PlacementError(CoreSDKError, ValueError):
-    """What a scheduler has started is not one launcher on each node of a training."""
+    """A scheduler has not started one launcher on each node of the training."""
 
 
 class NodesLeftIdleError(PlacementError):
@@ -285,8 +283,8 @@ class NodesLeftIdleError(PlacementError):
         self.num_nodes = num_nodes
         super().__init__(
             f"this job has {num_nodes} nodes, and the launcher was started on one of them only. Put srun before it, "
-            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 if the other "
-            "nodes have something else to do."
+            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 to train on this "
+            "node."
         )
 
 
@@ -295,16 +293,16 @@ class SeveralLaunchersError(PlacementError):
         self.num_tasks = num_tasks
         super().__init__(
             f"srun has started {num_tasks} launchers on a node, each of which would start a rank for every GPU. Start "
-            "one: `srun --ntasks-per-node=1 …`; how many ranks it starts, --nproc-per-node says."
+            "one: `srun --ntasks-per-node=1 …`; --nproc-per-node sets its number of ranks."
         )
 
 
 class HeterogeneousJobError(PlacementError):
     def __init__(self) -> None:
         super().__init__(
-            "Slurm counts the nodes of this step in another order than it lists them, as it does in heterogeneous "
-            "steps (`srun … : …`), so which is the first one is not known. Start the step without `:`, or give the "
-            "launcher --nnodes, --node-rank=$SLURM_NODEID and --master-addr."
+            "Slurm counts the nodes of this step in another order than it lists them (as for `srun … : …`), so that "
+            "the first node is not known. Start the step without `:`, or give the launcher --nnodes, "
+            "--node-rank=$SLURM_NODEID and --master-addr."
         )
 
 
@@ -312,8 +310,8 @@ class PodCountMissingError(PlacementError):
     def __init__(self, variable: str) -> None:
         self.variable = variable
         super().__init__(
-            "this pod belongs to an indexed Job, and nothing says how many pods train together. Set "
-            f"{variable} in the container's env to the Job's `completions`, or to 1 if each pod trains alone."
+            f"this pod belongs to an indexed Job of an unknown number of pods. Set {variable} in the container's env "
+            "to the Job's `completions`, or to 1 if each pod trains alone."
         )
 
 
@@ -321,9 +319,9 @@ class SubdomainMissingError(PlacementError):
     def __init__(self, hostname: str) -> None:
         self.hostname = hostname
         super().__init__(
-            f"the first pod's address cannot be told from this one's host name, {hostname}. Make a headless Service "
-            "(`clusterIP: None`) that selects the Job's pods, and name it as `subdomain` in the pod template; or set "
-            "MASTER_ADDR in the container's env."
+            f"the host name {hostname} does not tell the address of the first pod. Make a headless Service "
+            "(`clusterIP: None`) for the Job's pods, and name it as `subdomain` in the pod template; or set "
+            "MASTER_ADDR."
         )
 
 
@@ -332,8 +330,8 @@ class SchedulerVariableError(PlacementError):
         self.variable = variable
         found = "is not set" if value is None else f"is {value!r}"
         super().__init__(
-            f"the scheduler's {variable} {found}, where one expects: {expected}. Start the launcher by the scheduler "
-            "itself, or give it --nnodes, --node-rank and --master-addr."
+            f"the scheduler's {variable} {found}; expected: {expected}. Let the scheduler start the launcher, or give "
+            "it --nnodes, --node-rank and --master-addr."
         )
 
 
@@ -344,15 +342,15 @@ class JournalError(CoreSDKError):
 class JournalClosedError(JournalError):
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"the journal {path} is closed, since the Context was closed, or no variable held it. Report while it is "
-            "open: within `with core_sdk.core.init() as core_context:`."
+            f"the journal {path} is closed: the Context was closed, or no variable held it. Report inside `with "
+            "core_sdk.core.init() as core_context:`."
         )
 
 
 class JournalForkedError(JournalError):
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"the journal {path} belongs to the parent process: a forked child (a data-loader worker, say) cannot "
+            f"the journal {path} belongs to the parent process: a forked child, such as a data-loader worker, cannot "
             "report. Send the values to the process that called init()."
         )
 
@@ -362,8 +360,8 @@ class ReportsDroppedError(JournalError):
         self.path = path
         self.num_dropped = num_dropped
         super().__init__(
-            f"{num_dropped} records could not be written to {path} and are lost: {reason}. "
-            "All other records of the attempt are kept. Free space, or set CORE_SDK_HOME to another disk."
+            f"{num_dropped} records could not be written to {path} and are lost: {reason}. All other records of the "
+            "attempt are kept. Free space, or set CORE_SDK_HOME to another disk."
         )
 
 
@@ -387,8 +385,8 @@ class CheckpointDamagedError(CheckpointError):
         self.file = file
         self.problem = problem
         super().__init__(
-            f"checkpoint {storage_id} is damaged: {file!r} {problem}. Restore an earlier checkpoint; "
-            f"`core-sdk checkpoint verify {storage_id}` checks every file."
+            f"checkpoint {storage_id} is damaged: {file!r} {problem}. Restore an earlier checkpoint; `core-sdk "
+            f"checkpoint verify {storage_id}` checks every file."
         )
 
 
@@ -402,18 +400,18 @@ class CheckpointTooNewError(CheckpointError):
 
 
 class CheckpointNotStoredError(CheckpointError):
-    """The disk refused a file of the checkpoint, or its record; nothing of it is kept."""
+    """The disk refused a file of the checkpoint, or its record. Nothing of the checkpoint is kept."""
 
     def __init__(self, storage_id: str, where: str, reason: str) -> None:
         self.storage_id = storage_id
         super().__init__(
-            f"checkpoint {storage_id} was not stored in {where}: {reason}. Earlier checkpoints are untouched; "
-            "correct the cause, or choose another checkpoint_storage."
+            f"checkpoint {storage_id} was not stored in {where}: {reason}. Earlier checkpoints are untouched; correct "
+            "the cause, or choose another checkpoint_storage."
         )
 
 
 class GraceExceededError(CheckpointError):
-    """A stop was asked for, and a save in the background had not ended when the time for that was over."""
+    """After a stop was asked for, a save in the background did not end in time."""
 
     def __init__(self, storage_id: str, taken_s: float, grace_s: float) -> None:
         self.storage_id = storage_id
@@ -426,14 +424,14 @@ class GraceExceededError(CheckpointError):
 
 
 class CheckpointProtectedError(CheckpointError):
-    """It was not deleted; `reasons` say who needs it."""
+    """The checkpoint was not deleted; `reasons` say who needs it."""
 
     def __init__(self, storage_id: str, reasons: Sequence[str], can_be_forced: bool) -> None:
         self.storage_id = storage_id
         self.reasons = tuple(reasons)
         self.can_be_forced = can_be_forced
         advice = (
-            f"`core-sdk checkpoint unpin {storage_id}` takes a pin away; --force deletes it all the same"
+            f"`core-sdk checkpoint unpin {storage_id}` removes a pin; --force deletes it in any case"
             if can_be_forced
             else "Wait until the trial has ended, or pause it"
         )
@@ -445,13 +443,13 @@ class NotEnoughSpaceError(CheckpointError):
         self.needed_bytes = needed_bytes
         self.free_bytes = free_bytes
         super().__init__(
-            f"{directory} has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. "
-            "Free space or choose another directory; nothing is kept of the checkpoint there."
+            f"{directory} has {free_bytes:,} bytes free and the checkpoint needs {needed_bytes:,}. Nothing of it was "
+            "kept there. Free space, or choose another directory."
         )
 
 
 class StorageError(CheckpointError):
-    """The place where checkpoints lie cannot be used; that says nothing of the checkpoints in it."""
+    """The place where checkpoints lie cannot be used, whatever the state of the checkpoints in it."""
 
 
 class UnknownStorageError(StorageError, ValueError):
@@ -463,19 +461,19 @@ class UnknownStorageError(StorageError, ValueError):
 class StorageNotWritableError(StorageError):
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(
-            f"checkpoints cannot be stored in {where}: {reason}. "
-            "Choose another checkpoint_storage, or correct the directory's permissions."
+            f"checkpoints cannot be stored in {where}: {reason}. Choose another checkpoint_storage, or correct the "
+            "directory's permissions."
         )
 
 
 class StorageUnreachableError(StorageError):
-    """The network, or the store itself, failed for longer than we try again."""
+    """The network or the store failed for longer than requests are repeated."""
 
     def __init__(self, where: str, reason: str, deadline_s: float) -> None:
         self.where = where
         super().__init__(
             f"{where} could not be reached for {deadline_s:g} s: {reason}. Check the network, and the endpoint if one "
-            "is set. CORE_SDK_STORAGE_DEADLINE_S says for how long to try."
+            "is set. CORE_SDK_STORAGE_DEADLINE_S sets this time."
         )
 
 
@@ -506,19 +504,19 @@ class StoragePermissionError(StorageError):
         self.where = where
         self.permission = permission
         super().__init__(
-            f"no permission for {where}: it takes {permission}. Grant it to the identity that this process uses, or "
+            f"no permission for {where}: it needs {permission}. Grant it to the identity that this process uses, or "
             "choose another checkpoint_storage."
         )
 
 
 class StorageRefusedError(StorageError):
-    """The store said no to something that we believed it would do; trying again will not help."""
+    """The store refused a request that should have worked; repeating it will not help."""
 
     def __init__(self, where: str, reason: str) -> None:
         self.where = where
         super().__init__(
-            f"the store refused a request for {where}: {reason}. Choose another checkpoint_storage, or "
-            "correct what it names."
+            f"the store refused a request for {where}: {reason}. Choose another checkpoint_storage, or correct what it "
+            "names."
         )
 
 
@@ -527,7 +525,7 @@ class ChannelError(CoreSDKError):
 
 
 class JoinError(ChannelError):
-    """The ranks of a trial did not come together."""
+    """The ranks of a trial did not find each other."""
 
 
 class RanksMissingError(JoinError):
@@ -535,8 +533,8 @@ class RanksMissingError(JoinError):
         self.missing = tuple(missing)
         self.timeout_s = timeout_s
         super().__init__(
-            f"{_ranks(missing)} of {size} did not join within {timeout_s:g} s. Look at the output of those ranks: "
-            "each must make its DistributedContext, with the same size. Allow more with join_timeout_s."
+            f"{_ranks(missing)} of {size} did not join within {timeout_s:g} s. Look at the output of those ranks: each "
+            "must make its DistributedContext, with the same size. join_timeout_s allows more time."
         )
 
 
@@ -544,9 +542,8 @@ class ChiefNotFoundError(JoinError):
     def __init__(self, rank: int, where: str, tried: Sequence[str], timeout_s: float) -> None:
         attempts = "; ".join(tried) or "nothing was found there"
         super().__init__(
-            f"rank {rank} could not reach rank 0, the chief, through {where} within {timeout_s:g} s ({attempts}). "
-            "Is rank 0 running, and does it make its DistributedContext? Between nodes, chief_ip must be an address of "
-            "rank 0's node that the others reach."
+            f"rank {rank} could not reach rank 0, the chief, through {where} within {timeout_s:g} s ({attempts}). Does "
+            "rank 0 run and make its DistributedContext? Between nodes, chief_ip must be an address of its node."
         )
 
 
@@ -554,24 +551,24 @@ class ContradictoryRanksError(JoinError, ValueError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
         super().__init__(
-            f"the ranks contradict each other: {'; '.join(problems)}. Each process needs its own rank, and all the "
-            "same size; two jobs started side by side by one parent process need different pub_port numbers."
+            f"the ranks contradict each other: {'; '.join(problems)}. Each process needs a rank of its own, and all "
+            "the same size; two groups that one process starts side by side need different pub_port numbers."
         )
 
 
 class NoChannelKeyError(JoinError, ValueError):
     def __init__(self, num_nodes: int) -> None:
         super().__init__(
-            f"the ranks on {num_nodes} nodes have no key to prove who they are. Start them with "
-            "`python -m launch.torch_distributed` or torchrun and use DistributedContext.from_torch_distributed(), or "
-            "give every rank the same secret in CORE_SDK_CHANNEL_KEY, and rendezvous='tcp://HOST:PORT'."
+            f"the ranks on {num_nodes} nodes have no key to prove who they are. Start them with torchrun or `python -m "
+            "launch.torch_distributed`, and use DistributedContext.from_torch_distributed(); or give every rank the "
+            "same secret in CORE_SDK_CHANNEL_KEY, and rendezvous='tcp://HOST:PORT'."
         )
 
 
 class HorovodNotInitializedError(JoinError, ValueError):
     def __init__(self) -> None:
         super().__init__(
-            "Horovod has not been initialized: call hvd.init() first, once per process; hvd.shutdown() ends it."
+            "Horovod is not initialized: call hvd.init() first, once per process, and hvd.shutdown() at the end."
         )
 
 
@@ -604,8 +601,8 @@ class RankDiedError(ChannelError):
         self.rank = rank
         self.process = process
         super().__init__(
-            f"rank {rank} ({process}) died, or its connection was cut. Look at the end of its output; the ranks must "
-            "be started again together."
+            f"rank {rank} ({process}) died, or its connection was cut. Look at the end of its output, and start all "
+            "ranks again."
         )
 
 
@@ -613,7 +610,7 @@ class RankLeftError(ChannelError):
     def __init__(self, rank: int, call: str) -> None:
         self.rank = rank
         super().__init__(
-            f"rank {rank} has closed its DistributedContext, and this rank calls {call}: every rank must make the same "
+            f"rank {rank} has closed its DistributedContext, and this rank calls {call}. Every rank must make the same "
             "calls in the same order."
         )
 
@@ -633,8 +630,8 @@ class CollectiveTimeoutError(ChannelError):
     def __init__(self, call: str, timeout_s: float, missing: Sequence[int], findings: Sequence[str]) -> None:
         self.missing = tuple(missing)
         super().__init__(
-            f"{call} waited {timeout_s:g} s for {_ranks(missing)}: {'; '.join(findings)}. Allow more with timeout_s "
-            "of the DistributedContext."
+            f"{call} waited {timeout_s:g} s for {_ranks(missing)}: {'; '.join(findings)}. The timeout_s of the "
+            "DistributedContext allows more time."
         )
 
 
@@ -655,7 +652,8 @@ class UnreadableObjectError(ChannelError):
         self.names = tuple(names)
         what = f"the object that rank {sender} sent" + (f", made of {', '.join(names)}" if names else "")
         super().__init__(
-            f"rank {reader} could not unpickle {what}: {error_text}. Send what every rank can import, in one version."
+            f"rank {reader} could not unpickle {what}: {error_text}. Send only what all ranks can import, in one "
+            "version."
         )
 
 
@@ -670,7 +668,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 class NotFoundError(CoreSDKError):
-    """The tracker does not know an id."""
+    """The tracker does not know this id."""
 
 
 class TrialNotFoundError(NotFoundError):
@@ -703,7 +701,7 @@ class MissingDependencyError(CoreSDKError, ImportError):
 
 
 class InvalidMetricError(ValueError):
-    """A report holds a value that cannot be kept exactly; nothing of it was recorded."""
+    """A report has a value that cannot be kept exactly; nothing of the report was recorded."""
 
     def __init__(self, group: str, name: object, problem: str) -> None:
         self.group = group
@@ -716,9 +714,8 @@ class DuplicateMetricError(InvalidMetricError):
         self.steps_completed = steps_completed
         ValueError.__init__(
             self,
-            f"{', '.join(map(repr, names))} of group {group!r} was reported before at "
-            f"steps_completed={steps_completed}. Report each metric once per step; "
-            "count steps over the whole training, not per epoch.",
+            f"{', '.join(map(repr, names))} of group {group!r} was reported before at steps_completed={steps_completed}."
+            " Report each metric once per step; count steps over the whole training, not per epoch.",
         )
         self.group = group
         self.name = names[0]
@@ -737,21 +734,21 @@ class ReservedNameError(ValueError):
 
 
 class EmptyCheckpointError(ValueError):
-    """No rank has put a file into a checkpoint of all ranks; it is not stored."""
+    """No rank has put a file into a checkpoint of all ranks, which is therefore not stored."""
 
     def __init__(self, storage_id: str) -> None:
         self.storage_id = storage_id
         super().__init__(
-            f"checkpoint {storage_id} was not stored: no rank has put a file into it. Whatever writes must have ended "
-            "at the end of the block: wait for what dcp.async_save() returns, by result(). Metadata alone is stored by "
-            "store_path() on rank 0, without shard=True."
+            f"checkpoint {storage_id} was not stored: no rank has put a file into it. Writing must end before the "
+            "block does: call result() on what dcp.async_save() returns. To store only metadata, call store_path() on "
+            "rank 0 without shard=True."
         )
 
 
 class CheckpointConflictError(ValueError):
-    """What the ranks of a sharded checkpoint contradict each other in, and the ranks; nothing was stored.
+    """The ranks of a sharded checkpoint contradict each other; nothing was stored.
 
-    `files` are names in the checkpoint; `metadata` are places such as "/optimizer/lr".
+    `files` has names in the checkpoint, `metadata` places such as "/optimizer/lr", each with the ranks concerned.
     """
 
     def __init__(self, files: Mapping[str, Sequence[int]], metadata: Mapping[str, Sequence[int]]) -> None:
@@ -760,11 +757,13 @@ class CheckpointConflictError(ValueError):
         problems = []
         if files:
             problems.append(
-                f"wrote different files of the same name: {_listed(files)}; put the rank into the name, or write such "
-                "a file on one rank only"
+                f"wrote different files of the same name: {_listed(files)}; put the rank into the name, or write the "
+                "file on one rank only"
             )
         if metadata:
-            problems.append(f"gave different metadata: {_listed(metadata)}; give it on one rank only, or the same")
+            problems.append(
+                f"gave different metadata: {_listed(metadata)}; give it on one rank only, or the same on all"
+            )
         super().__init__(f"the checkpoint was not stored, because its ranks {', and '.join(problems)}.")
 
 
@@ -774,7 +773,7 @@ class NameTakenError(ValueError):
 
 
 class ArgumentConflictError(ValueError):
-    """`given` is what each rank gave, in rank order."""
+    """`given` has the argument of each rank, in rank order."""
 
     def __init__(self, call: str, argument: str, given: Sequence[object]) -> None:
         self.argument = argument
