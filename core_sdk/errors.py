@@ -283,7 +283,7 @@ class NodesLeftIdleError(PlacementError):
         self.num_nodes = num_nodes
         super().__init__(
             f"this job has {num_nodes} nodes, and the launcher was started on one of them only. Put srun before it, "
-            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 to train here alone."
+            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 to use only one."
         )
 
 
@@ -714,7 +714,8 @@ class DuplicateMetricError(InvalidMetricError):
         ValueError.__init__(
             self,
             f"{', '.join(map(repr, names))} of group {group!r} was reported before at "
-            f"steps_completed={steps_completed}. Report each metric once per step; count steps over the whole training, not per epoch.",
+            f"steps_completed={steps_completed}. Report each metric once per step; count steps over the whole "
+            "training, not per epoch.",
         )
         self.group = group
         self.name = names[0]
