@@ -6,30 +6,29 @@
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
 | `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
-| `CORE_SDK_CHANNEL_KEY` | what ranks on several nodes know in common, where no store tells them      |
-| `CORE_SDK_PASS_VARIABLES` | what a launcher brings to other hosts beside its own list: `NAME,OTHER,PREFIX_*` |
+| `CORE_SDK_CHANNEL_KEY` | the secret that ranks on several nodes share, if no store gives them one      |
+| `CORE_SDK_PASS_VARIABLES` | more variables that a launcher passes to other hosts: `NAME,OTHER,PREFIX_*` |
 | `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
-| `CORE_SDK_ENDING`   | to a launcher: the pid of the parent that is meant, and the file for its last words |
-| `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has begun       |
-| `CORE_SDK_GRACE_S`  | how long a launcher, which tells its ranks, waits for their end after SIGTERM; default: 3600 |
+| `CORE_SDK_ENDING`   | to a launcher: the pid of its parent, and the file for its last messages |
+| `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has started       |
+| `CORE_SDK_GRACE_S`  | how long a launcher and its ranks may take to end after SIGTERM; default: 3600 |
 | `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
-| `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: none does |
+| `CORE_SDK_JOB_ID`   | names a training: each start with this name goes on with its trial; empty: no start does |
 | `CORE_SDK_NUM_NODES` | how many pods of an indexed Job of Kubernetes train together               |
 | `CORE_SDK_STOP_NOTICES` | clouds whose notice of a machine's end is a stop: `gce`, `ec2`, or both with a comma |
 
-Where those clouds' metadata servers are, say their own variables `GCE_METADATA_HOST` and
-`AWS_EC2_METADATA_SERVICE_ENDPOINT`. Slurm sets `SLURM_JOB_ID`: with it SIGUSR1 is a stop as SIGTERM is.
+The addresses of those clouds' metadata servers are in `GCE_METADATA_HOST` and `AWS_EC2_METADATA_SERVICE_ENDPOINT`. If
+Slurm has set `SLURM_JOB_ID`, SIGUSR1 is a stop as SIGTERM is.
 
-Azure's own variables say where checkpoints lie if a storage names no account, and who we are:
-`AZURE_STORAGE_CONNECTION_STRING`, or `AZURE_STORAGE_ACCOUNT` with `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`.
+Where a storage names no account of Azure, the account and its credentials are in `AZURE_STORAGE_CONNECTION_STRING`, or
+in `AZURE_STORAGE_ACCOUNT` with `AZURE_STORAGE_KEY` or `AZURE_STORAGE_SAS_TOKEN`.
 
 Slurm's `SLURM_…` and the `JOB_COMPLETION_INDEX` of Kubernetes' indexed Jobs tell a launcher its place among the nodes.
 
-torchrun tells each process that it starts its place in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`,
-`GROUP_RANK` and `GROUP_WORLD_SIZE`; DeepSpeed's launcher in `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`,
-`CROSS_RANK` and `CROSS_SIZE`. Both tell where torch's store is in `MASTER_ADDR` and `MASTER_PORT`.
-Lightning starts its own ranks, which know `WORLD_SIZE` and `LOCAL_RANK` only. `DET_CHIEF_IP`, as Determined's launchers
-set it, is the address of rank 0's node.
+torchrun sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `GROUP_RANK` and `GROUP_WORLD_SIZE` for each rank;
+DeepSpeed's launcher sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`, `CROSS_RANK` and `CROSS_SIZE`. Both set the
+address of torch's store in `MASTER_ADDR` and `MASTER_PORT`. Ranks that Lightning starts have only `WORLD_SIZE` and
+`LOCAL_RANK`. `DET_CHIEF_IP` is the address of rank 0's node, as Determined's launchers set it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The variables that processes get which are started by us: again, on other hosts, or as our own."""
+"""The variables of processes that we start: on resuming, on other hosts, and as children."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core_sdk.environment._names import (
     RUN_INFO_VARIABLE,
 )
 
-# What a resumed script needs to find its code, libraries and devices again. Anything else may hold a secret.
+# What a resumed script needs to find its code, libraries and devices again. Other variables may hold secrets.
 _RECORDED_NAMES = frozenset(
     {
         "CUBLAS_WORKSPACE_CONFIG",
@@ -54,7 +54,7 @@ _RECORDED_NAMES = frozenset(
         HOME_VARIABLE,
     }
 )
-# Families of which all that is known are settings.
+# Families whose known variables are all settings.
 _RECORDED_PREFIXES = (
     "DEEPSPEED_",
     "DS_BUILD_",
@@ -66,16 +66,16 @@ _RECORDED_PREFIXES = (
     "TORCH_DISTRIBUTED_",
     "TORCH_NCCL_",
 )
-# In a family's names; better one setting too few than a password.
+# In the names of a family: leaving a setting out is better than recording a password.
 _SECRET_NAME = re.compile(
     r"AUTH|BEARER|CERT|COOKIE|CRED|JWT|KEY|PASS|PRIVATE|PWD|SECRET|TOKEN|PW\d*(_|$)|(^|_)(DSN|PSK|SAS)(_|$)",
     re.IGNORECASE,
 )
 _URL_WITH_USER = re.compile(r"://[^/?#\s]*@")
 
-# What a training needs on another host beside what is recorded. Secrets go only to where the user names them.
+# What a training needs on another host beside the recorded variables. Secrets are passed only if the user names them.
 _PASSED_NAMES = _RECORDED_NAMES | {"LOGLEVEL", "XDG_DATA_HOME", CHANNEL_KEY_VARIABLE, PASS_VARIABLES_VARIABLE}
-# They name the job, so that it is gone on with after a requeue. Those of a step would say that srun has placed us.
+# They name the job, so that it continues after a requeue. Those of a step would say that srun has placed us.
 _PASSED_NAMES |= {
     "SLURM_ARRAY_JOB_ID",
     "SLURM_ARRAY_TASK_ID",
@@ -99,7 +99,7 @@ _PASSED_PREFIXES = (
     "PYTORCH_",
     "TORCH_",
 )
-# They speak of this host, or of the launch which the launcher may itself be a part of.
+# They describe this host, or the launch that the launcher itself may be a part of.
 _NEVER_PASSED = frozenset(
     {
         RUN_INFO_VARIABLE,
@@ -113,16 +113,16 @@ _NEVER_PASSED = frozenset(
 )
 # It counts this host's devices.
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
-# What a login gives a process beside what is passed.
 # By which a guardian knows the processes of its launch.
 _LAUNCH_MARKS = (LAUNCH_DIR_VARIABLE, ENDING_VARIABLE)
+# What a process has from its login beside the passed variables.
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
 
 def recorded_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that are kept with a trial, by allow-list, for starting its script again.
+    """The variables that are recorded with a trial, for starting its script again, by an allow-list.
 
-    None whose name, outside of the list of whole names, or whose value looks like a secret's.
+    Leaves out values that look like secrets, and names that do unless the list has the whole name.
     """
     return {
         name: value
@@ -132,23 +132,23 @@ def recorded_variables(variables: Mapping[str, str] = os.environ) -> dict[str, s
 
 
 def passed_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What a launcher brings to the other hosts of its training: an allow-list, and what the user names beside it."""
+    """What a launcher passes to the other hosts of its training: an allow-list, and what the user names."""
     wishes = [wish.strip() for wish in variables.get(PASS_VARIABLES_VARIABLE, "").split(",")]
     return {name: value for name, value in sorted(variables.items()) if _is_passed(name, wishes)}
 
 
 def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]:
-    """The environment of a script that we start: ours, overlaid by what was recorded, overlaid by `added`."""
+    """The environment of a script that we start: ours, updated by what was recorded, updated by `added`."""
     return agent_variables() | dict(recorded) | added
 
 
 def login_variables() -> dict[str, str]:
-    """What a process has from its login, so that one that we start here has no more than one on another host."""
+    """What a process has from its login, so that one which we start here gets no more than one on another host."""
     return {name: os.environ[name] for name in _LOGIN_NAMES if name in os.environ}
 
 
 def unmarked_variables() -> dict[str, str]:
-    """The environment of a process of ours that must not count as part of the launch which we may run in."""
+    """The environment for a process that must not count as part of the launch that we may run in."""
     return {name: value for name, value in os.environ.items() if name not in _LAUNCH_MARKS}
 
 
@@ -169,7 +169,7 @@ def _is_of(name: str, names: Set[str], prefixes: tuple[str, ...]) -> bool:
 
 
 def _is_text(value: str) -> bool:
-    """A variable may hold any bytes; JSON keeps those that are UTF-8."""
+    """Whether JSON can keep the value: a variable may hold any bytes."""
     try:
         value.encode()
     except UnicodeEncodeError:

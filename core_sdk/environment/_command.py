@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main_script() -> str:
-    """The name by which a person knows the running script: its file name, the module's after `-m`, or "notebook"."""
+    """The name of the running script for people: its file name, the module's name after `-m`, or "notebook"."""
     if "ipykernel" in sys.modules:
         return "notebook"
     arguments = list(sys.orig_argv[1:])
@@ -19,9 +19,9 @@ def main_script() -> str:
 
 
 def command_of_this_process() -> list[str] | None:
-    """The argument vector that starts this process's script again, with the interpreter's own path.
+    """The command that starts this process's script again, with the path of the interpreter.
 
-    None for what cannot be started again: a notebook, and lines that a person types or pipes.
+    None for what cannot be started again: a notebook, and code that a person types or pipes.
     """
     if "ipykernel" in sys.modules or not sys.argv or sys.argv[0] in ("", "-"):
         return None
@@ -29,14 +29,14 @@ def command_of_this_process() -> list[str] | None:
 
 
 def script_and_arguments() -> list[str]:
-    """The same each time that a job starts this script."""
+    """The script and its arguments, which are the same each time that a job starts it."""
     return list(sys.argv if _is_of_multiprocessing() else sys.orig_argv[1:])
 
 
 def _is_of_multiprocessing() -> bool:
-    """Then the command names pipes; the arguments are still those of the script that began the process."""
+    """Whether multiprocessing started it: then its command names pipes, but its arguments are the script's."""
     if "multiprocessing" not in sys.modules:
         return False
-    from multiprocessing import parent_process  # only where something else has imported it: that takes a while
+    from multiprocessing import parent_process  # slow to import, unless something else has
 
     return parent_process() is not None

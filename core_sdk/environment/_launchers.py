@@ -1,4 +1,4 @@
-"""What launchers are told: by schedulers, by other launchers, and by users in place of options."""
+"""What schedulers, other launchers and users tell a launcher through variables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def job_id(variables: Mapping[str, str] = os.environ) -> str | None:
 
 
 def meeting_port(variables: Mapping[str, str] = os.environ) -> int | None:
-    """Where the nodes meet, if another launcher has placed this one there. Raises `ValueError` for no port."""
+    """The port at which the nodes meet, if another launcher has set it. Raises `ValueError` for a wrong port."""
     text = variables.get(MEETING_PORT_VARIABLE)
     if not text:
         return None
@@ -47,30 +47,30 @@ def meeting_port(variables: Mapping[str, str] = os.environ) -> int | None:
 
 
 def ending_path() -> Path | None:
-    """Where this launcher is to leave its last words; None to say them itself.
+    """The file for this launcher's last messages; None to print them.
 
-    A launcher that one of its ranks starts is not meant, though it inherits the variable.
+    A launcher that one of the ranks starts inherits the variable, but is not meant.
     """
     pid, _, path = os.environ.get(ENDING_VARIABLE, "").partition(":")
     return Path(path) if path and pid == str(os.getppid()) else None
 
 
 def visible_gpus(variables: Mapping[str, str] = os.environ) -> list[str] | None:
-    """Those that this process may use, by CUDA's names; None for all."""
+    """The GPUs that this process may use, by CUDA's names; None for all."""
     named = variables.get("CUDA_VISIBLE_DEVICES")
     return None if named is None else [name.strip() for name in named.split(",") if name.strip()]
 
 
 def torchrun_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What PET_… variables say in place of torchrun's options, by the option's name: `nproc_per_node`."""
+    """torchrun's options that PET_… variables give, by the name of the option, such as `nproc_per_node`."""
     return {name[4:].lower(): value for name, value in variables.items() if name.startswith("PET_")}
 
 
 def first_variable(names: Sequence[str], variables: Mapping[str, str] = os.environ) -> str | None:
-    """What the first of these says that is set: launchers name a process's rank each in their way."""
+    """The value of the first of these variables that is set, since each launcher names the rank in its own way."""
     return next((variables[name] for name in names if name in variables), None)
 
 
 def horovod_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What the user has set for Horovod's library and for NCCL's network."""
+    """The user's settings of Horovod's library and of NCCL's network."""
     return {name: value for name, value in variables.items() if name.startswith(("HOROVOD_", "NCCL_SOCKET_"))}

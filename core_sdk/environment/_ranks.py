@@ -1,4 +1,4 @@
-"""What a launcher has told a rank of its place, and of where the ranks meet."""
+"""What a launcher tells a rank: its numbers, and where the ranks meet."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from core_sdk.environment._names import (
 
 @dataclass(frozen=True)
 class RankPlace:
-    """A process's place among those of its training, in the words of `DistributedContext`."""
+    """The six numbers of a rank, as `DistributedContext` names them."""
 
     rank: int
     size: int
@@ -29,20 +29,20 @@ class RankPlace:
 
     @classmethod
     def from_torchrun(cls, variables: Mapping[str, str] = os.environ) -> RankPlace:
-        """Raises `KeyError` where torchrun did not start this process, `ValueError` for what is not a number."""
+        """Raises `KeyError` if torchrun did not start this process, and `ValueError` for anything but a number."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
         return cls(*_numbers(variables, names, "torchrun"))
 
     @classmethod
     def from_deepspeed(cls, variables: Mapping[str, str] = os.environ) -> RankPlace:
-        """Raises `KeyError` where DeepSpeed's launcher did not start this process, `ValueError` likewise."""
+        """Raises `KeyError` if DeepSpeed's launcher did not start this process, and `ValueError` likewise."""
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
         return cls(*_numbers(variables, names, "DeepSpeed's launcher"))
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """What a launcher has told this process about where the ranks meet."""
+    """Where the ranks meet, as a launcher has told this process."""
 
     directory: Path | None
     key: bytes | None
@@ -63,20 +63,20 @@ class Meeting:
             key=key.encode(errors="surrogateescape") if key else None,
             master_address=variables.get("MASTER_ADDR") or None,
             master_port=_numbers(variables, ("MASTER_PORT",), "torchrun")[0] if has_port else None,
-            # torchrun's "none" names no job.
+            # "none" is torchrun's default, which names no job.
             generation=f"{'' if run_id == 'none' else run_id}/{variables.get('TORCHELASTIC_RESTART_COUNT', '')}",
         )
 
 
 def launched_chief_ip() -> str | None:
-    """The address of rank 0's node, where a launcher has told it, as Determined's do."""
+    """The address of rank 0's node, if the launcher has set it, as Determined's launchers do."""
     return os.environ.get(CHIEF_IP_VARIABLE) or None
 
 
 def num_ranks_started() -> int:
-    """How many ranks a launcher says that it has started; 1 without a launcher.
+    """The number of ranks that a launcher has started; 1 without a launcher.
 
-    Lightning starts its own ranks, by LOCAL_RANK and NODE_RANK, without RANK.
+    Lightning starts ranks with LOCAL_RANK and NODE_RANK, without RANK.
     """
     for name in ("WORLD_SIZE", "HOROVOD_SIZE", "OMPI_COMM_WORLD_SIZE"):
         is_ours = name != "WORLD_SIZE" or "RANK" in os.environ or "LOCAL_RANK" in os.environ
@@ -86,15 +86,15 @@ def num_ranks_started() -> int:
 
 
 def num_restarts() -> int:
-    """How often torchrun has started this training's ranks anew after a failure."""
+    """How often torchrun has restarted the ranks after a failure."""
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")
     return int(count) if count.isdigit() else 0
 
 
 def torchrun_launch() -> str:
-    """Tells torchrun's launches apart on one host, not their restarts; empty if nothing does.
+    """An id of torchrun's launch on this host, the same for its restarts; empty if there is none.
 
-    Its run id does not: that is "none" unless the user has chosen one, and often the job's then. Each launch has a
+    torchrun's run id is no such id: it is "none", or what the user has chosen, often the job's. But each launch has a
     directory of its own, with `attempt_0/RANK/error.json` in it.
     """
     file = os.environ.get("TORCHELASTIC_ERROR_FILE", "")

@@ -1,4 +1,4 @@
-"""The run info: what started this script says about it, in a file."""
+"""The run info, a file in which the program that started this script describes it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from core_sdk.records import PLACED, ClusterInfo, decode_file, from_json
 
 
 def get_cluster_info() -> ClusterInfo | None:
-    """What started this script says about it; None where nothing has begun its trial: on a plain `python train.py`.
+    """Describes the attempt; None where nothing has begun a trial, as on a plain `python train.py`.
 
     Raises `RunInfoError` if CORE_SDK_RUN_INFO names a file that cannot be read.
     """
@@ -21,7 +21,7 @@ def get_cluster_info() -> ClusterInfo | None:
 
 
 def run_info() -> ClusterInfo | None:
-    """Also what is known of the nodes only: launchers know it, and `init()`. Raises likewise."""
+    """The same for launchers and `init()`, who also use a run info that describes only the nodes."""
     path = Environment.read().run_info
     if path is None:
         return None
@@ -36,5 +36,5 @@ def run_info() -> ClusterInfo | None:
 
 
 def use_run_info(path: Path) -> None:
-    """From now on `get_cluster_info()`, here and in processes that this one starts, speaks of another attempt."""
+    """From now on `get_cluster_info()` describes another attempt, here and in processes that this one starts."""
     os.environ[RUN_INFO_VARIABLE] = str(path)

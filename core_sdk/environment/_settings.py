@@ -1,4 +1,4 @@
-"""What this process was told to do, and where."""
+"""The settings of this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEFAULT_STORAGE_DEADLINE_S = 300.0
 
 @dataclass(frozen=True)
 class Environment:
-    """What the process was told from outside."""
+    """The home and the run info of this process."""
 
     home: Path
     """Absolute; need not exist."""
@@ -40,20 +40,20 @@ class Environment:
 
 @dataclass(frozen=True)
 class LaunchSettings:
-    """What a launcher was told from outside."""
+    """The settings of a launcher."""
 
     grace_s: float
-    """How long ranks may take to end after a stop was asked for."""
+    """The time that ranks may take to end after a stop was asked for."""
     log_level: str | None
     """torchrun's LOGLEVEL."""
     has_num_threads: bool
-    """Whether the user chose OMP_NUM_THREADS."""
+    """Whether the user has set OMP_NUM_THREADS."""
     is_usr1_stop: bool = False
-    """SIGUSR1 asks for an end as SIGTERM does."""
+    """Whether SIGUSR1 is a stop, as SIGTERM is."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> LaunchSettings:
-        """Raises `ValueError` for a grace that is no length of time."""
+        """Raises `ValueError` for a grace that is not a number of seconds."""
         return cls(
             grace_s=_grace_s(variables.get(GRACE_VARIABLE) or str(_DEFAULT_GRACE_S)),
             log_level=variables.get("LOGLEVEL"),
@@ -64,10 +64,10 @@ class LaunchSettings:
 
 @dataclass(frozen=True)
 class StopNoticeSettings:
-    """Which clouds are asked for notices of a machine's end, and where."""
+    """The clouds that are asked for notices of a machine's end, and the addresses of their servers."""
 
     clouds: tuple[str, ...]
-    """As somebody has written them."""
+    """As the variable names them, unchecked."""
     gce_host: str
     """With a port, if it is not 80."""
     ec2_endpoint: str
@@ -85,7 +85,7 @@ class StopNoticeSettings:
 
 @dataclass(frozen=True)
 class AzureSettings:
-    """What Azure's own variables say of an account of its storage."""
+    """An account of Azure's storage, from Azure's own variables."""
 
     connection_string: str | None = field(repr=False)
     account: str | None
@@ -99,22 +99,22 @@ class AzureSettings:
 
 
 def known_grace_s(variables: Mapping[str, str] = os.environ) -> float | None:
-    """How long this process may take to end after a stop was asked for; None if nobody has said.
+    """The time that this process may take to end after a stop was asked for; None if it is not set.
 
-    Raises `ValueError` for what is no length of time.
+    Raises `ValueError` for anything but a number of seconds.
     """
     text = variables.get(GRACE_VARIABLE)
     return _grace_s(text) if text else None
 
 
 def storage_deadline_s() -> float:
-    """How long to try again what fails at a bucket. Raises `ValueError` for what is no length of time."""
+    """How long to repeat failing requests to a bucket. Raises `ValueError` for anything but a number of seconds."""
     text = os.environ.get(STORAGE_DEADLINE_VARIABLE)
     return _seconds(STORAGE_DEADLINE_VARIABLE, text) if text else _DEFAULT_STORAGE_DEADLINE_S
 
 
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
-    """Whether SIGUSR1 asks for an end: Slurm's users have it sent before the time is over (`--signal=USR1@120`)."""
+    """Whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
     return bool(variables.get("SLURM_JOB_ID"))
 
 
@@ -133,7 +133,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 def _default_home() -> Path:
-    import platformdirs  # a tenth of our import time, and needed only without CORE_SDK_HOME
+    import platformdirs  # a tenth of our import time, and not needed if CORE_SDK_HOME is set
 
     return _absolute(Path(platformdirs.user_data_dir("core-sdk", appauthor=False)))
 

@@ -1,7 +1,7 @@
-"""What a scheduler's variables say: on which nodes a training was placed, and which job it is.
+"""Reads from a scheduler's variables the nodes of a training, and the job that it belongs to.
 
-Pure functions of a mapping of variables. Slurm's `srun` and Kubernetes' indexed Jobs start one process per node, and
-tell each its place; `core_sdk.environment` hands their variables in.
+Slurm's `srun` and Kubernetes' indexed Jobs start one process per node and tell each its place. The functions are pure;
+`core_sdk.environment` passes the variables in.
 """
 
 from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, named_job, scheduled_job, slurm_job_name

@@ -12,21 +12,21 @@ _COUNT = re.compile(r"(\d+)(?:\(x(\d+)\))?", re.ASCII)
 
 
 def expand_hosts(text: str) -> list[str]:
-    """In the list's order. Raises `ValueError` for what is no list of hosts."""
+    """The hosts, in the list's order. Raises `ValueError` for anything but a list of hosts."""
     return [host for part in _COMMA_OUTSIDE_BRACKETS.split(text) for host in _expand_part(part)]
 
 
 def expand_counts(text: str) -> list[int]:
-    """One number per node. Raises `ValueError` for what is no list of numbers."""
+    """One number per node. Raises `ValueError` for anything but a list of numbers."""
     return [count for part in text.split(",") for count in _expand_count(part)]
 
 
 def _expand_part(part: str) -> list[str]:
-    # Every second piece is what stood in brackets.
+    # Every second piece was in brackets.
     pieces = _BRACKETS.split(part)
     choices = [_expand_ranges(piece) if index % 2 else [piece] for index, piece in enumerate(pieces)]
     if not part or any("[" in piece or "]" in piece for piece in pieces[::2]):
-        raise ValueError(f"{part!r} is no host")
+        raise ValueError(f"{part!r} is not a host")
     return ["".join(choice) for choice in itertools.product(*choices)]
 
 
@@ -37,7 +37,7 @@ def _expand_ranges(text: str) -> list[str]:
 def _expand_range(text: str) -> list[str]:
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no range of numbers")
+        raise ValueError(f"{text!r} is not a range of numbers")
     first, last = match[1], match[2] or match[1]
     if int(last) < int(first):
         raise ValueError(f"{text!r} runs backwards")
@@ -47,5 +47,5 @@ def _expand_range(text: str) -> list[str]:
 def _expand_count(text: str) -> list[int]:
     match = _COUNT.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no count")
+        raise ValueError(f"{text!r} is not a count")
     return [int(match[1])] * int(match[2] or 1)

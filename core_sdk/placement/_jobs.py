@@ -1,4 +1,4 @@
-"""What names a scheduler's job, so that the job's next start knows the trial of the one before."""
+"""Names a scheduler's job, so that the next start of the job finds the trial of the previous one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 JOB_ID_VARIABLE = "CORE_SDK_JOB_ID"
 
-# Slurm's numbers for what is no step: the batch script, an interactive shell, what a login brings in.
+# From here on Slurm's numbers are not of steps, but of batch scripts, interactive shells and logins.
 _FIRST_RESERVED_STEP = 0xFFFFFFF0
 
 
@@ -18,14 +18,14 @@ class Job:
 
     name: str
     num_restarts: int | None
-    """How often the scheduler has started it anew; None where nobody counts, and every start goes on."""
+    """How often the scheduler has restarted it; None if nobody counts, and every start goes on."""
 
 
 def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job | None:
-    """The job that this process is a training of, by `CORE_SDK_JOB_ID` or Slurm; None where nothing names one.
+    """The job that this training belongs to, by `CORE_SDK_JOB_ID` or Slurm; None if nothing names one.
 
-    An empty `CORE_SDK_JOB_ID` says that it is none, in a job of Slurm too. `command` tells the trainings of one job
-    apart. Steps do not: they are counted in the order in which they arrive, which a requeue changes.
+    With an empty `CORE_SDK_JOB_ID` it belongs to none, even in a job of Slurm. `command` distinguishes the trainings of
+    one job. The numbers of steps do not, since a requeue may start the steps in another order.
     """
     if job_id := variables.get(JOB_ID_VARIABLE):
         return named_job(job_id)
@@ -36,18 +36,18 @@ def scheduled_job(variables: Mapping[str, str], command: Sequence[str]) -> Job |
 
 
 def named_job(job_id: str) -> Job:
-    """The job that somebody has named: every start with this name goes on."""
+    """The job that the user has named: every start with this name goes on."""
     return Job(f"job/{job_id}", None)
 
 
 def slurm_step_name(variables: Mapping[str, str]) -> str:
-    """`slurm/CLUSTER/JOB[_TASK]/STEP`: what runs at one time has names of its own."""
+    """`slurm/CLUSTER/JOB[_TASK]/STEP`, which no other step has at the same time."""
     step = slurm_step(variables)
     return f"{slurm_job_name(variables)}/{'batch' if step is None else step}"
 
 
 def slurm_step(variables: Mapping[str, str]) -> int | None:
-    """The number of the step that `srun` has started; None outside of one."""
+    """The number of the step that `srun` has started; None outside of a step."""
     step = variables.get("SLURM_STEP_ID", "")
     if not variables.get("SLURM_JOB_ID") or "SLURM_PROCID" not in variables or not step.isdecimal():
         return None
@@ -55,7 +55,7 @@ def slurm_step(variables: Mapping[str, str]) -> int | None:
 
 
 def slurm_job_name(variables: Mapping[str, str]) -> str:
-    """`slurm/CLUSTER/JOB[_TASK]`, in a job of Slurm. Raises `KeyError` elsewhere."""
+    """`slurm/CLUSTER/JOB[_TASK]`. Raises `KeyError` outside of a job of Slurm."""
     job = variables["SLURM_JOB_ID"]
     if variables.get("SLURM_ARRAY_JOB_ID") and variables.get("SLURM_ARRAY_TASK_ID"):
         job = f"{variables['SLURM_ARRAY_JOB_ID']}_{variables['SLURM_ARRAY_TASK_ID']}"

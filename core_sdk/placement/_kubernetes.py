@@ -1,4 +1,4 @@
-"""The variables of Kubernetes' indexed Jobs: a pod per node, which knows its index and, by its name, its siblings."""
+"""Reads the variables of Kubernetes' indexed Jobs, in which each node is a pod that knows its index."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _TORCHRUN_NUM_NODES = "PET_NNODES"
 def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str) -> Placement | None:
     """None outside of an indexed Job.
 
-    `hostname` is `JOB-INDEX`, and `fqdn` is that too, or goes on with `.SUBDOMAIN.NAMESPACE.svc.…` if the pod has a
-    subdomain. Raises a `PlacementError` that says what the manifest lacks.
+    `hostname` is `JOB-INDEX`; `fqdn` is the same, followed by `.SUBDOMAIN.NAMESPACE.svc.…` if the pod has a subdomain.
+    Raises a `PlacementError` that says what the manifest lacks.
     """
     if not variables.get(INDEX_VARIABLE):
         return None
@@ -26,7 +26,7 @@ def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str)
     job = f"kubernetes/{hostname.partition('.')[0].removesuffix(f'-{index}')}"
     return Placement(
         addresses=(hostname,) if num_nodes == 1 else _addresses(variables, index, num_nodes, fqdn),
-        # Alone, a pod may have any index.
+        # A pod that trains alone may have any index.
         node_rank=index if num_nodes > 1 else 0,
         slots=None,
         port=_number(variables, "MASTER_PORT") if variables.get("MASTER_PORT") else port_of(job),
@@ -34,7 +34,7 @@ def kubernetes_placement(variables: Mapping[str, str], hostname: str, fqdn: str)
 
 
 def _num_nodes(variables: Mapping[str, str]) -> int:
-    """Of an elastic training (`PET_NNODES=1:4`) the most."""
+    """The number of pods; the maximum for an elastic training (`PET_NNODES=1:4`)."""
     if variables.get(NUM_NODES_VARIABLE):
         num_nodes = _number(variables, NUM_NODES_VARIABLE)
     elif variables.get(_TORCHRUN_NUM_NODES):

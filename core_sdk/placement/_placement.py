@@ -6,23 +6,23 @@ import hashlib
 from dataclasses import dataclass
 
 MEETING_PORTS = range(10_000, 30_000)
-"""Above the ports of well-known services, below those that systems and Kubernetes give away."""
+"""Above the ports of well-known services, below those that systems and Kubernetes assign."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """One launcher per node, placed by a scheduler."""
+    """The nodes of a job on which a scheduler has started one launcher each."""
 
     addresses: tuple[str, ...]
-    """Of all nodes, the first node first."""
+    """The addresses of all nodes, beginning with the first node."""
     node_rank: int
     slots: int | None
-    """GPUs of the job on this node; None where the scheduler does not say."""
+    """The job's GPUs on this node; None if the scheduler does not say."""
     port: int
-    """Where the nodes meet, on the first one."""
+    """The port on the first node at which the nodes meet."""
 
 
 def port_of(job: str) -> int:
-    """The same on all nodes of a job, and hardly ever that of another job."""
+    """A port that is the same on all nodes of a job, and hardly ever that of another job."""
     digest = hashlib.sha256(job.encode(errors="surrogateescape")).digest()
     return MEETING_PORTS[int.from_bytes(digest[:8], "big") % len(MEETING_PORTS)]

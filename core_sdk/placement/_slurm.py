@@ -1,4 +1,4 @@
-"""Slurm's variables: a step's processes, one per node, know all of its nodes and their own place."""
+"""Reads Slurm's variables, which tell each process of a step all nodes of the step and its own place."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _T = TypeVar("_T")
 
 
 def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
-    """None where Slurm has not started this process, or on the only node of a job.
+    """None if Slurm has not started this process, and on the only node of a job.
 
-    Raises a `PlacementError` where Slurm has started one process too few or too many.
+    Raises a `PlacementError` if Slurm has started too few or too many processes.
     """
     if slurm_step(variables) is None:
         _check_alone(variables)
@@ -38,9 +38,9 @@ def slurm_placement(variables: Mapping[str, str]) -> Placement | None:
 
 
 def _nodes(variables: Mapping[str, str]) -> list[str]:
-    """The step's, in the order in which Slurm counts them.
+    """The nodes of the step, in the order in which Slurm numbers them.
 
-    Its own list is sorted; a heterogeneous job's nodes are counted from component to component.
+    The step's own list is sorted, but Slurm numbers the nodes of a heterogeneous job component by component.
     """
     nodes = _parsed(variables, "SLURM_STEP_NODELIST", expand_hosts)
     lists = [f"SLURM_JOB_NODELIST_HET_GROUP_{group}" for group in range(_num_components(variables))]
@@ -50,17 +50,17 @@ def _nodes(variables: Mapping[str, str]) -> list[str]:
 
 
 def _num_components(variables: Mapping[str, str]) -> int:
-    """Of a heterogeneous job; 1 of any other."""
+    """The number of components of a heterogeneous job; 1 for any other job."""
     size = variables.get("SLURM_HET_SIZE", "")
     return int(size) if size.isdecimal() else 1
 
 
 def _check_alone(variables: Mapping[str, str]) -> None:
-    """A job without a step runs on its first node only."""
+    """Refuses a job on several nodes without a step, which runs on its first node only."""
     if not variables.get("SLURM_JOB_ID"):
         return
     text = variables.get("SLURM_JOB_NUM_NODES", "")
-    # Of a heterogeneous job it counts the first component's.
+    # For a heterogeneous job this counts only the first component's nodes.
     num_nodes = max(int(text) if text.isdecimal() else 1, _num_components(variables))
     if num_nodes > 1:
         raise NodesLeftIdleError(num_nodes)
@@ -80,14 +80,14 @@ def _check_step(variables: Mapping[str, str], nodes: Sequence[str], node_rank: i
 
 
 def _num_gpus(variables: Mapping[str, str]) -> int | None:
-    """Those that this process may use, which can be fewer than its job has on the node."""
+    """The GPUs that this process may use, which can be fewer than the job has on this node."""
     if "CUDA_VISIBLE_DEVICES" in variables:
         visible = [
             device for device in variables["CUDA_VISIBLE_DEVICES"].split(",") if device not in ("", "NoDevFiles")
         ]
         return len(visible) or None
     for name in ("SLURM_GPUS_PER_TASK", "SLURM_GPUS_ON_NODE"):
-        # With a type of GPU it reads `a100:4`.
+        # It may begin with the type of GPU, as in `a100:4`.
         number = variables.get(name, "").rpartition(":")[2]
         if number.isdecimal() and int(number) > 0:
             return int(number)
