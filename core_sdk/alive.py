@@ -1,11 +1,11 @@
-"""Whether the process that claimed something still lives, told by a lock that dies with it.
+"""Locks that tell whether the process that holds them still lives.
 
-These are locks of an *open file description* (`F_OFD_SETLK`): a `kill -9` frees them, they work across hosts on shared
-file systems with a lock manager, and, in contrast to POSIX's locks of a process, they survive that the process opens
-and closes the same file elsewhere, as a backup of the home does. Asking whether one is held takes none.
+A lock belongs to an *open file description* (`F_OFD_SETLK`). A `kill -9` frees it, and it works across hosts on shared
+file systems with a lock manager. Unlike POSIX's locks of a process, it stays when the process opens and closes the file
+elsewhere, as a backup of the home does. Asking whether it is held does not take it.
 
-A forked child has the same open file, and would keep its dead parent alive: it closes the file at once. Only C code
-that forks without exec escapes that. Systems other than Linux have `flock`, where a question does hold the lock for
+A forked child has the same open file, and would keep the lock of its dead parent: it closes the file at once. Only C
+code that forks without exec escapes that. Systems other than Linux have `flock`, where asking holds the lock for
 microseconds.
 """
 
@@ -23,14 +23,14 @@ from pathlib import Path
 _FLOCK = struct.Struct("hhqqi0q")
 
 _held: set[AliveLock] = set()
-# No other thread may fork between the opening of a file and its entry above. A signal handler may: re-entrant.
+# Keeps other threads from forking between opening a file and entering it above. Reentrant, for signal handlers.
 _guard = threading.RLock()
 
 
 class AliveLock:
-    """Held from construction to `release`, or to the process's end. `BlockingIOError` if it is held already.
+    """Held from construction to `release()`, or to the end of the process.
 
-    Whoever holds it may remove the file: the next one to ask makes a new file.
+    Raises `BlockingIOError` if it is held already. The holder may remove the file: the next holder makes a new one.
     """
 
     def __init__(self, path: Path) -> None:
@@ -93,7 +93,7 @@ def _open_and_lock(path: Path) -> int:
         except OSError:
             os.close(descriptor)
             raise
-        # The last holder removed the file meanwhile: a lock on it would be seen by nobody.
+        # The last holder has removed the file meanwhile: nobody would see a lock on it.
         os.close(descriptor)
 
 
@@ -136,7 +136,7 @@ else:
 
 
 def _let_go_in_child() -> None:
-    # Closed and not unlocked: the lock is the parent's too.
+    # Only closed, since unlocking would release the parent's lock, too.
     for lock in list(_held):
         lock._close()
     _guard.release()

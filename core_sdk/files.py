@@ -1,4 +1,4 @@
-"""Small files that are there whole or not at all, after any kill and any power cut."""
+"""Writes small files that exist whole or not at all, even after a kill or a power cut."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> None:
-    """Writes, fsyncs and renames; a reader sees the old content or the new one.
+    """Writes, fsyncs and renames, so that a reader sees the old content or the new one.
 
-    With `overwrite=False` the name must be free: `FileExistsError` otherwise, also when two writers race.
+    With `overwrite=False` it raises `FileExistsError` if the file exists, even if two writers race.
     """
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:

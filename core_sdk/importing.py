@@ -1,7 +1,7 @@
-"""Importing the code that was kept with a checkpoint, beside the code that is running.
+"""Imports the code that was stored with a checkpoint, beside the code that is running.
 
-Two versions of a module cannot stand in `sys.modules` under one name. So while the context is open, what has that name
-steps aside, and at the end what came from the path is forgotten again: whoever holds a reference keeps it.
+`sys.modules` holds only one module of a name. So while the context is open, modules whose names are in the path are
+taken out, and at the end they replace those from the path, which live on where something refers to them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-# `sys.path` and `sys.modules` are the process's, hence so is the right to change them.
+# For the whole process, as `sys.path` and `sys.modules` are.
 _is_active = threading.Lock()
 
 
@@ -28,12 +28,12 @@ def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
         with import_from_path(checkpoint_dir / "code"):
             import model_def
 
-    Modules that came from elsewhere under a name found in `path`, and those of the current directory, are out of the
-    way until the end. No byte-code is written. At the end everything from `path`, sub-modules included, is out of
-    `sys.modules`, so that another `path` may hold another version.
+    Loaded modules whose name `path` has, too, and modules of the current directory are taken out of `sys.modules` until
+    the end. No byte-code is written. At the end all modules from `path` are taken out, with their sub-modules, so that
+    another `path` may have other versions.
 
-    Changes the whole process: raises `RuntimeError` if another `import_from_path` is open, in whichever thread.
-    `NotADirectoryError` if `path` is none.
+    Changes the whole process. Raises `RuntimeError` if another `import_from_path` is open in any thread, and
+    `NotADirectoryError` if `path` is not a directory.
     """
     root = Path(path).absolute()
     if not root.is_dir():
@@ -51,7 +51,7 @@ def import_from_path(path: str | os.PathLike[str]) -> Iterator[None]:
 def _search_path_beginning_with(root: Path) -> Iterator[None]:
     before = list(sys.path)
     sys.path[:] = [str(root), *(entry for entry in before if entry != "")]
-    # A directory that was filled a moment ago may be known as it was before.
+    # The import system may remember the directory as it was before it was filled.
     importlib.invalidate_caches()
     try:
         yield
@@ -72,7 +72,7 @@ def _no_bytecode() -> Iterator[None]:
 @contextlib.contextmanager
 def _modules_aside(root: Path) -> Iterator[None]:
     root, here = root.resolve(), Path.cwd().resolve()
-    # Where a virtual environment lies in the directory, say, what comes from there is not the directory's.
+    # Modules from a virtual environment in the directory, for example, do not belong to the directory.
     others = [entry for entry in map(_real, sys.path) if entry != root and entry.is_relative_to(root)]
     hidden = {name for name in _top_level_names() if _is_plain_module_in(here, name) or _is_found_in(root, name)}
     aside = {name: module for name, module in sys.modules.items() if _top_level(name) in hidden}
@@ -88,7 +88,7 @@ def _modules_aside(root: Path) -> Iterator[None]:
 
 
 def _top_level_names() -> set[str]:
-    """Of the modules that may step aside: not the running script, nor the standard library, nor Core SDK."""
+    """The loaded modules that may be taken out: all but the script, the standard library and Core SDK."""
     return {
         name
         for name in map(_top_level, sys.modules)
@@ -111,7 +111,7 @@ def _is_plain_module_in(directory: Path, name: str) -> bool:
 
 def _is_found_in(root: Path, name: str) -> bool:
     spec = PathFinder.find_spec(name, [str(root)])
-    # A directory without an __init__.py counts only beside others of its kind.
+    # A directory without __init__.py counts only if the loaded module is a namespace, too.
     return spec is not None and (spec.loader is not None or not _files(name))
 
 
@@ -128,13 +128,13 @@ def _files(name: str) -> list[Path]:
 
 
 def _packages(name: str) -> list[Path]:
-    """A package's directories: several, if it is a namespace."""
+    """The directories of a package; a namespace may have several."""
     return [_real(portion) for portion in _attributes(name).get("__path__", ()) if isinstance(portion, str)]
 
 
 def _attributes(name: str) -> dict[str, Any]:
     module = sys.modules.get(name)
-    # Not by getattr: a module that loads itself on first use would do so.
+    # Without getattr, which would load a module that is loaded on first use.
     return object.__getattribute__(module, "__dict__") if isinstance(module, ModuleType) else {}
 
 
