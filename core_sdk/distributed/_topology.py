@@ -87,29 +87,30 @@ def problems_among(ranks: Sequence[RankIdentity]) -> list[str]:
     """The contradictions among the identities of all ranks."""
     problems = [
         f"there are {count} processes with rank {rank}"
-        for rank, count in sorted(Counter(place.rank for place in ranks).items())
+        for rank, count in sorted(Counter(each.rank for each in ranks).items())
         if count > 1
     ]
-    for name in ("size", "cross_size"):
-        if len(values := {getattr(place, name): place.rank for place in ranks}) > 1:
+    for name, values in (
+        ("size", {each.size: each.rank for each in ranks}),
+        ("cross_size", {each.cross_size: each.rank for each in ranks}),
+        ("Python", {each.python.rpartition(".")[0]: each.rank for each in ranks}),
+    ):
+        if len(values) > 1:
             said = ", ".join(f"{value} on rank {rank}" for value, rank in sorted(values.items()))
             problems.append(f"{name} is {said}")
-    if len(values := {place.python.rpartition(".")[0]: place.rank for place in ranks}) > 1:
-        said = ", ".join(f"{version} on rank {rank}" for version, rank in sorted(values.items()))
-        problems.append(f"Python is {said}")
     return problems or _problems_of_nodes(ranks)
 
 
 def _problems_of_nodes(ranks: Sequence[RankIdentity]) -> list[str]:
     problems = []
     nodes: dict[int, list[RankIdentity]] = {}
-    for place in ranks:
-        nodes.setdefault(place.cross_rank, []).append(place)
+    for each in ranks:
+        nodes.setdefault(each.cross_rank, []).append(each)
     if missing := set(range(ranks[0].cross_size)) - nodes.keys():
         problems.append(f"no rank has cross_rank {', '.join(map(str, sorted(missing)))}")
     for cross_rank, node in sorted(nodes.items()):
-        local_ranks = sorted(place.local_rank for place in node)
-        if local_ranks != list(range(len(node))) or any(place.local_size != len(node) for place in node):
+        local_ranks = sorted(each.local_rank for each in node)
+        if local_ranks != list(range(len(node))) or any(each.local_size != len(node) for each in node):
             said = ", ".join(f"rank {p.rank} is {p.local_rank} of {p.local_size}" for p in node)
             problems.append(f"node {cross_rank} has {len(node)} ranks, and there {said}")
     return problems
