@@ -143,6 +143,38 @@ def test_a_signal_to_one_rank_stops_both(start: Callable[[int], Training]) -> No
     assert training.answer("trial", "list")[0]["state"] == "PAUSED"
 
 
+ALONE = """\
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from core_sdk import core
+from core_sdk.integrations.lightning import CoreSDKCallback
+
+with core.init(distributed=core.DistributedContext.from_torch_distributed()) as core_context:
+    Trainer(accelerator="cpu", devices=1, callbacks=[CoreSDKCallback(core_context)]).fit(BoringModel())
+"""
+
+
+def test_a_trainer_that_would_train_alone_on_each_rank_is_refused(
+    callbacks: FrameworkEnvironment, tmp_path: Path
+) -> None:
+    """Lightning takes `devices=1` for one rank, however many were started."""
+    (tmp_path / "train.py").write_text(ALONE)
+    launcher = [str(callbacks.python), "-m", "launch.torch_distributed", "--nproc-per-node=2", "--"]
+
+    done = subprocess.run(
+        [*launcher, "python", "train.py"],
+        cwd=tmp_path,
+        env={**os.environ, **callbacks.variables()},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "ValueError: the Trainer has 1 ranks, and the Context 2: pass `devices=`" in done.stderr
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_missing_library_is_named_with_the_command_that_installs_it(library: str) -> None:
     """Whether it is installed here or not."""
