@@ -25,5 +25,5 @@ Experiment = Annotated[
 
 
 def parse_experiment(text: str) -> int | str:
-    """A number is an id, also where a name looks like one."""
+    """The id, if the text is a number; else the name."""
     return int(text) if text.isascii() and text.isdigit() else text

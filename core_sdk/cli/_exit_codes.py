@@ -1,4 +1,4 @@
-"""What the exit status of `core-sdk` means to a program that started it."""
+"""The exit statuses of `core-sdk`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class ExitCode(enum.IntEnum):
     FAILURE = 1
     USAGE = 2
     NOT_FOUND = 3
-    """A trial, experiment or checkpoint that the home does not hold."""
+    """A trial, an experiment or a checkpoint does not exist."""
     PAUSED = 75
-    """EX_TEMPFAIL of sysexits.h: stopped on request, to be continued."""
+    """The trial was stopped on request and can be resumed; EX_TEMPFAIL of sysexits.h."""
     NOT_EXECUTABLE = 126
     COMMAND_NOT_FOUND = 127
     CANCELED = 130
-    """Ended by Ctrl-C; a shell's 128 + SIGINT."""
+    """The trial was canceled by Ctrl-C; 128 + SIGINT, as in a shell."""
 
 
 def of_child(returncode: int) -> int:

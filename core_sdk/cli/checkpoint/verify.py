@@ -1,4 +1,4 @@
-"""`core-sdk checkpoint verify`: reading stored checkpoints back."""
+"""`core-sdk checkpoint verify`: reads stored checkpoints back."""
 
 from __future__ import annotations
 

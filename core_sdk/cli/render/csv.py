@@ -11,7 +11,7 @@ from typing import Any
 from core_sdk.cli.render.json import encode
 from core_sdk.records import nonfinite_to_text
 
-# A spreadsheet takes a cell that begins like this for a formula, and runs it.
+# A spreadsheet runs a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -21,7 +21,7 @@ def print_csv(rows: Iterable[Sequence[Any]]) -> None:
 
 
 def cell(value: Any) -> Any:
-    """Text that a spreadsheet would take for a formula gets a leading `'`; lists and mappings become JSON."""
+    """Puts a `'` before text that a spreadsheet would run as a formula; lists, mappings and dataclasses become JSON."""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA_STARTS) else value
     if isinstance(value, float):

@@ -11,7 +11,7 @@ from core_sdk.records import nonfinite_to_text
 
 
 def encode(value: Any) -> str:
-    """NaN and the infinities, which JSON lacks, become the strings "NaN", "Infinity" and "-Infinity".
+    """JSON on one line, in which NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
 
     The text is ASCII, so that no terminal and no encoding can spoil it.
     """
@@ -23,7 +23,7 @@ def print_object(value: Any) -> None:
 
 
 def print_list(values: Iterable[Any]) -> None:
-    """One element a line, each printed when it is there."""
+    """Prints one element per line, each as soon as the iterable yields it."""
     print("[", end="")
     separator = "\n"
     for value in values:

@@ -18,7 +18,7 @@ _LETTERS = string.ascii_uppercase + string.ascii_lowercase
 
 
 def num_buckets(width: int) -> int:
-    """As many as a plot of this width can show apart."""
+    """The number of buckets that a plot of this width can tell apart."""
     return max(2, 2 * width)
 
 
@@ -66,7 +66,7 @@ class _Canvas:
         return ["".join(map(chr, row)).replace(chr(_BLANK), " ").rstrip() for row in self.cells]
 
     def x(self, steps: float) -> int:
-        """In dots."""
+        """The column of dots at which the step is drawn."""
         return round(fraction(steps, *self._x_range) * (2 * self.num_columns - 1))
 
     def _y(self, value: float) -> int:
@@ -81,7 +81,7 @@ class _Canvas:
 
 
 def _in_letters(canvases: Sequence[_Canvas]) -> list[str]:
-    """Where curves meet, the first one is seen."""
+    """Rows in which each curve is drawn in its letter; where curves meet, the first one is shown."""
 
     def letter(row: int, column: int) -> str:
         drawn = (index for index, canvas in enumerate(canvases) if canvas.cells[row][column] != _BLANK)

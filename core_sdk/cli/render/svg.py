@@ -20,7 +20,7 @@ _NUM_TICKS = 5
 
 
 def write_picture(path: Path, charts: Sequence[Chart]) -> None:
-    """In the format that the name's ending says. Raises `MissingDependencyError` or `OSError`."""
+    """Writes the charts in the format that the file's name ends in. Raises `MissingDependencyError` or `OSError`."""
     picture = svg(charts)
     match path.suffix.lower():
         case ".html":
@@ -75,7 +75,7 @@ def _chart(chart: Chart) -> Iterator[str]:
                 f'<polyline points="{_points([(at, mean) for at, _, mean, _ in strokes])}" fill="none" '
                 f'stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
             )
-        at = _LEFT + index * 120
+        at = _LEFT + index * round((right - _LEFT) / max(6, len(chart.curves)))
         yield f'<rect x="{at}" y="{_HEIGHT - 22}" width="12" height="12" fill="{color}"/>'
         yield f'<text x="{at + 18}" y="{_HEIGHT - 12}">{_escaped(curve.label)}</text>'
 
@@ -98,7 +98,7 @@ def _points(points: Sequence[tuple[float, float]]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """For XML, which has no place for control characters."""
+    """Text for XML, which allows no control characters."""
     return html.escape("".join(char if char.isprintable() else "�" for char in text))
 
 

@@ -1,4 +1,4 @@
-"""Values as text that a terminal can be trusted with."""
+"""Values as text that is safe to show in a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def printable(text: str) -> str:
-    """`text` with everything escaped that would move the cursor, change colours or turn the writing round."""
+    """Escapes what would move the cursor, change colours or reverse the direction of writing."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else _escape(char) for char in text)
@@ -23,17 +23,17 @@ def _escape(char: str) -> str:
 
 
 def format_time(seconds: float | None) -> str:
-    """In the machine's time zone; empty for None."""
+    """The local time; empty for None."""
     if seconds is None:
         return ""
     try:
         return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
-        return repr(seconds)  # a clock that was far off
+        return repr(seconds)  # no calendar has this time: the clock was wrong
 
 
 def format_number(value: Any) -> str:
-    """Six significant digits; integers whole."""
+    """Six significant digits of a float; an integer whole."""
     if isinstance(value, float):
         return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_text(value))
     return str(value)

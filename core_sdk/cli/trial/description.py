@@ -96,7 +96,7 @@ def _free_form(value: dict[str, Any] | None) -> str:
 
 def _figures(summary: Summary) -> dict[str, str]:
     return {
-        # A series of NaN only has neither minimum nor mean.
+        # A series that holds nothing but NaN has neither minimum nor mean.
         f"{group} {name}": ", ".join(
             f"{what} {format_number(value)}" for what, value in figures.items() if value is not None
         )
