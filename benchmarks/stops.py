@@ -410,7 +410,7 @@ class SlowStorage(DirectoryStorage):
     """What is staged takes its time to become a checkpoint, as in a bucket."""
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
-        return _SlowStaging(self.root, self._area.claim(), storage_id)
+        return _SlowStaging(self.root, self._area.new_directory(), storage_id)
 
 
 class _SlowStaging(DirectoryStaging):

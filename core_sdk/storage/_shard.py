@@ -36,13 +36,13 @@ def file_conflicts(shards: Sequence[Shard]) -> dict[str, tuple[int, ...]]:
 
     Equal files are none, nor are equal directories; a file is never equal to a directory.
     """
-    claims: dict[str, dict[int, FileEntry | None]] = {}
+    uses: dict[str, dict[int, FileEntry | None]] = {}
     for rank, shard in enumerate(shards):
         for name in shard.directories:
-            claims.setdefault(name.removesuffix("/"), {})[rank] = None
+            uses.setdefault(name.removesuffix("/"), {})[rank] = None
         for name, entry in shard.files.items():
-            claims.setdefault(name, {})[rank] = entry
-    return {name: tuple(claims[name]) for name in sorted(claims) if len(set(claims[name].values())) > 1}
+            uses.setdefault(name, {})[rank] = entry
+    return {name: tuple(uses[name]) for name in sorted(uses) if len(set(uses[name].values())) > 1}
 
 
 def unite(shards: Sequence[Shard]) -> ShardUnion:

@@ -67,14 +67,14 @@ class StagingArea:
     def __init__(self, root: Path) -> None:
         self.path = root / ".staging"
 
-    def claim(self) -> LockedDirectory:
+    def new_directory(self) -> LockedDirectory:
         self._create()
         return LockedDirectory(self.path)
 
     def remove(self, directory: Path) -> None:
         """Removes a directory of the storage. It is out of sight, durably, before the first of its files goes."""
         try:
-            place = self.claim()
+            place = self.new_directory()
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

@@ -65,7 +65,7 @@ class HeldStorage(DirectoryStorage):
         self._step = step
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
-        return _HeldStaging(self.root, self._area.claim(), storage_id, self.gate, self._step)
+        return _HeldStaging(self.root, self._area.new_directory(), storage_id, self.gate, self._step)
 
 
 class _HeldStaging(DirectoryStaging):

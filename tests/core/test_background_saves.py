@@ -595,7 +595,7 @@ class DisturbedStorage(DirectoryStorage):
         self._kind = kind
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
-        return self._kind(self.root, self._area.claim(), storage_id)
+        return self._kind(self.root, self._area.new_directory(), storage_id)
 
 
 @pytest.mark.parametrize("kind", [_Disturbed, _DisturbedByAnother])

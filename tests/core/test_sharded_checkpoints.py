@@ -343,7 +343,7 @@ class EventfulStorage(DirectoryStorage):
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         if self._step == "stage":
             self._event("")
-        return EventfulStaging(self.root, self._area.claim(), storage_id, self._step, self._event)
+        return EventfulStaging(self.root, self._area.new_directory(), storage_id, self._step, self._event)
 
 
 class EventfulTrial(Trial):

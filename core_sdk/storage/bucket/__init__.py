@@ -6,7 +6,7 @@
     <prefix>/.claims/<token>              who is writing or removing what, so that remains of the dead are found
 
 `Bucket` is the seam; there is an adapter for each store, imported on demand, and each holds only what differs. What is
-common is here once: parts and ranges in parallel threads, trying again, comparing checksums, claims, sweeping. Every
+common is here once: parts and ranges in parallel threads, trying again, comparing checksums, leases, sweeping. Every
 file has its own object, also where an earlier checkpoint has the same content: the store then copies it by itself. So
 any checkpoint can be deleted, or fetched with the store's own tools, without regard to others.
 """

@@ -58,17 +58,17 @@ class BucketStorage(Storage):
 
     def check_writable(self) -> None:
         try:
-            place = self._area.claim()
+            locked = self._area.new_directory()
         except OSError as error:
             raise StorageNotWritableError(str(self._area.path), str(error)) from error
-        with place:
+        with locked:
             # The true thing: who may read a bucket may not be allowed to write to it.
-            Lease(self._objects, self._limits.lease_s, "check", place.lock_path).release()
+            Lease(self._objects, self._limits.lease_s, "check", locked.lock_path).release()
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)
         try:
-            local = self._area.claim()
+            local = self._area.new_directory()
         except OSError as error:
             raise CheckpointNotStoredError(storage_id, str(self._area.path), str(error)) from error
         return BucketStaging(self._bucket, self._limits, self._contents, storage_id, local, is_shared=is_shared)
@@ -76,9 +76,9 @@ class BucketStorage(Storage):
     @contextlib.contextmanager
     def open(self, storage_id: str, selector: Selector | None = None) -> Iterator[Path]:
         check_storage_id(storage_id)
-        with self._area.claim() as place:
-            self.download(storage_id, place.path / storage_id, selector)
-            yield place.path / storage_id
+        with self._area.new_directory() as locked:
+            self.download(storage_id, locked.path / storage_id, selector)
+            yield locked.path / storage_id
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
         manifest, content, _ = self._read_checked(storage_id)
@@ -114,8 +114,8 @@ class BucketStorage(Storage):
         if not self._is_stored(storage_id):
             raise CheckpointNotFoundError(storage_id, self._bucket.where(""))
         self._contents.forget(storage_id)
-        with self._area.claim() as place:
-            lease = Lease(self._objects, self._limits.lease_s, storage_id, place.lock_path)
+        with self._area.new_directory() as locked:
+            lease = Lease(self._objects, self._limits.lease_s, storage_id, locked.lock_path)
             try:
                 remaining = None if globs is None else self._shrink(storage_id, globs)
                 if remaining is None:
@@ -267,6 +267,6 @@ def _private_root(parent: Path) -> Path:
         root.mkdir(mode=0o700, parents=True)
     status = root.lstat()
     if root.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        # Somebody else's, at a place where anybody may make directories.
+        # It is somebody else's: anybody may make directories there.
         return Path(tempfile.mkdtemp(prefix="core-sdk-", dir=parent))
     return root

@@ -36,14 +36,14 @@ class DirectoryStorage(Storage):
     def check_writable(self) -> None:
         try:
             # The true thing: a look at permissions would not notice a read-only file system, or one without locks.
-            self._area.claim().release()
+            self._area.new_directory().release()
         except OSError as error:
             raise StorageNotWritableError(str(self.root), error.strerror or str(error)) from error
 
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
         check_storage_id(storage_id)
         try:
-            return DirectoryStaging(self.root, self._area.claim(), storage_id)
+            return DirectoryStaging(self.root, self._area.new_directory(), storage_id)
         except OSError as error:
             raise CheckpointNotStoredError(storage_id, str(self.root), str(error)) from error
 
@@ -93,12 +93,12 @@ class DirectoryStorage(Storage):
         if remaining is None:
             self._remove(storage_id)
             return {}
-        with self._area.claim() as place, opened(path) as directory:
+        with self._area.new_directory() as locked, opened(path) as directory:
             if replaced := first_replaced(directory, remaining.removed):
                 raise CheckpointDamagedError(storage_id, replaced, "is not a directory any more")
             # From here on the other files are no part of the checkpoint, whenever they go.
-            write_atomically(place.path / MANIFEST_NAME, encode_manifest(remaining))
-            os.rename(place.path / MANIFEST_NAME, MANIFEST_NAME, dst_dir_fd=directory)
+            write_atomically(locked.path / MANIFEST_NAME, encode_manifest(remaining))
+            os.rename(locked.path / MANIFEST_NAME, MANIFEST_NAME, dst_dir_fd=directory)
             os.fsync(directory)
             remove(directory, remaining.removed)
         return remaining.resources
@@ -110,7 +110,7 @@ class DirectoryStorage(Storage):
             raise CheckpointNotFoundError(storage_id, str(self.root)) from error
 
     def sweep(self) -> list[str]:
-        return [str(place) for place in self._area.sweep()]
+        return [str(path) for path in self._area.sweep()]
 
     def close(self) -> None:
         pass
