@@ -19,6 +19,7 @@ import requests
 import typer.main
 from buckets.strict_gcs import start_strict_gcs
 from parts import needs
+from processes import kill_tree
 
 from core_sdk.cli._app import app
 from core_sdk.journal import read_journal
@@ -124,7 +125,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     reader = Reader(tmp_path)
     yield reader
     if reader.in_background is not None:
-        reader.in_background.kill()
+        kill_tree(reader.in_background.pid)
         reader.in_background.wait()
 
 
