@@ -38,8 +38,8 @@ PAUSED = 75
 
 
 def _trains_much(name: str) -> list[pytest.MarkDecorator]:
-    """These two train with torch for a minute."""
-    return [needs("torchrun")] if name in ("docs/distributed.md", "docs/getting-started.md") else []
+    """These guides train with torch for a minute."""
+    return [needs("torchrun")] if name.startswith(("docs/distributed", "docs/getting-started")) else []
 
 
 @dataclass(frozen=True)
