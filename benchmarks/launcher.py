@@ -1,6 +1,6 @@
 """What the launchers cost and how soon they end: start-up against the bare programs, and the time from a rank's death.
 
-DeepSpeed and Horovod are measured where `make test` has installed them.
+DeepSpeed and Horovod are measured where `make test-integrations` has installed them.
 
 python benchmarks/launcher.py [--num-runs 7]
 """
