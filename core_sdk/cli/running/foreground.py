@@ -11,11 +11,10 @@ from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.pause import await_end
-from core_sdk.cli.running.signals import hand_on
+from core_sdk.cli.running.signals import catch_signals, hand_on
 from core_sdk.cli.running.terminal import hand_on_lines, open_screen
 from core_sdk.errors import CommandError
 from core_sdk.journal import read_journal
-from core_sdk.processes import CaughtSignals
 from core_sdk.records import Ended, StopAcknowledged
 from core_sdk.tracking import TrialFolder
 from core_sdk.tracking.attempts.starting import Start
@@ -42,7 +41,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         f"trial {trial_id}, attempt {start.number}: "
         f"`core-sdk trial describe {trial_id}` shows it, `trial pause` stops it"
     )
-    caught = CaughtSignals()
+    caught = catch_signals()
     try:
         display = _start(start, agent)
     except CommandError:

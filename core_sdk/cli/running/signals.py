@@ -13,11 +13,17 @@ from core_sdk.processes import CaughtSignals
 _STDOUT = 1
 
 
-def hand_on(caught: CaughtSignals, agent: Agent) -> None:
-    """Starts a thread that does it, also for the signals that `caught` has received before."""
+def catch_signals() -> CaughtSignals:
+    """From now on signals are kept for `hand_on`, also what a terminal says of Ctrl-Z and of its size."""
+    caught = CaughtSignals()
     for number in (signal.SIGTSTP, signal.SIGWINCH) if os.isatty(_STDOUT) else (signal.SIGTSTP,):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: None)  # a signal that has a handler comes to `caught`
+    return caught
+
+
+def hand_on(caught: CaughtSignals, agent: Agent) -> None:
+    """Starts a thread that does it, also for the signals that `caught` has received before."""
     threading.Thread(target=_hand_on, args=[caught, agent], name="core-sdk-signals", daemon=True).start()
 
 
