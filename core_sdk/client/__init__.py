@@ -35,11 +35,11 @@ from core_sdk.client._order import (
     CheckpointSortBy,
     CheckpointState,
     ExperimentSortBy,
-    ExperimentState,
     OrderBy,
     TrialSortBy,
-    TrialState,
 )
+from core_sdk.client._order import State as ExperimentState
+from core_sdk.client._order import State as TrialState
 from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._without_master import FUNCTIONS, needs_master
 

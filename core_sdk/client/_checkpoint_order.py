@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
@@ -11,26 +12,35 @@ from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import CheckpointRow
 
 
+@dataclass(frozen=True)
+class Scope:
+    """The trial whose checkpoints are compared, or the experiment with all of its trials."""
+
+    experiment_id: int
+    trial_id: int | None = None
+
+    def __str__(self) -> str:
+        return f"experiment {self.experiment_id}" if self.trial_id is None else f"trial {self.trial_id}"
+
+
 def list_checkpoints(
     tracker: Tracker,
+    scope: Scope,
     sort_by: CheckpointSortBy | str | None,
     order_by: OrderBy | None,
-    max_results: int | None,
-    *,
-    trial_id: int | None = None,
-    experiment_id: int,
+    max_results: int | None = None,
 ) -> list[CheckpointRow]:
     """The contract is `Trial.list_checkpoints`'s."""
     if (sort_by is None) != (order_by is None):
         given, missing = ("sort_by", "order_by") if order_by is None else ("order_by", "sort_by")
         raise ValueError(f"{given} was given without {missing}: give both, or neither")
-    metric = searcher_metric(tracker, experiment_id)
+    metric = searcher_metric(tracker, scope.experiment_id)
     if sort_by is CheckpointSortBy.SEARCHER_METRIC:
-        sort_by = known_metric(metric, experiment_id).name
+        sort_by = known_metric(metric, scope.experiment_id).name
     with tracker.view() as view:
         rows = [
             row
-            for row in view.checkpoints(trial_id=trial_id, experiment_id=experiment_id)
+            for row in view.checkpoints(trial_id=scope.trial_id, experiment_id=scope.experiment_id)
             if row.state != CheckpointState.DELETED.name
         ]
         if sort_by is not None:
@@ -43,29 +53,20 @@ def list_checkpoints(
 
 
 def top_checkpoints(
-    tracker: Tracker,
-    sort_by: str | None,
-    smaller_is_better: bool | None,
-    *,
-    trial_id: int | None = None,
-    experiment_id: int,
+    tracker: Tracker, scope: Scope, sort_by: str | None, smaller_is_better: bool | None
 ) -> list[CheckpointRow]:
     """By a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
-    metric = searcher_metric(tracker, experiment_id)
+    metric = searcher_metric(tracker, scope.experiment_id)
     if sort_by is None:
-        sort_by = known_metric(metric, experiment_id).name
+        sort_by = known_metric(metric, scope.experiment_id).name
         smaller_is_better = None
     if smaller_is_better is None:
         if metric is None or metric.name != sort_by:
             raise ValueError(f"nothing says whether a smaller {sort_by!r} is better: give smaller_is_better")
         smaller_is_better = metric.smaller_is_better
-    found = list_checkpoints(
-        tracker, sort_by, best_first(smaller_is_better), None, trial_id=trial_id, experiment_id=experiment_id
-    )
+    found = list_checkpoints(tracker, scope, sort_by, best_first(smaller_is_better))
     if not found:
-        raise ValueError(
-            f"{f'trial {trial_id}' if trial_id else f'experiment {experiment_id}'} has no checkpoint: there is no best"
-        )
+        raise ValueError(f"{scope} has no checkpoint: there is no best")
     return found
 
 

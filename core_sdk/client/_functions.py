@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
-from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy
+from core_sdk.client._order import ExperimentSortBy, OrderBy, State
 from core_sdk.client._tracker import Tracker
 
 # Each call makes its own `Tracker`, which costs nothing, and so reads the environment of that moment.
@@ -18,7 +18,7 @@ def list_experiments(
     experiment_ids: Iterable[int] | None = None,
     labels: Iterable[str] | None = None,
     *,
-    states: Iterable[ExperimentState] | None = None,
+    states: Iterable[State] | None = None,
     name: str | None = None,
 ) -> list[Experiment]:
     """As `Tracker.list_experiments`."""

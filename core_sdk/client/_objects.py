@@ -7,6 +7,7 @@ import enum
 import json
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from core_sdk.client._checkpoint_order import (
+    Scope,
     known_metric,
     list_checkpoints,
     searcher_metric,
@@ -26,10 +28,9 @@ from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_met
 from core_sdk.client._order import (
     CheckpointSortBy,
     CheckpointState,
-    ExperimentState,
     OrderBy,
+    State,
     TrialSortBy,
-    TrialState,
     in_order,
 )
 from core_sdk.client._without_master import needs_master
@@ -215,7 +216,54 @@ class Checkpoint:
             self._take(view.checkpoint(self.uuid))
 
 
-class Trial:
+class Training(ABC):
+    """What trials and experiments have in common: checkpoints to choose from, and an end to wait for."""
+
+    _tracker: Tracker
+    _scope: Scope
+    state: State
+
+    @abstractmethod
+    def reload(self) -> None:
+        """Looks again."""
+
+    def list_checkpoints(
+        self,
+        sort_by: CheckpointSortBy | str | None = None,
+        order_by: OrderBy | None = None,
+        max_results: int | None = None,
+    ) -> list[Checkpoint]:
+        """The checkpoints that exist: the best first where the experiment has a searcher metric, else the newest first.
+
+        `sort_by` and `order_by` are given both or neither. A `sort_by` that is a string names a validation metric:
+        checkpoints without it, or with NaN, come last. Raises `ValueError` for one that nobody reported.
+        """
+        rows = list_checkpoints(self._tracker, self._scope, sort_by, order_by, max_results)
+        return [Checkpoint(self._tracker, row) for row in rows]
+
+    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
+        """The best checkpoint by the validation metric `sort_by`; by default, by the experiment's searcher metric.
+
+        Raises `ValueError` if there is no checkpoint, or if nothing says which metric counts or how to read it.
+        """
+        return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
+
+    def wait(self, interval: float = 5.0) -> State:
+        """Returns when no trial of it is active any more; looks every `interval` seconds.
+
+        So an experiment without trials is not waited for: `Experiment.await_first_trial` waits for its first. Raises
+        `PausedError` if a trial is paused at the end.
+        """
+        self.reload()
+        while self.state is State.ACTIVE:
+            time.sleep(interval)
+            self.reload()
+        if self.state is State.PAUSED:
+            raise PausedError(str(self._scope))
+        return self.state
+
+
+class Trial(Training):
     """A trial as it was when it was looked up; `reload` looks again."""
 
     def __init__(self, tracker: Tracker, row: TrialRow) -> None:
@@ -228,9 +276,10 @@ class Trial:
     def _take(self, row: TrialRow) -> None:
         self.id = self.trial_id = row.trial_id
         self.experiment_id = row.experiment_id
+        self._scope = Scope(row.experiment_id, row.trial_id)
         self.experiment_name = row.experiment_name
         self.hparams = row.hparams
-        self.state = TrialState[row.state]
+        self.state = State[row.state]
         self.reason = row.reason
         self.start_time = to_datetime(row.created)
         self.end_time = None if row.ended is None else to_datetime(row.ended)
@@ -311,30 +360,7 @@ class Trial:
 
     logs = iter_logs
 
-    def list_checkpoints(
-        self,
-        sort_by: CheckpointSortBy | str | None = None,
-        order_by: OrderBy | None = None,
-        max_results: int | None = None,
-    ) -> list[Checkpoint]:
-        """The checkpoints that exist: the best first where the experiment has a searcher metric, else the newest first.
-
-        `sort_by` and `order_by` are given both or neither. A `sort_by` that is a string names a validation metric:
-        checkpoints without it, or with NaN, come last. Raises `ValueError` for one that nobody reported.
-        """
-        scope = {"trial_id": self.trial_id, "experiment_id": self.experiment_id}
-        rows = list_checkpoints(self._tracker, sort_by, order_by, max_results, **scope)
-        return [Checkpoint(self._tracker, row) for row in rows]
-
-    get_checkpoints = list_checkpoints
-
-    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """The best checkpoint by the validation metric `sort_by`; by default, by the experiment's searcher metric.
-
-        Raises `ValueError` if there is no checkpoint, or if nothing says which metric counts or how to read it.
-        """
-        scope = {"trial_id": self.trial_id, "experiment_id": self.experiment_id}
-        return Checkpoint(self._tracker, top_checkpoints(self._tracker, sort_by, smaller_is_better, **scope)[0])
+    get_checkpoints = Training.list_checkpoints
 
     def select_checkpoint(
         self,
@@ -369,19 +395,6 @@ class Trial:
 
     kill = needs_master("Trial.kill()", "pause() asks it to stop; `kill` ends a process that does not")
 
-    def wait(self, interval: float = 5.0) -> TrialState:
-        """Returns when the trial has ended; looks every `interval` seconds.
-
-        Raises `PausedError` if it is paused meanwhile, or was before.
-        """
-        self.reload()
-        while self.state is TrialState.ACTIVE:
-            time.sleep(interval)
-            self.reload()
-        if self.state is TrialState.PAUSED:
-            raise PausedError(f"trial {self.trial_id}")
-        return self.state
-
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.
 
@@ -395,7 +408,7 @@ class Trial:
             self._take(view.trial(self.trial_id))
 
 
-class Experiment:
+class Experiment(Training):
     """An experiment as it was when it was looked up; `reload` looks again."""
 
     archived = False
@@ -410,12 +423,13 @@ class Experiment:
 
     def _take(self, row: ExperimentRow) -> None:
         self.id = row.experiment_id
+        self._scope = Scope(row.experiment_id)
         self.name = row.name
         self.start_time = to_datetime(row.created)
         self.labels: Set[str] = frozenset(row.labels)
         self.description = row.description
         self.num_trials = row.num_trials
-        self.state = ExperimentState[row.state]
+        self.state = State[row.state]
 
     @property
     def progress(self) -> float | None:
@@ -484,39 +498,11 @@ class Experiment:
             time.sleep(interval)
         return trials[0]
 
-    def wait(self, interval: float = 5.0) -> ExperimentState:
-        """Returns when no trial is active any more; looks every `interval` seconds.
-
-        So it returns at once before the first trial: `await_first_trial` waits for that one. Raises `PausedError` if a
-        trial is paused at the end.
-        """
-        self.reload()
-        while self.state is ExperimentState.ACTIVE:
-            time.sleep(interval)
-            self.reload()
-        if self.state is ExperimentState.PAUSED:
-            raise PausedError(f"experiment {self.id}")
-        return self.state
-
-    def list_checkpoints(
-        self,
-        sort_by: CheckpointSortBy | str | None = None,
-        order_by: OrderBy | None = None,
-        max_results: int | None = None,
-    ) -> list[Checkpoint]:
-        """The checkpoints of all trials, as `Trial.list_checkpoints` lists them."""
-        rows = list_checkpoints(self._tracker, sort_by, order_by, max_results, experiment_id=self.id)
-        return [Checkpoint(self._tracker, row) for row in rows]
-
-    def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """As `Trial.top_checkpoint`, over all trials."""
-        return self.top_n_checkpoints(1, sort_by, smaller_is_better)[0]
-
     def top_n_checkpoints(
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
     ) -> list[Checkpoint]:
         """The best checkpoint of each of the `limit` best trials, as `top_checkpoint` finds them, the best first."""
-        found = top_checkpoints(self._tracker, sort_by, smaller_is_better, experiment_id=self.id)
+        found = top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)
         best: dict[int, CheckpointRow] = {}
         for row in found:
             best.setdefault(row.trial_id, row)
@@ -524,7 +510,7 @@ class Experiment:
 
     def pause(self) -> None:
         """Asks each trial that runs to stop, as `Trial.pause` does. Raises `ExperimentNotRunningError` if none runs."""
-        running = [trial for trial in self.list_trials() if trial.state is TrialState.ACTIVE]
+        running = [trial for trial in self.list_trials() if trial.state is State.ACTIVE]
         if not running:
             raise ExperimentNotRunningError(self.id, "pause")
         for trial in running:

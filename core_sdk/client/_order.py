@@ -17,8 +17,11 @@ class OrderBy(enum.Enum):
     DESC = DESCENDING
 
 
-class TrialState(enum.Enum):
-    """The first five are those of trials here; the others are a cluster's."""
+class State(enum.Enum):
+    """The first five are those of trials and experiments here; the others are a cluster's.
+
+    An experiment is in the first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is.
+    """
 
     ACTIVE = "STATE_ACTIVE"
     PAUSED = "STATE_PAUSED"
@@ -28,27 +31,6 @@ class TrialState(enum.Enum):
     """Ended by Ctrl-C."""
     ERROR = "STATE_ERROR"
     """It raised, or its process died without a word."""
-    QUEUED = "STATE_QUEUED"
-    PULLING = "STATE_PULLING"
-    STARTING = "STATE_STARTING"
-    RUNNING = "STATE_RUNNING"
-    STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
-    STOPPING_KILLED = "STATE_STOPPING_KILLED"
-    STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
-    STOPPING_ERROR = "STATE_STOPPING_ERROR"
-
-
-class ExperimentState(enum.Enum):
-    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is.
-
-    The others are a cluster's.
-    """
-
-    ACTIVE = "STATE_ACTIVE"
-    PAUSED = "STATE_PAUSED"
-    COMPLETED = "STATE_COMPLETED"
-    CANCELED = "STATE_CANCELED"
-    ERROR = "STATE_ERROR"
     QUEUED = "STATE_QUEUED"
     PULLING = "STATE_PULLING"
     STARTING = "STATE_STARTING"

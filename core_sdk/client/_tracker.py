@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
-from core_sdk.client._order import ExperimentSortBy, ExperimentState, OrderBy, in_order
+from core_sdk.client._order import ExperimentSortBy, OrderBy, State, in_order
 from core_sdk.client._without_master import FUNCTIONS, needs_master
 from core_sdk.environment import Environment
 from core_sdk.tracking import Home, HomeTracker, View
@@ -39,7 +39,7 @@ class Tracker:
         experiment_ids: Iterable[int] | None = None,
         labels: Iterable[str] | None = None,
         *,
-        states: Iterable[ExperimentState] | None = None,
+        states: Iterable[State] | None = None,
         name: str | None = None,
     ) -> list[Experiment]:
         """Experiments with one of `experiment_ids`, all of `labels`, one of `states`, and `name` as part of the name.
@@ -141,7 +141,7 @@ def login(
 def _experiment_filter(
     experiment_ids: Iterable[int] | None,
     labels: Iterable[str] | None,
-    states: Iterable[ExperimentState] | None,
+    states: Iterable[State] | None,
     name: str | None,
 ) -> Callable[[ExperimentRow], bool]:
     ids = None if experiment_ids is None else set(experiment_ids)

@@ -67,7 +67,7 @@ def find_environment(directory: Path) -> EnvironmentRecord:
         host=socket.gethostname(),
         num_cpus=os.cpu_count() or 0,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        gpus=_gpus(),
+        gpus=tuple(_gpus()),
     )
 
 

@@ -91,7 +91,7 @@ class StopRequest(msgspec.Struct, kw_only=True):
     source: str
 
 
-class EnvironmentRecord(msgspec.Struct, kw_only=True):
+class EnvironmentRecord(msgspec.Struct, kw_only=True, frozen=True):
     """`<home>/runs/<id>/<attempt>.environment`: an attempt's code and machine, written soon after its start."""
 
     git_commit: str = ""
@@ -104,7 +104,7 @@ class EnvironmentRecord(msgspec.Struct, kw_only=True):
     host: str
     num_cpus: Int64
     memory_bytes: Int64
-    gpus: list[str] = []
+    gpus: tuple[str, ...] = ()
     """Their names, if the script had begun to use them."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from core_sdk.records import Metric, Report, from_json, metrics_from_json
+from core_sdk.records import EnvironmentRecord, Metric, Report, from_json, metrics_from_json
 
 TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
 """PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C. ERROR: it raised, or its process failed
@@ -37,23 +37,6 @@ class RankRow:
 
 
 @dataclass(frozen=True)
-class EnvironmentRow:
-    """The code and the machine of an attempt."""
-
-    git_commit: str
-    """Empty where the script does not lie in a git repository."""
-    git_is_dirty: bool | None
-    """Whether a file that git knows had changes that were not committed; None if unknown."""
-    python: str
-    packages: dict[str, str]
-    """Versions."""
-    host: str
-    num_cpus: int
-    memory_bytes: int
-    gpus: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class TrialRow:
     trial_id: int
     experiment_id: int
@@ -79,7 +62,7 @@ class TrialRow:
     ranks: tuple[RankRow, ...]
     """Those that have recorded something in the newest attempt, if others than the chief have."""
     labels: tuple[str, ...]
-    environment: EnvironmentRow | None
+    environment: EnvironmentRecord | None
     """The newest that an attempt has recorded."""
 
 

@@ -122,7 +122,7 @@ def test_a_description_tells_the_code_and_the_machine(home: Home, cli: Cli) -> N
         host="node3",
         num_cpus=16,
         memory_bytes=128 << 30,
-        gpus=["NVIDIA H100"],
+        gpus=("NVIDIA H100",),
     )
     folder.write_environment(1, record)
     new_attempt(folder).end()

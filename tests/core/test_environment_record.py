@@ -12,8 +12,8 @@ from processes import Script
 
 from core_sdk._version import __version__
 from core_sdk.core._environment_recorder import find_environment
+from core_sdk.records import EnvironmentRecord
 from core_sdk.tracking import Home, HomeTracker
-from core_sdk.tracking.rows import EnvironmentRow
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def test_a_script_records_its_environment(repository: Path, home: Home, start_sc
 
     with HomeTracker(home).view() as view:
         environment = view.trial(1).environment
-    assert isinstance(environment, EnvironmentRow)
+    assert isinstance(environment, EnvironmentRecord)
     assert environment.git_commit == _git(repository, "rev-parse", "HEAD")
 
 

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from core_sdk.records import nonfinite_to_text
 
 
@@ -46,4 +48,6 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _plain(fields_of(value))
+    if isinstance(value, msgspec.Struct):
+        return _plain(msgspec.structs.asdict(value))
     return value

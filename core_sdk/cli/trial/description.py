@@ -10,9 +10,9 @@ from core_sdk.cli._messages import say
 from core_sdk.cli.render.json import encode, fields_of
 from core_sdk.cli.render.text import format_number, format_size, format_time
 from core_sdk.errors import RecordDamagedError
-from core_sdk.records import CommandRecord
+from core_sdk.records import CommandRecord, EnvironmentRecord
 from core_sdk.tracking import Tracker
-from core_sdk.tracking.rows import EnvironmentRow, RankRow, Summary, TrialRow
+from core_sdk.tracking.rows import RankRow, Summary, TrialRow
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def properties(description: TrialDescription) -> dict[str, str]:
     return named | _figures(description.summary)
 
 
-def _environment(row: EnvironmentRow) -> dict[str, str]:
+def _environment(row: EnvironmentRecord) -> dict[str, str]:
     changes = {True: " (with changes that were not committed)", False: " (nothing uncommitted)", None: ""}
     parts = [row.host, f"{row.num_cpus} CPUs", format_size(row.memory_bytes), *row.gpus]
     return {

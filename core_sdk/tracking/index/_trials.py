@@ -11,7 +11,7 @@ import msgspec
 
 from core_sdk.records import EnvironmentRecord, from_json
 from core_sdk.tracking.index._schema import Where
-from core_sdk.tracking.rows import EnvironmentRow, ExperimentRow, RankRow, TrialRow, TrialState
+from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
 
 AttemptKey = tuple[int, int]
@@ -79,7 +79,7 @@ def _trial_row(
 ) -> TrialRow:
     chief, others = _by_rank(attempts)
     state, reason = _state(row["trial_id"], chief, is_running)
-    metadata = _newest(chief, "metadata")
+    metadata, environment = _newest(chief, "metadata"), _newest(chief, "environment")
     return TrialRow(
         trial_id=row["trial_id"],
         experiment_id=row["experiment_id"],
@@ -100,7 +100,7 @@ def _trial_row(
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(chief, others),
         labels=_labels(row, chief),
-        environment=_environment(_newest(chief, "environment")),
+        environment=None if environment is None else msgspec.json.decode(environment, type=EnvironmentRecord),
     )
 
 
@@ -115,13 +115,6 @@ def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
     changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
     labels = dict.fromkeys([*msgspec.json.decode(row["labels"]), *changes])
     return tuple(label for label in labels if changes.get(label, True))
-
-
-def _environment(text: str | None) -> EnvironmentRow | None:
-    if text is None:
-        return None
-    fields = msgspec.structs.asdict(msgspec.json.decode(text, type=EnvironmentRecord))
-    return EnvironmentRow(**fields | {"gpus": tuple(fields["gpus"])})
 
 
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
