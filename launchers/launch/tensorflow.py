@@ -24,6 +24,7 @@ class TensorFlow(Framework):
     def __init__(self) -> None:
         self._port: int | None = None
         self._workers: list[str] = []
+        self._held_port: socket.socket | None = None
 
     def torchrun_options(self, overrides: Sequence[str]) -> tuple[str, ...]:
         self._port = _parse(overrides)
@@ -35,14 +36,27 @@ class TensorFlow(Framework):
         if start.num_nodes > 1:
             is_first = start.node_rank == 0
             address = start.chief_address if is_first else own_address_towards(ipv4_of(start.chief_address))
-            start.store.set(keys[start.node_rank], f"{address}:{self._port or _free_port()}")
+            start.store.set(keys[start.node_rank], f"{address}:{self._port or self._free_port()}")
             self._workers = [start.store.get(key).decode() for key in keys]
 
     def variables(self, rank: Mapping[str, str]) -> Mapping[str, str]:
+        self.close()  # the worker is about to listen there
         if not self._workers:
             return {}
         task = {"type": "worker", "index": int(rank["GROUP_RANK"])}
         return {"TF_CONFIG": json.dumps({"cluster": {"worker": self._workers}, "task": task})}
+
+    def close(self) -> None:
+        if self._held_port is not None:
+            self._held_port.close()
+
+    def _free_port(self) -> int:
+        """A port that no other process gets until the worker starts."""
+        self.close()
+        self._held_port = socket.socket()
+        self._held_port.bind(("", 0))
+        port: int = self._held_port.getsockname()[1]
+        return port
 
 
 def _parse(overrides: Sequence[str]) -> int | None:
@@ -52,13 +66,6 @@ def _parse(overrides: Sequence[str]) -> int | None:
     if port is not None and not 0 < port < 1 << 16:
         raise UsageError(f"--port={port} is no port: give 1 to 65535")
     return port
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def main() -> NoReturn:

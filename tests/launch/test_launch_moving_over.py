@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from launches import RunLaunch
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from launch._command_line import Command, parse
 from launch._deepspeed._core_binding import parse_cores, share
+from launch._framework import Start
 from launch._torchrun._config import configure
 from launch._torchrun._nodes import decide_nodes
 from launch._torchrun._options import parse_options
@@ -97,6 +100,22 @@ def test_tensorflow_on_one_node_is_told_nothing(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     variables = _shown(ended.stdout)
     assert ("TF_CONFIG" in variables, variables["WORLD_SIZE"]) == (False, "1")
+
+
+def test_a_tensorflow_workers_port_is_held_until_the_worker_starts() -> None:
+    """While the nodes still wait for each other, no other program can get it."""
+    store = HashStore()
+    store.set("worker/1", "127.0.0.1:1")
+    framework = TensorFlow()
+
+    framework.meet(Start(0, 2, 1, "127.0.0.1", store))
+
+    port = int(store.get("worker/0").decode().rpartition(":")[2])
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("", port))
+    framework.variables({"GROUP_RANK": "0"})
+    with socket.socket() as worker:
+        worker.bind(("", port))
 
 
 def test_tensorflows_workers_are_told_of_each_other(tmp_path: Path, free_port: int) -> None:

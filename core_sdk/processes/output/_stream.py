@@ -37,8 +37,8 @@ class Stream:
         os.mkfifo(path, 0o600)
         # Opening does not wait for a writer. The pipe gets ready when the first one writes, or the last one closes it.
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        # So that a rank need not wait for us at each burst. The system may refuse it to a user with many pipes.
-        with contextlib.suppress(OSError):
+        # So that a rank need not wait for us at each burst. macOS lacks it; Linux may refuse it to users of many pipes.
+        with contextlib.suppress(OSError, AttributeError):
             fcntl.fcntl(self._descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
     def fileno(self) -> int:
@@ -65,7 +65,7 @@ class Stream:
 
     def forward_rest(self) -> None:
         """Forwards what is in the pipe now, but not what processes that a rank left behind go on to write."""
-        for _ in range(fcntl.fcntl(self._descriptor, fcntl.F_GETPIPE_SZ) // _CHUNK_BYTES + 1):
+        for _ in range(_PIPE_BYTES // _CHUNK_BYTES + 1):
             if not self.forward():
                 break
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from launch._ssh._hostfile import Host, Ssh
 from launch._ssh._local_host import is_here
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 
-_PIPE_BYTES = 1 << 20
 # ssh may wait for what a rank has left behind to close its output.
 _LAST_OUTPUT_S = 1.0
 _FAILURE = 1
@@ -60,12 +57,22 @@ class RemoteLauncher:
         )
         program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
         argv = program if self.is_child else ssh_argv(host, ssh, program, self._log)
-        # A child has the variables that it would have on another host.
-        self._process, self._stdin = _start(argv, login_variables() if self.is_child else None, directory)
-        forwarder.add(*self._streams)
+        with (directory / "stdout").open("wb") as stdout, (directory / "stderr").open("wb") as stderr:
+            self._process = subprocess.Popen(
+                argv,
+                # A child has the variables that it would have on another host.
+                env=login_variables() if self.is_child else None,
+                cwd="/",
+                stdin=subprocess.PIPE,
+                stdout=stdout,
+                stderr=stderr,
+                # A Ctrl-C goes to all of a terminal's processes, and is the head's to hand on.
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        self._stdin = self._process.stdin.fileno()
         os.set_blocking(self._stdin, False)
-        with contextlib.suppress(OSError):
-            fcntl.fcntl(self._stdin, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        forwarder.add(*self._streams)
         threading.Thread(target=self._await_exit, daemon=True).start()
 
     @property
@@ -126,29 +133,3 @@ class RemoteLauncher:
     def _await_exit(self) -> None:
         self._process.wait()
         self._ring()
-
-
-def _start(
-    argv: Sequence[str], variables: Mapping[str, str] | None, directory: Path
-) -> tuple[subprocess.Popen[bytes], int]:
-    """The process, and the descriptor to write to it."""
-    stdin, to_stdin = os.pipe()
-    outputs = [os.open(directory / name, os.O_WRONLY) for name in ("stdout", "stderr")]
-    try:
-        process = subprocess.Popen(
-            argv,
-            env=variables,
-            cwd="/",
-            stdin=stdin,
-            stdout=outputs[0],
-            stderr=outputs[1],
-            # A Ctrl-C goes to all of a terminal's processes, and is the head's to hand on.
-            start_new_session=True,
-        )
-    except BaseException:
-        os.close(to_stdin)
-        raise
-    finally:
-        for descriptor in (stdin, *outputs):
-            os.close(descriptor)
-    return process, to_stdin
