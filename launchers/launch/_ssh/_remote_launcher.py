@@ -57,21 +57,24 @@ class RemoteLauncher:
         )
         program = [sys.executable, *ISOLATION, _host_program.__file__, GUARDIAN_FILE]
         argv = program if self.is_child else ssh_argv(host, ssh, program, self._log)
-        with (directory / "stdout").open("wb") as stdout, (directory / "stderr").open("wb") as stderr:
+        stdin_fd, self._stdin = os.pipe()
+        os.set_blocking(self._stdin, False)
+        with (
+            os.fdopen(stdin_fd, "rb") as stdin,
+            (directory / "stdout").open("wb") as stdout,
+            (directory / "stderr").open("wb") as stderr,
+        ):
             self._process = subprocess.Popen(
                 argv,
                 # A child has the variables that it would have on another host.
                 env=login_variables() if self.is_child else None,
                 cwd="/",
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 # A Ctrl-C goes to all of a terminal's processes, and is the head's to hand on.
                 start_new_session=True,
             )
-        assert self._process.stdin is not None
-        self._stdin = self._process.stdin.fileno()
-        os.set_blocking(self._stdin, False)
         forwarder.add(*self._streams)
         threading.Thread(target=self._await_exit, daemon=True).start()
 

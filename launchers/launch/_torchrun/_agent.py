@@ -35,10 +35,13 @@ from launch._torchrun._options import TorchrunOptions
 from launch._torchrun._peer_nodes import NodeFacts, PeerNodes
 from launch._torchrun._rank_logs import RankLogs
 from launch._torchrun._torch_internals import (
+    DynamicRendezvousHandler,
     LaunchConfig,
+    LocalElasticAgent,
+    PContext,
     RendezvousError,
     RunResult,
-    TorchAgent,
+    SubprocessContext,
     WorkerGroup,
     WorkerSpec,
     WorkerState,
@@ -77,7 +80,9 @@ class ProgramNotStartedError(CommandError):
         super().__init__(f"{error.filename or program} cannot be started: {error.strerror}")
 
 
-class SupervisedAgent(TorchAgent):
+class SupervisedAgent(LocalElasticAgent):
+    """Adds our supervision to torch's own methods, which come in this order. The nodes meet before each start."""
+
     def __init__(
         self,
         spec: WorkerSpec,
@@ -105,28 +110,34 @@ class SupervisedAgent(TorchAgent):
         self._num_starts = 0
         self._ranks_store: TCPStore | None = None
 
-    def before_meeting(self) -> None:
+    def _rendezvous(self, worker_group: WorkerGroup) -> None:
         self._supervisor.waiting()
-
-    def after_meeting(self, group: WorkerGroup) -> None:
+        handler = worker_group.spec.rdzv_handler
+        if isinstance(handler, DynamicRendezvousHandler):
+            # torch tells only in the first round where the ranks' store is. After a node has come or gone a new store
+            # is needed; it is also free of what the ranks of the last round wrote.
+            handler._bootstrap_store_info = None
+        super()._rendezvous(worker_group)
         self._num_starts += 1
-        start = _start_of(group, self._num_starts if self._are_nodes_fixed else 0)
+        start = _start_of(worker_group, self._num_starts if self._are_nodes_fixed else 0)
         if start.num_nodes > 1:
             enable_keepalive()
         if self._are_nodes_fixed and self._num_starts > 1:
-            self._renew_ranks_store(group, start)
+            self._renew_ranks_store(worker_group, start)
         self._peers = PeerNodes(start.store, start.node_rank, start.num_nodes, self._meeting_place)
         self._exchange_facts()
         self._framework.meet(start)
 
-    def before_start(self) -> None:
+    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
         self._supervisor.starting()
+        pids: dict[int, Any] = super()._start_workers(worker_group)
+        _close_write_ends(self._pcontext)
+        ranks = {worker.global_rank: pids[worker.local_rank] for worker in worker_group.workers}
+        self._supervisor.started(ranks, worker_group.workers[0].world_size)
+        return pids
 
-    def after_start(self, group: WorkerGroup, pids: dict[int, int]) -> None:
-        ranks = {worker.global_rank: pids[worker.local_rank] for worker in group.workers}
-        self._supervisor.started(ranks, group.workers[0].world_size)
-
-    def monitor(self, group: WorkerGroup) -> RunResult:
+    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
+        """The state of the ranks. Called repeatedly while they run."""
         outcome = self._supervisor.decided or self._outcome()
         if outcome is None or self._made_room(outcome):
             return RunResult(state=WorkerState.HEALTHY)
@@ -134,22 +145,26 @@ class SupervisedAgent(TorchAgent):
             self._peers.leave()
             if outcome.was_stopped:
                 # This node may keep the store of the others, and they have their grace to save.
-                self.wait_for_others(self._supervisor.grace_s)
-            ranks = [worker.global_rank for worker in group.workers]
+                self._exit_barrier_timeout = max(self._exit_barrier_timeout, self._supervisor.grace_s)
+            ranks = [worker.global_rank for worker in worker_group.workers]
             return RunResult(state=WorkerState.SUCCEEDED, return_values=dict.fromkeys(ranks))
         if isinstance(outcome, Failed | NodesLost):
             self._decide_on_restart(outcome)
         elif not (isinstance(outcome, FailedElsewhere) and outcome.is_restarting):
-            self.restarts_left = 0
+            self._remaining_restarts = 0
         return RunResult(state=WorkerState.FAILED)
 
-    def before_stop(self, group: WorkerGroup) -> None:
-        if group.state is WorkerState.HEALTHY:
+    # The other arguments of these two differ between torch's versions.
+    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:
+        if worker_group.state is WorkerState.HEALTHY:
             # Nothing failed: more nodes want to take part.
             self._supervisor.end(_MAKE_ROOM_S)
+        super()._stop_workers(worker_group, *more, **named)
 
-    def before_reaping(self) -> None:
+    def _shutdown(self, *more: Any, **named: Any) -> None:
         self._supervisor.end()
+        # Only reaps the ranks, and ends what torch has running beside them.
+        super()._shutdown(*more, **named)
 
     def _renew_ranks_store(self, group: WorkerGroup, start: Start) -> None:
         """torch keeps one store for all starts of fixed nodes, where ranks would find their predecessors' addresses."""
@@ -161,7 +176,7 @@ class SupervisedAgent(TorchAgent):
     def _exchange_facts(self) -> None:
         """The ranks of all nodes must be told the same, and the chief may have moved to another node."""
         trial = self._directory.trial_word()
-        own = NodeFacts(socket.gethostname(), self._max_restarts - self.restarts_left, trial)
+        own = NodeFacts(socket.gethostname(), self._max_restarts - self._remaining_restarts, trial)
         facts = self._peers.exchange(own)
         self._logs.num_restarts = max(each.num_restarts for each in facts)
         if not trial and (told := [each.trial for each in facts if each.trial]):
@@ -179,13 +194,13 @@ class SupervisedAgent(TorchAgent):
         """Whether the ranks have stopped because another launcher saw sooner that more nodes want to come."""
         if not isinstance(outcome, Succeeded) or not outcome.was_stopped or self._supervisor.stop_signal is not None:
             return False
-        return self.group.spec.rdzv_handler.num_nodes_waiting() > 0
+        return self._worker_group.spec.rdzv_handler.num_nodes_waiting() > 0
 
     def _decide_on_restart(self, outcome: Failed | NodesLost) -> None:
-        if self.restarts_left > 0 and not self._may_restart(outcome):
-            self.restarts_left = 0
-        if self.restarts_left > 0:
-            attempt = self._max_restarts - self.restarts_left + 2
+        if self._remaining_restarts > 0 and not self._may_restart(outcome):
+            self._remaining_restarts = 0
+        if self._remaining_restarts > 0:
+            attempt = self._max_restarts - self._remaining_restarts + 2
             self._say(f"{_failure_of(outcome)}; attempt {attempt} of {self._max_restarts + 1} begins")
             if self._are_nodes_fixed:
                 # Otherwise the other nodes would notice only when their ranks fail for want of these, or never.
@@ -207,7 +222,7 @@ class SupervisedAgent(TorchAgent):
         return True
 
     def _is_meeting_place_there(self) -> bool:
-        store: Any = self.group.store
+        store: Any = self._worker_group.store
         try:
             store.check([""])
         except RuntimeError:
@@ -248,6 +263,15 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
         if supervisor.is_starting():
             raise ProgramNotStartedError(program[0], error) from error
         raise
+
+
+def _close_write_ends(ranks: PContext | None) -> None:
+    """torch keeps the writing ends of the ranks' pipes open, and the pipes would never come to their end."""
+    if not isinstance(ranks, SubprocessContext):
+        raise TypeError(f"torch started the ranks as {type(ranks).__name__}, where processes were asked for")
+    for handler in ranks.subprocess_handlers.values():
+        for file in filter(None, (handler._stdout, handler._stderr)):
+            file.close()
 
 
 def _set_up_logging(log_level: str | None) -> None:

@@ -1,15 +1,13 @@
 """The names inside torch that the launchers depend on, checked when this module is imported.
 
-torch promises none of them, and another version may rename them. So they are used in this module only; the others use
-`TorchAgent` and what they import from here.
+torch promises none of them, and another version may rename them. So the other modules import them from here, and
+`_NEEDED` lists the private ones that the agent and the rank logs use.
 """
 
 from __future__ import annotations
 
 import re
-from abc import abstractmethod
 from importlib.metadata import PackageNotFoundError, requires
-from typing import Any
 
 import torch
 
@@ -49,13 +47,16 @@ except ImportError as error:
     raise TorchChangedError(str(error)) from error
 
 __all__ = [
+    "DynamicRendezvousHandler",
     "LaunchConfig",
+    "LocalElasticAgent",
     "LogsDest",
     "LogsSpecs",
+    "PContext",
     "RendezvousError",
     "RendezvousParameters",
     "RunResult",
-    "TorchAgent",
+    "SubprocessContext",
     "TorchChangedError",
     "WorkerGroup",
     "WorkerSpec",
@@ -91,89 +92,3 @@ def _sets_attribute(cls: type, name: str) -> bool:
 
 
 _check()
-
-
-class TorchAgent(LocalElasticAgent):
-    """torch's agent, with names of our own for what is private there.
-
-    The nodes meet before each start of the ranks. `before_stop` comes before each restart and after a failure,
-    `before_reaping` after it and at the end.
-    """
-
-    @property
-    def restarts_left(self) -> int:
-        return self._remaining_restarts
-
-    @restarts_left.setter
-    def restarts_left(self, number: int) -> None:
-        self._remaining_restarts = number
-
-    @property
-    def group(self) -> WorkerGroup:
-        return self._worker_group
-
-    def wait_for_others(self, timeout_s: float) -> None:
-        """For at least so long, after this node's ranks have ended well."""
-        self._exit_barrier_timeout = max(self._exit_barrier_timeout, timeout_s)
-
-    @abstractmethod
-    def before_meeting(self) -> None: ...
-
-    @abstractmethod
-    def after_meeting(self, group: WorkerGroup) -> None: ...
-
-    @abstractmethod
-    def before_start(self) -> None: ...
-
-    @abstractmethod
-    def after_start(self, group: WorkerGroup, pids: dict[int, int]) -> None:
-        """`pids` by local rank."""
-
-    @abstractmethod
-    def monitor(self, group: WorkerGroup) -> RunResult:
-        """The state of the ranks. Called repeatedly while they run."""
-
-    @abstractmethod
-    def before_stop(self, group: WorkerGroup) -> None: ...
-
-    @abstractmethod
-    def before_reaping(self) -> None: ...
-
-    def _rendezvous(self, worker_group: WorkerGroup) -> None:
-        self.before_meeting()
-        handler = worker_group.spec.rdzv_handler
-        if isinstance(handler, DynamicRendezvousHandler):
-            # torch tells only in the first round where the ranks' store is. After a node has come or gone a new store
-            # is needed; it is also free of what the ranks of the last round wrote.
-            handler._bootstrap_store_info = None
-        super()._rendezvous(worker_group)
-        self.after_meeting(worker_group)
-
-    def _start_workers(self, worker_group: WorkerGroup) -> dict[int, Any]:
-        self.before_start()
-        pids: dict[int, Any] = super()._start_workers(worker_group)
-        _close_write_ends(self._pcontext)
-        self.after_start(worker_group, pids)
-        return pids
-
-    def _monitor_workers(self, worker_group: WorkerGroup) -> RunResult:
-        return self.monitor(worker_group)
-
-    # The other arguments of these two differ between torch's versions.
-    def _stop_workers(self, worker_group: WorkerGroup, *more: Any, **named: Any) -> None:
-        self.before_stop(worker_group)
-        super()._stop_workers(worker_group, *more, **named)
-
-    def _shutdown(self, *more: Any, **named: Any) -> None:
-        self.before_reaping()
-        # Only reaps the ranks, and ends what torch has running beside them.
-        super()._shutdown(*more, **named)
-
-
-def _close_write_ends(ranks: PContext | None) -> None:
-    """torch keeps the writing ends of the ranks' pipes open, and the pipes would never come to their end."""
-    if not isinstance(ranks, SubprocessContext):
-        raise TypeError(f"torch started the ranks as {type(ranks).__name__}, where processes were asked for")
-    for handler in ranks.subprocess_handlers.values():
-        for file in filter(None, (handler._stdout, handler._stderr)):
-            file.close()
