@@ -11,7 +11,6 @@ Why lines of JSON: they can be read, copied, cut and mended with every tool ther
 queue: a queue is exactly what a `kill -9` loses.
 """
 
-from core_sdk.alive import AliveLock, is_alive
 from core_sdk.journal._finder import find_records
 from core_sdk.journal._journal import Journal
 from core_sdk.journal._line import encode_line
@@ -20,7 +19,6 @@ from core_sdk.journal._reader import BadLine, Chunk, read_journal, read_records
 from core_sdk.journal._writer import JournalWriter
 
 __all__ = [
-    "AliveLock",
     "BadLine",
     "Chunk",
     "Journal",
@@ -28,7 +26,6 @@ __all__ = [
     "RankJournal",
     "encode_line",
     "find_records",
-    "is_alive",
     "read_journal",
     "read_records",
 ]

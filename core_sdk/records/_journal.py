@@ -83,15 +83,17 @@ class OperationCompleted(_Line, tag="operation"):
     metric: Any
 
 
-class CheckpointBegun(_Line, tag="checkpoint_begun"):
+class _OfCheckpoint(_Line):
+    storage_id: str
+
+
+class CheckpointBegun(_OfCheckpoint, tag="checkpoint_begun"):
     """The checkpoint is about to become visible. If no other record of it follows, the process was killed meanwhile."""
 
-    storage_id: str
     storage: str
 
 
-class CheckpointStored(_Line, tag="checkpoint"):
-    storage_id: str
+class CheckpointStored(_OfCheckpoint, tag="checkpoint"):
     storage: str
     """The storage's URL."""
     steps_completed: Int64
@@ -100,42 +102,36 @@ class CheckpointStored(_Line, tag="checkpoint"):
     """File name -> size in bytes; a directory's name ends with "/" and has size 0."""
 
 
-class CheckpointCondemned(_Line, tag="checkpoint_condemned"):
+class CheckpointCondemned(_OfCheckpoint, tag="checkpoint_condemned"):
     """It is no longer listed, and its files are being deleted."""
 
-    storage_id: str
     reason: str = ""
 
 
-class CheckpointDeleted(_Line, tag="checkpoint_deleted"):
+class CheckpointDeleted(_OfCheckpoint, tag="checkpoint_deleted"):
     """Its files are gone."""
 
-    storage_id: str
 
-
-class CheckpointPruned(_Line, tag="checkpoint_pruned"):
+class CheckpointPruned(_OfCheckpoint, tag="checkpoint_pruned"):
     """Some of its files were deleted."""
 
-    storage_id: str
     resources: dict[str, Int64]
     """What remains."""
 
 
-class CheckpointPinned(_Line, tag="checkpoint_pinned"):
+class CheckpointPinned(_OfCheckpoint, tag="checkpoint_pinned"):
     """It must not be deleted until it is unpinned."""
 
-    storage_id: str
     note: str = ""
 
 
-class CheckpointUnpinned(_Line, tag="checkpoint_unpinned"):
-    storage_id: str
+class CheckpointUnpinned(_OfCheckpoint, tag="checkpoint_unpinned"):
+    """It may be deleted again."""
 
 
-class CheckpointMetadataSet(_Line, tag="checkpoint_metadata"):
+class CheckpointMetadataSet(_OfCheckpoint, tag="checkpoint_metadata"):
     """The tracker's metadata of the checkpoint changed; the stored files stay as they are."""
 
-    storage_id: str
     metadata: dict[str, Any] = {}
     """Keys that were added or replaced."""
     removed: list[str] = []
@@ -146,10 +142,8 @@ class TrialLabelsChanged(_Line, tag="trial_labels"):
     removed: list[str] = []
 
 
-class CheckpointUsed(_Line, tag="checkpoint_used"):
+class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):
     """The attempt uses a checkpoint of another trial, for inference say."""
-
-    storage_id: str
 
 
 class StopAcknowledged(_Line, tag="stop"):

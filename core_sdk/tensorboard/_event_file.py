@@ -9,7 +9,6 @@ import re
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 from core_sdk.records import AttemptStarted
 from core_sdk.tensorboard import _encoding
@@ -51,14 +50,6 @@ class EventFile:
     def close(self) -> None:
         os.close(self._descriptor)
 
-    def __enter__(self) -> EventFile:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc_val: BaseException | None, exc_tb: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _write(self, data: bytes) -> None:
         while data:
             data = data[os.write(self._descriptor, data) :]
@@ -86,7 +77,7 @@ def _write_event_file(journal_path: Path, directory: Path) -> Path | None:
     # TensorBoard takes any file whose name contains "tfevents".
     temporary = directory / f".{uuid.uuid4().hex}.tmp"
     try:
-        with EventFile(temporary, journal.started) as file:
+        with contextlib.closing(EventFile(temporary, journal.started)) as file:
             while scalars is not None:
                 file.append(scalars)
                 scalars = journal.read(_MAX_SCALARS)

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from parts import needs, strace
 
+from core_sdk.alive import AliveLock, is_alive
 from core_sdk.errors import JournalClosedError, JournalForkedError, ReportsDroppedError
-from core_sdk.journal import AliveLock, JournalWriter, is_alive, read_journal, read_records
+from core_sdk.journal import JournalWriter, read_journal, read_records
 from core_sdk.records import Dropped, Progress, Record, Report
 
 REPORTS: list[Record] = [Report(float(step), "training", step, {"loss": step / 7}) for step in range(100)]
@@ -319,7 +320,7 @@ def test_the_alive_lock_dies_with_its_process(tmp_path: Path) -> None:
     source = f"""
 import signal
 from pathlib import Path
-from core_sdk.journal import AliveLock
+from core_sdk.alive import AliveLock
 lock = AliveLock(Path({str(lock)!r}))
 print("held", flush=True)
 signal.pause()
@@ -361,7 +362,7 @@ def test_a_forked_child_does_not_keep_its_dead_parent_alive(tmp_path: Path) -> N
     source = f"""
 import os, signal
 from pathlib import Path
-from core_sdk.journal import AliveLock, is_alive
+from core_sdk.alive import AliveLock, is_alive
 path = Path({str(path)!r})
 lock = AliveLock(path)
 if os.fork() == 0:
@@ -392,7 +393,7 @@ def test_a_child_forked_while_a_lock_is_taken_does_not_keep_it(tmp_path: Path) -
     source = f"""
 import os, signal, threading, time
 from pathlib import Path
-from core_sdk.journal import AliveLock
+from core_sdk.alive import AliveLock
 children, locks = [], []
 is_over = threading.Event()
 def fork():
@@ -433,7 +434,7 @@ def test_a_question_never_refuses_a_claimant(tmp_path: Path) -> None:
     path.touch()
     source = f"""
 from pathlib import Path
-from core_sdk.journal import is_alive
+from core_sdk.alive import is_alive
 print("asking", flush=True)
 while True:
     is_alive(Path({str(path)!r}))
@@ -454,7 +455,7 @@ def test_of_many_claimants_one_has_the_lock(tmp_path: Path) -> None:
     source = f"""
 import os, sys
 from pathlib import Path
-from core_sdk.journal import AliveLock
+from core_sdk.alive import AliveLock
 path = Path({str(tmp_path / "alive")!r})
 num_claims = 0
 while num_claims < 200:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
+from core_sdk.alive import is_alive
 from core_sdk.environment import job, launch_directory, main_script, num_restarts
 from core_sdk.errors import NothingToResumeError
 from core_sdk.files import write_atomically
-from core_sdk.journal import is_alive
 from core_sdk.placement import Job
 from core_sdk.records import ClusterInfo
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -43,31 +42,6 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class _Recorded:
-    """A checkpoint beside what the rules see of it."""
-
-    trial_id: int
-    checkpoint: RecordedCheckpoint
-
-    @property
-    def storage(self) -> str:
-        return self.checkpoint.record.storage
-
-    @property
-    def candidate(self) -> Candidate:
-        pin = self.checkpoint.pin
-        return Candidate(
-            storage_id=self.checkpoint.record.storage_id,
-            trial_id=self.trial_id,
-            validation=self.checkpoint.validation,
-            is_superseded=self.checkpoint.is_superseded,
-            is_partial=self.checkpoint.is_partial,
-            is_pinned=pin is not None,
-            note=pin.note if pin else "",
-        )
-
-
 class ExperimentPlan:
     """Decides about the checkpoints of `scope`, trials of one experiment; all of its trials take part in rankings."""
 
@@ -88,7 +62,7 @@ class ExperimentPlan:
         self._scope = scope
         self._inspector = inspector
         self._recorded = {
-            checkpoint.record.storage_id: _Recorded(trial_id, checkpoint)
+            checkpoint.record.storage_id: (trial_id, checkpoint)
             for trial_id, history in sorted(histories.items())
             for checkpoint in history.checkpoints
         }
@@ -109,7 +83,7 @@ class ExperimentPlan:
         The files of a recorded checkpoint may have been removed. Such a checkpoint must not be kept in place of one
         that is there, so those on which a deletion depends are looked for.
         """
-        candidates = [recorded.candidate for recorded in self._recorded.values()]
+        candidates = [_candidate(*recorded) for recorded in self._recorded.values()]
         while True:
             kept = keep(candidates, self._rules.policy, self._rules.metric)
             protected = protect(candidates, self._references)
@@ -152,37 +126,36 @@ class ExperimentPlan:
         return {c.storage_id: [nothing_good] for c in of_trial if c.storage_id not in reasons}
 
     def _is_good(self, candidate: Candidate) -> bool:
-        return self._inspector.is_good(self._recorded[candidate.storage_id].storage, candidate.storage_id)
+        _, checkpoint = self._recorded[candidate.storage_id]
+        return self._inspector.is_good(checkpoint.record.storage, candidate.storage_id)
 
     def _look(self, storage_id: str) -> str:
-        return self._inspector.look(self._recorded[storage_id].storage, storage_id).presence
+        _, checkpoint = self._recorded[storage_id]
+        return self._inspector.look(checkpoint.record.storage, storage_id).presence
 
     def _verdict(self, storage_id: str, reasons: Reasons) -> Verdict:
-        recorded = self._recorded[storage_id]
-        superseded = ("a later attempt went back behind it",) if recorded.checkpoint.is_superseded else ()
+        trial_id, checkpoint = self._recorded[storage_id]
+        otherwise = "a later attempt went back behind it" if checkpoint.is_superseded else "the policy does not keep it"
         return Verdict(
             storage_id=storage_id,
-            trial_id=recorded.trial_id,
+            trial_id=trial_id,
             experiment_id=self._experiment_id,
-            steps_completed=recorded.checkpoint.record.steps_completed,
-            size_bytes=sum(recorded.checkpoint.resources.values()),
-            storage=recorded.storage,
+            steps_completed=checkpoint.record.steps_completed,
+            size_bytes=sum(checkpoint.resources.values()),
+            storage=checkpoint.record.storage,
             is_kept=storage_id in reasons,
-            reasons=tuple(reasons.get(storage_id, superseded or ("the policy does not keep it",))),
+            reasons=tuple(reasons.get(storage_id, [otherwise])),
         )
 
     def _unlisted_verdicts(self) -> list[Verdict]:
-        found: defaultdict[int, list[UnlistedCheckpoint]] = defaultdict(list)
-        for trial_id in sorted(self._scope):
-            if trial_id in self._references.running or trial_id in self._references.doubtful:
-                continue  # a save may be under way, or the record that lists the checkpoint may have been lost
-            found[trial_id] += self._histories[trial_id].unlisted
-        return [
-            verdict
-            for trial_id, unlisted in found.items()
-            for checkpoint in unlisted
-            if (verdict := self._unlisted_verdict(trial_id, checkpoint)) is not None
+        # While a trial runs, a save may be under way; of a doubtful one, the record that lists it may have been lost.
+        unclear = self._references.running.keys() | self._references.doubtful.keys()
+        verdicts = [
+            self._unlisted_verdict(trial_id, checkpoint)
+            for trial_id in sorted(set(self._scope) - unclear)
+            for checkpoint in self._histories[trial_id].unlisted
         ]
+        return [verdict for verdict in verdicts if verdict is not None]
 
     def _unlisted_verdict(self, trial_id: int, checkpoint: UnlistedCheckpoint) -> Verdict | None:
         look = self._inspector.look(checkpoint.storage, checkpoint.storage_id)
@@ -201,3 +174,16 @@ class ExperimentPlan:
             is_kept=False,
             reasons=(f"not listed: its {interrupted} was interrupted",),
         )
+
+
+def _candidate(trial_id: int, checkpoint: RecordedCheckpoint) -> Candidate:
+    """What the rules see of a checkpoint."""
+    return Candidate(
+        storage_id=checkpoint.record.storage_id,
+        trial_id=trial_id,
+        validation=checkpoint.validation,
+        is_superseded=checkpoint.is_superseded,
+        is_partial=checkpoint.is_partial,
+        is_pinned=checkpoint.pin is not None,
+        note=checkpoint.pin.note if checkpoint.pin else "",
+    )

@@ -30,7 +30,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -107,9 +106,7 @@ class Collector:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._inspector.close()
 
     def plan(self) -> Plan:

@@ -82,15 +82,7 @@ class Home:
 
     def create_trial(self) -> TrialFolder:
         """A new, empty trial; ids rise and are never used again."""
-        trial_id = max(self.trial_ids(include_deleted=True), default=0) + 1
-        while True:
-            try:
-                (self.runs / str(trial_id)).mkdir(mode=0o700)
-                return TrialFolder(self.root, trial_id)
-            except FileExistsError:
-                trial_id += 1
-            except OSError as error:
-                raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
+        return TrialFolder(self.root, self._make_numbered(self.runs))
 
     def folder(self, trial_id: int) -> TrialFolder:
         """The folder that a trial of this id has, or would have."""
@@ -126,7 +118,7 @@ class Home:
 
     def new_experiment(self, name: str) -> ExperimentFolder:
         """A further experiment of this name, which is found only by its id until it is registered."""
-        folder = self._create_experiment_folder()
+        folder = ExperimentFolder(self.root, self._make_numbered(self.experiments))
         folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
         return folder
 
@@ -136,7 +128,7 @@ class Home:
         Raises `RecordDamagedError` where damage keeps it from being found.
         """
         while (found := self.find_experiment(name)) is None:
-            candidate = self._create_experiment_folder()
+            candidate = ExperimentFolder(self.root, self._make_numbered(self.experiments))
             try:
                 candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
                 candidate.register()
@@ -150,18 +142,17 @@ class Home:
                 raise
         return found
 
-    def _create_experiment_folder(self) -> ExperimentFolder:
-        experiment_id = max(numbered_entries(self.experiments), default=0) + 1
+    def _make_numbered(self, parent: Path) -> int:
+        """Makes a directory whose name is the next id; `mkdir` gives each to one process."""
+        number = max(numbered_entries(parent), default=0) + 1
         while True:
-            folder = ExperimentFolder(self.root, experiment_id)
             try:
-                folder.path.mkdir(mode=0o700)
+                (parent / str(number)).mkdir(mode=0o700)
+                return number
             except FileExistsError:
-                experiment_id += 1
+                number += 1
             except OSError as error:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
-            else:
-                return folder
 
     def read_job(self, name: str) -> JobRecord | None:
         """What a scheduler's job has begun here, as `write_job` left it."""

@@ -11,8 +11,9 @@ import time
 from io import FileIO
 from pathlib import Path
 
+from core_sdk.alive import is_alive
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
-from core_sdk.journal import encode_line, is_alive
+from core_sdk.journal import encode_line
 from core_sdk.records import (
     ClusterInfo,
     CommandRecord,

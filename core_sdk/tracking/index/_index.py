@@ -6,7 +6,6 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
@@ -75,9 +74,7 @@ class Index(View):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def close(self) -> None:
