@@ -226,14 +226,14 @@ class Supervisor:
             if death.code not in WELL and death.rank not in self._drained:
                 self._drained.add(death.rank)
                 self._output.wait_for_end(death.rank, _LAST_OUTPUT_S)
-        return [self._seen(rank, pid, deaths.get(rank)) for rank, pid in self._ranks.pids.items()]
-
-    def _seen(self, rank: int, pid: int, death: Death | None) -> RankSeen:
-        return RankSeen(
-            rank=rank,
-            pid=pid,
-            code=None if death is None else death.code,
-            ended_s=math.inf if death is None else death.time_s,
-            traceback_s=self._output.traceback_time(rank),
-            stderr=self._output.tail(rank),
-        )
+        return [
+            RankSeen(
+                rank=rank,
+                pid=pid,
+                code=deaths[rank].code if rank in deaths else None,
+                ended_s=deaths[rank].time_s if rank in deaths else math.inf,
+                traceback_s=self._output.traceback_time(rank),
+                stderr=self._output.tail(rank),
+            )
+            for rank, pid in self._ranks.pids.items()
+        ]

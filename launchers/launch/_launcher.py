@@ -111,9 +111,8 @@ def _run_agent(launch: Launch, supervisor: Supervisor, output: RankOutput) -> No
     overrides = launch.framework.torchrun_options(launch.command.overrides)
     # torch takes more than a second, and nothing above needs it.
     from launch._torchrun import _agent
-    from launch._torchrun._nodes import find_nodes
+    from launch._torchrun._nodes import find_nodes, write_run_info
     from launch._torchrun._options import parse_options
-    from launch._torchrun._run_info import write_run_info
 
     options = parse_options(overrides)
     nodes = find_nodes(options)

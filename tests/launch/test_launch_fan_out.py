@@ -18,9 +18,9 @@ from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
 from launch._result import LaunchResult, overall_result
 from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
-from launch._ssh._host_output import HostOutput
 from launch._ssh._hostfile import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
 from launch._ssh._local_host import is_here
+from launch._ssh._remote_launcher import HostOutput
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 from launch._torchrun._options import split_hostfile
 from launch.torch_distributed import plan_ssh_launch

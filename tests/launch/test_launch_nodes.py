@@ -15,9 +15,8 @@ from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
 from launch._torchrun._config import configure, worker_spec
-from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, meeting_options
+from launch._torchrun._nodes import Nodes, decide_nodes, find_nodes, meeting_options, write_run_info
 from launch._torchrun._options import TorchrunOptions, parse_options
-from launch._torchrun._run_info import write_run_info
 
 ONE_NODE = Nodes(num_nodes=1, node_rank=0, slots=2, chief_address="localhost")
 SECOND_OF_TWO = Nodes(num_nodes=2, node_rank=1, slots=4, chief_address="h1")

@@ -21,10 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from processes import TIMEOUT_S, wait_for
 
-from core_sdk.processes.output._outlet import Outlet
+from core_sdk.processes.output._outlet import Outlet, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
 from core_sdk.processes.output._rank_output import RankOutput, RankPipes
-from core_sdk.processes.output._sink import Sink
 from core_sdk.tracking.ranks import RankFilter
 
 # Line ends are many, characters of several bytes and bytes of no character are some.

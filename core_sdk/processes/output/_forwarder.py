@@ -10,9 +10,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from core_sdk.processes.output._outlet import Outlet
+from core_sdk.processes.output._outlet import Outlet, Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._sink import Sink
 from core_sdk.processes.output._stream import Stream
 
 

@@ -6,12 +6,12 @@ import contextlib
 import fcntl
 import math
 import os
+import re
 import time
 from pathlib import Path
 
-from core_sdk.processes.output._last_words import LastWords
+from core_sdk.processes.output._outlet import Sink
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._sink import Sink
 
 _CHUNK_BYTES = 1 << 16
 _PIPE_BYTES = 1 << 18
@@ -20,6 +20,12 @@ _UNFINISHED_S = 0.2
 # A longer one is rather a line in the middle of being written. It is shown when its writer pauses for longer.
 _LONG_BYTES = 1 << 12
 _LONG_UNFINISHED_S = 1.0
+
+_TAIL_BYTES = 1 << 16
+_TRACEBACK = b"Traceback (most recent call last)"
+# torch's exception hook and exception groups put something before it.
+_TRACEBACK_LINE = re.compile(rb"[\r\n](?:\[rank\d+\]: )?(?: *\+ Exception Group )?" + re.escape(_TRACEBACK))
+_MAX_LINE_START_BYTES = 128
 
 
 class Stream:
@@ -85,3 +91,30 @@ class Stream:
         if text or self._held_since is None:
             self._held_since = self._read_at if self._lines.num_held_bytes else None
         self._sink.write(text, self._lines)
+
+
+class LastWords:
+    """The end of a rank's stderr, which tells why it died. Fed by one thread. Other threads may ask at any time."""
+
+    def __init__(self) -> None:
+        self._text = bytearray()
+        self._before = b"\n"
+        self.traceback_time: float | None = None
+        """The `time.monotonic()` at which the first line of the last Python traceback came."""
+
+    @property
+    def tail(self) -> bytes:
+        return bytes(self._text)[-_TAIL_BYTES:]
+
+    def feed(self, chunk: bytes) -> None:
+        self._text += chunk[-_TAIL_BYTES:]
+        if len(self._text) > 2 * _TAIL_BYTES:
+            del self._text[:-_TAIL_BYTES]
+        window = self._before + chunk
+        if _TRACEBACK in window and self._begins_traceback(window):
+            self.traceback_time = time.monotonic()
+        self._before = window[-_MAX_LINE_START_BYTES:]
+
+    def _begins_traceback(self, window: bytes) -> bool:
+        """Whether a traceback's first line ends in the new part. A line that comes in pieces counts once."""
+        return any(match.end() > len(self._before) for match in _TRACEBACK_LINE.finditer(window))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -15,9 +17,9 @@ import msgspec
 from core_sdk.environment import login_variables
 from core_sdk.processes import GUARDIAN_FILE, ISOLATION, exit_code
 from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
+from launch._messages import MARK
 from launch._result import LaunchResult
 from launch._ssh import _host_program
-from launch._ssh._host_output import HostOutput
 from launch._ssh._hostfile import Host, Ssh
 from launch._ssh._local_host import is_here
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
@@ -25,6 +27,7 @@ from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 # ssh may wait for what a rank has left behind to close its output.
 _LAST_OUTPUT_S = 1.0
 _FAILURE = 1
+_MAX_RECORD_BYTES = 1 << 20
 
 
 class RemoteLauncher:
@@ -136,3 +139,39 @@ class RemoteLauncher:
     def _await_exit(self) -> None:
         self._process.wait()
         self._ring()
+
+
+class HostOutput(PrefixedLines):
+    """What comes from a host on stderr, without its records, and with the host in the launcher's own messages."""
+
+    def __init__(self, host: str, mark: str, tell: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(b"")
+        self._mark = mark.encode()
+        self._record = re.compile(re.escape(self._mark) + rb"([^\n]*)\n")
+        self._tell = tell
+        self._with_host = MARK.encode() + host.encode() + b": "
+        self._messages = re.compile(rb"^" + re.escape(MARK.encode()), re.MULTILINE)
+        self._pending = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        text = self._record.sub(self._take, self._pending + chunk)
+        start = self._start_of_record(text)
+        text, self._pending = text[:start], text[start:]
+        return self._messages.sub(self._with_host, super().feed(text))
+
+    def finish(self) -> bytes:
+        # The connection may have ended in the middle of a record.
+        self._pending = b""
+        return super().finish()
+
+    def _take(self, match: re.Match[bytes]) -> bytes:
+        self._tell(json.loads(match[1]))
+        return b""
+
+    def _start_of_record(self, text: bytes) -> int:
+        """Where a record begins whose end has not come yet; the end of the text if there is none."""
+        found = text.find(self._mark)
+        if found >= 0 and len(text) - found < _MAX_RECORD_BYTES:
+            return found
+        lengths = range(min(len(self._mark), len(text)), 0, -1)
+        return len(text) - next((length for length in lengths if text.endswith(self._mark[:length])), 0)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from core_sdk.environment import Environment, job_placement, meeting_port, run_info
+import msgspec
+
+from core_sdk.environment import Environment, job_placement, meeting_port, run_info, use_run_info
 from core_sdk.errors import PlacementError, RunInfoError
 from core_sdk.placement import Placement
-from core_sdk.records import PLACED, ClusterInfo
+from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command_line import UsageError
 from launch._torchrun._options import TorchrunOptions, node_range
 
 _MASTER_PORT = 29400
 _LOCALHOST = "localhost"
+_RUN_INFO = "run.json"
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,16 @@ def find_nodes(options: TorchrunOptions) -> Nodes:
     nodes = decide_nodes(options.given, info, _count_gpus, _placement, is_sent_by_head=port is not None)
     nodes = replace(nodes, port=port or nodes.port)
     return replace(nodes, run_info=None) if info is not None else nodes
+
+
+def write_run_info(nodes: Nodes, directory: Path) -> None:
+    """Tells the nodes, and the slots that the ranks take, to ranks that are started from now on."""
+    info = nodes.run_info or run_info() or ClusterInfo(task_type=PLACED)
+    path = directory / _RUN_INFO
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(encode_file(info if nodes.slots is None else _with_slots(info, nodes.slots)))
+    use_run_info(path)
 
 
 def decide_nodes(
@@ -87,7 +101,7 @@ def meeting_options(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
         if options.get("rdzv_backend", "c10d") not in ("c10d", "static"):
             return {}
         if nodes.num_nodes > 1:
-            meeting = _dynamic_meeting(nodes) if _is_dynamic(options) else _fixed_meeting(options, nodes)
+            meeting = _meeting_of_several(options, nodes)
             return {name: value for name, value in meeting.items() if name not in options}
         if options.keys() & {"rdzv_endpoint", "master_port"}:
             return {}
@@ -136,6 +150,15 @@ def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
         container_slot_counts=[slots or 1] * len(placement.addresses),
         _slot_ids=list(range(slots)) if placement.slots and slots else [],
     )
+
+
+def _with_slots(info: ClusterInfo, slots: int) -> ClusterInfo:
+    """As many slots as there are ranks, whatever was thought before."""
+    if len(info._slot_ids) == slots:
+        return info
+    counts = list(info.container_slot_counts)
+    counts[info.container_rank] = slots
+    return msgspec.structs.replace(info, _slot_ids=list(range(slots)), container_slot_counts=counts)
 
 
 def _num_nodes(options: Mapping[str, Any], info: ClusterInfo | None) -> int:
@@ -201,18 +224,12 @@ def _is_dynamic(options: Mapping[str, Any]) -> bool:
     return least != most or bool(options.get("standalone"))
 
 
-def _dynamic_meeting(nodes: Nodes) -> dict[str, Any]:
-    return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{_bracketed(nodes.chief_address)}:{nodes.port}"}
-
-
-def _fixed_meeting(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
-    if "rdzv_endpoint" in options:
-        return {"node_rank": nodes.node_rank}
-    return {
-        "node_rank": nodes.node_rank,
-        "master_addr": _bracketed(nodes.chief_address),
-        "master_port": nodes.port,
-    }
+def _meeting_of_several(options: Mapping[str, Any], nodes: Nodes) -> dict[str, Any]:
+    address = _bracketed(nodes.chief_address)
+    if _is_dynamic(options):
+        return {"rdzv_backend": "c10d", "rdzv_endpoint": f"{address}:{nodes.port}"}
+    master = {} if "rdzv_endpoint" in options else {"master_addr": address, "master_port": nodes.port}
+    return {"node_rank": nodes.node_rank, **master}
 
 
 def _bracketed(address: str) -> str:
