@@ -46,9 +46,18 @@ class Tracker:
 
         Letter case does not matter in `name`. The order is by id and ascending where nothing else is said.
         """
-        wanted = _experiment_filter(experiment_ids, labels, states, name)
+        ids = None if experiment_ids is None else set(experiment_ids)
+        state_names = None if states is None else {state.name for state in states}
+        all_labels, part = set(labels or ()), (name or "").casefold()
         with self.index() as index:
-            rows = [row for row in index.experiments() if wanted(row)]
+            rows = [
+                row
+                for row in index.experiments()
+                if (ids is None or row.experiment_id in ids)
+                and (state_names is None or row.state in state_names)
+                and all_labels.issubset(row.labels)
+                and part in row.name.casefold()
+            ]
         key = _EXPERIMENT_KEYS[sort_by or ExperimentSortBy.ID]
         return [Experiment(self.records, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
 
@@ -136,28 +145,6 @@ def login(
             f"there is no master to log in to (given: {names}). Records are read from the home {Tracker().home.root}: "
             "leave these arguments out, and choose another home with CORE_SDK_HOME."
         )
-
-
-def _experiment_filter(
-    experiment_ids: Iterable[int] | None,
-    labels: Iterable[str] | None,
-    states: Iterable[State] | None,
-    name: str | None,
-) -> Callable[[ExperimentRow], bool]:
-    ids = None if experiment_ids is None else set(experiment_ids)
-    all_labels = set(labels or ())
-    state_names = None if states is None else {state.name for state in states}
-    part = (name or "").casefold()
-
-    def wanted(row: ExperimentRow) -> bool:
-        return (
-            (ids is None or row.experiment_id in ids)
-            and all_labels.issubset(row.labels)
-            and (state_names is None or row.state in state_names)
-            and part in row.name.casefold()
-        )
-
-    return wanted
 
 
 _EXPERIMENT_KEYS: Mapping[ExperimentSortBy, Callable[[ExperimentRow], Any]] = {

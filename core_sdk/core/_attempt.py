@@ -61,7 +61,7 @@ def _of_other_rank(claimed: _Claimed, own_info: ClusterInfo | None, rank: int) -
     folder = TrialFolder(claimed.home, claimed.record.trial_id)
     start = start_record(folder, claimed.number, rank)
     is_home_shared = _begins_with(folder.journal_path(claimed.number), claimed.start)
-    journal = RankJournal(folder.rank_journal_path(claimed.number, rank), start, is_home_shared=is_home_shared)
+    journal = RankJournal(folder.journal_path(claimed.number, rank), start, is_home_shared=is_home_shared)
     info = _on_this_node(claimed.info, own_info)
     return Attempt(folder, claimed.number, info, claimed.record, start, journal, None, is_home_shared)
 

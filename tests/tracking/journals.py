@@ -55,7 +55,7 @@ def lines(*records: Record) -> bytes:
 
 def append(folder: TrialFolder, attempt: int, content: bytes, rank: int = 0) -> None:
     """Appends to the journal of an attempt; 0 is the trial's changes.journal."""
-    path = folder.rank_journal_path(attempt, rank) if attempt else folder.changes_path
+    path = folder.journal_path(attempt, rank) if attempt else folder.changes_path
     with path.open("ab") as journal:
         journal.write(content)
 

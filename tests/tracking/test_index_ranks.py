@@ -136,7 +136,7 @@ def test_what_another_ranks_journal_lost_is_forgotten(home: Home, remove: Callab
     record(folder, cpu(1, 0.2), progress(0.4), rank=1)
     with Index(home) as index:
         index.refresh()
-        remove(folder.rank_journal_path(1, 1))
+        remove(folder.journal_path(1, 1))
         age(folder)
 
         index.refresh()

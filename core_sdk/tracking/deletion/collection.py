@@ -134,8 +134,9 @@ class Collector:
         deleted: list[Verdict] = []
         try:
             with FileLock(self._home.root / "collection.lock", timeout=wait_s, mode=0o600):
-                for trials in _in_groups(sorted(condemned)):
-                    deleted += self._delete_of(trials, plan, condemned)
+                trials = sorted(condemned)
+                for begin in range(0, len(trials), _TRIALS_AT_ONCE):
+                    deleted += self._delete_of(trials[begin : begin + _TRIALS_AT_ONCE], plan, condemned)
         except Timeout as error:
             raise CollectionRunningError(self._home.root, wait_s) from error
         self._inspector.sweep()
@@ -248,8 +249,3 @@ def _metric(recorded: SearcherMetric | None, request: Request) -> SearcherMetric
     if request.smaller_is_better is not None:
         return SearcherMetric(name=name, smaller_is_better=request.smaller_is_better)
     return recorded if recorded and recorded.name == name else SearcherMetric(name=name)
-
-
-def _in_groups(trials: list[int]) -> Iterator[list[int]]:
-    for begin in range(0, len(trials), _TRIALS_AT_ONCE):
-        yield trials[begin : begin + _TRIALS_AT_ONCE]

@@ -2,6 +2,6 @@
 
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder
 from core_sdk.tracking.home._home import Home
-from core_sdk.tracking.home._trial_folder import CHANGES_NAME, TrialFolder, journal_name
+from core_sdk.tracking.home._trial_folder import TrialFolder, journal_name
 
-__all__ = ["CHANGES_NAME", "ExperimentFolder", "Home", "TrialFolder", "journal_name"]
+__all__ = ["ExperimentFolder", "Home", "TrialFolder", "journal_name"]

@@ -26,9 +26,6 @@ from core_sdk.records import (
 )
 from core_sdk.tracking.home._files import read_file, write_file
 
-CHANGES_NAME = "changes.journal"
-"""What was done to a trial from outside."""
-
 _OF_ATTEMPT = re.compile(r"([1-9][0-9]{0,8})\.(?:journal|run\.json)")
 _OF_RANK = re.compile(r"([1-9][0-9]{0,8})\.rank([1-9][0-9]{0,8})\.journal")
 
@@ -41,7 +38,7 @@ class TrialFolder:
         self.trial_id = trial_id
         self.path = home_root / "runs" / str(trial_id)
         self.tensorboard_path = self.path / "tensorboard"
-        self.changes_path = self.path / CHANGES_NAME
+        self.changes_path = self.path / journal_name(0)
 
     def exists(self) -> bool:
         return (self.path / "trial.json").exists()
@@ -68,10 +65,7 @@ class TrialFolder:
         found = (_OF_RANK.fullmatch(entry.name) for entry in os.scandir(self.path))
         return sorted((int(match[1]), int(match[2])) for match in found if match)
 
-    def journal_path(self, attempt: int) -> Path:
-        return self.path / journal_name(attempt)
-
-    def rank_journal_path(self, attempt: int, rank: int) -> Path:
+    def journal_path(self, attempt: int, rank: int = 0) -> Path:
         """For a rank other than 0, the file is made when that rank first records something."""
         return self.path / journal_name(attempt, rank)
 
@@ -183,7 +177,12 @@ class TrialFolder:
 
 
 def journal_name(attempt: int, rank: int = 0) -> str:
-    """The name, in the trial's folder, of the journal that a rank keeps of an attempt."""
+    """The name, in the trial's folder, of the journal that a rank keeps of an attempt.
+
+    Attempt 0 stands for what was done to the trial from outside.
+    """
+    if attempt == 0:
+        return "changes.journal"
     return f"{attempt}.rank{rank}.journal" if rank else f"{attempt}.journal"
 
 

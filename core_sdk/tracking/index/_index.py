@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
@@ -161,7 +161,7 @@ class Index(View):
 
     def _trials(self, where: Where) -> list[TrialRow]:
         is_running = self._is_running(where)
-        return self._ask(_read_trials, where, is_running)
+        return self._ask(_trials.read_trials, where, is_running)
 
     def _is_running(self, where: Where) -> dict[AttemptKey, bool]:
         """Whether the attempts that have not recorded their end are running.
@@ -173,12 +173,9 @@ class Index(View):
             for trial_id, number in self._ask(_trials.open_attempts, where)
         }
         gone = {trial_id for (trial_id, _), runs in is_running.items() if not runs}
-        if gone and self._have_changed(gone):
+        if len(gone) > 0 and self._ask(_refresh.have_changed, self.home, gone):
             self.refresh()
         return is_running
-
-    def _have_changed(self, trial_ids: set[int]) -> bool:
-        return self._ask(_refresh.have_changed, self.home, trial_ids)
 
     def _refresh_or_replace(self) -> RefreshResult:
         try:
@@ -213,11 +210,6 @@ class Index(View):
         logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
         self._database.close()
         self._database = Database(None)
-
-
-def _read_trials(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TrialRow]:
-    latest = _checkpoints.latest_checkpoints(connection, where)
-    return _trials.read_trials(connection, where, is_running, latest)
 
 
 def _can_be_id(number: int) -> bool:

@@ -37,18 +37,10 @@ logger = logging.getLogger("core_sdk.tracking")
 AttemptRow = dict[str, Any]
 """A row of `attempt`."""
 
-_COLUMNS: tuple[str, ...] = (
-    "host",
-    "started",
-    "last_time",
-    "resumed_steps",
-    "progress",
-    "status",
-    "metadata",
-    "environment",
-)
-_COLUMNS += ("label_changes", "stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
-_NOTHING_READ: AttemptRow = dict.fromkeys(_COLUMNS) | dict.fromkeys(("end_offset", "num_bad_lines", "num_dropped"), 0)
+_COURSE = ("host", "started", "last_time", "resumed_steps", "progress", "status", "metadata", "label_changes")
+_END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
+_COUNTS = ("end_offset", "num_bad_lines", "num_dropped")
+_NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0)
 _UPDATE_ATTEMPT = f"UPDATE attempt SET {', '.join(f'{name} = :{name}' for name in _NOTHING_READ)} WHERE id = :id"
 
 # Only the chief's journal tells how the training goes; other records of other ranks are ignored.

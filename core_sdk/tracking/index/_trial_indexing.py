@@ -14,7 +14,7 @@ import msgspec
 
 from core_sdk.errors import RecordDamagedError
 from core_sdk.records import ExitRecord, TrialRecord
-from core_sdk.tracking.home import CHANGES_NAME, Home, TrialFolder, journal_name
+from core_sdk.tracking.home import Home, TrialFolder, journal_name
 from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
 from core_sdk.tracking.index._schema import FIRST_STEPS, LAST_VISIBLE_STEPS
@@ -58,7 +58,7 @@ def has_changed(home: Home, trial_id: int, known: KnownTrial) -> bool:
         if os.stat(directory).st_mtime_ns != known.mtime_ns:  # noqa: PTH116
             return True
         return any(
-            _size_bytes(f"{directory}/{_journal_name(key)}") != end_offset
+            _size_bytes(f"{directory}/{journal_name(*key)}") != end_offset
             for key, end_offset in known.end_offsets.items()
         )
     except FileNotFoundError:
@@ -118,7 +118,7 @@ def _index_journals(folder: TrialFolder, keys: Collection[_JournalKey], batch: B
 
 def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch: Batch) -> None:
     number, rank = key
-    journal = folder.path / _journal_name(key)
+    journal = folder.journal_path(*key)
     size_bytes = _size_bytes(str(journal))
     end, columns = (None, {}) if rank or not number else _read_exit(folder, number)
     if not rank and number and row["environment"] is None:
@@ -129,10 +129,6 @@ def _index_journal(folder: TrialFolder, key: _JournalKey, row: AttemptRow, batch
     if size_bytes != row["end_offset"]:
         indexer.read(journal, size_bytes)
     indexer.save(**columns, error=error_told(row["error"], end))
-
-
-def _journal_name(key: _JournalKey) -> str:
-    return journal_name(*key) if key[0] else CHANGES_NAME
 
 
 def _read_exit(folder: TrialFolder, number: int) -> tuple[ExitRecord | None, dict[str, Any]]:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.records import EnvironmentRecord, from_json
+from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
 from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
@@ -26,18 +27,13 @@ def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptK
     return [(trial_id, newest) for trial_id, newest, outcome in connection.execute(query, where.values) if not outcome]
 
 
-def read_trials(
-    connection: sqlite3.Connection,
-    where: Where,
-    is_running: Mapping[AttemptKey, bool],
-    latest_checkpoints: Mapping[int, str],
-) -> list[TrialRow]:
+def read_trials(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TrialRow]:
     """`is_running` tells of the open attempts; one that it does not know has just begun."""
     query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial
         LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
-    attempts = _attempts(connection, where)
+    attempts, latest = _attempts(connection, where), latest_checkpoints(connection, where)
     return [
-        _trial_row(row, attempts[row["trial_id"]], is_running, latest_checkpoints.get(row["trial_id"]))
+        _trial_row(row, attempts[row["trial_id"]], is_running, latest.get(row["trial_id"]))
         for row in connection.execute(query, where.values)
     ]
 
