@@ -12,7 +12,7 @@ Nothing here reads the environment: callers pass in what they know.
 
 from __future__ import annotations
 
-from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
+from core_sdk.processes._causes import STOPPED, WELL, Kind, kind_of
 from core_sdk.processes._failure_text import cause_of, exit_code, failure_report, signal_name
 from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian
 from core_sdk.processes._outcomes import (
@@ -24,7 +24,7 @@ from core_sdk.processes._outcomes import (
     Outcome,
     Succeeded,
 )
-from core_sdk.processes._ranks import Death, Ranks
+from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1
 from core_sdk.processes._supervisor import NotStarted, RankStatements, Supervisor
 
@@ -35,7 +35,6 @@ __all__ = [
     "STOPS",
     "WELL",
     "CaughtSignals",
-    "Death",
     "Failed",
     "FailedElsewhere",
     "Guardian",
@@ -45,7 +44,6 @@ __all__ = [
     "NotStarted",
     "Obeyed",
     "Outcome",
-    "RankSeen",
     "RankStatements",
     "Ranks",
     "Succeeded",

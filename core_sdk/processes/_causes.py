@@ -69,8 +69,11 @@ class RankSeen:
 
 def first_failure(ranks: Sequence[RankSeen], signals: Collection[int] = ()) -> RankSeen | None:
     """`signals`: those handed on to the ranks."""
-    failed = [seen for seen in ranks if seen.code not in (None, *WELL)]
-    return min(failed, key=lambda seen: (kind_of(seen, signals), _failed_s(seen), seen.rank), default=None)
+    return min(failed(ranks), key=lambda seen: (kind_of(seen, signals), _failed_s(seen), seen.rank), default=None)
+
+
+def failed(ranks: Sequence[RankSeen]) -> list[RankSeen]:
+    return [seen for seen in ranks if seen.code not in (None, *WELL)]
 
 
 def kind_of(seen: RankSeen, signals: Collection[int] = ()) -> Kind:

@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from core_sdk.processes._causes import WELL, Kind, RankSeen, first_failure, kind_of, may_change, stuck_after_failure
+from core_sdk.processes._causes import Kind, RankSeen, failed, first_failure, kind_of, may_change, stuck_after_failure
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def judge(
     kind = kind_of(first, stops)
     if kind is Kind.OBEYED:
         obedience = _judge_obedience(ranks, stops, has_patience=has_patience)
-        is_stop = obedience is not None and has_said_stopped and all(map(_is_stopped_wrapper, _failed(ranks)))
+        is_stop = obedience is not None and has_said_stopped and all(map(_is_stopped_wrapper, failed(ranks)))
         return Succeeded(was_stopped=True) if is_stop else obedience
     if has_patience and (may_change(ranks, stops) or (kind is Kind.CONSEQUENCE and not is_alone)):
         return None
@@ -89,7 +89,7 @@ def judge(
 
 def _judge_obedience(ranks: Sequence[RankSeen], stops: Sequence[int], *, has_patience: bool) -> Obeyed | None:
     obeyed = [seen for seen in ranks if kind_of(seen, stops) is Kind.OBEYED]
-    has_consequences = any(seen not in obeyed for seen in _failed(ranks))
+    has_consequences = any(seen not in obeyed for seen in failed(ranks))
     is_running = any(seen.code is None for seen in ranks)
     # A rank that still runs may be saving, and has its grace, unless others have begun to fail for want of a peer.
     if is_running and (has_patience or not has_consequences):
@@ -101,10 +101,6 @@ def _is_stopped_wrapper(seen: RankSeen) -> bool:
     """A training's wrapper died of a stop, and nothing shows that the training failed after that."""
     has_failed_later = seen.traceback_s is not None and seen.traceback_s > seen.ended_s
     return seen.code in (-signal.SIGTERM, 128 + signal.SIGTERM) and not has_failed_later
-
-
-def _failed(ranks: Sequence[RankSeen]) -> list[RankSeen]:
-    return [seen for seen in ranks if seen.code not in (None, *WELL)]
 
 
 def _signal_of(seen: RankSeen, stops: Sequence[int]) -> int:

@@ -18,8 +18,7 @@ from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
 from launch._result import LaunchResult, overall_result
 from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
-from launch._ssh._hostfile import Host, Ssh, parse_hostfile, parse_hosts, read_hostfile
-from launch._ssh._local_host import is_here
+from launch._ssh._hostfile import Host, Ssh, is_here, parse_hostfile, parse_hosts, read_hostfile
 from launch._ssh._remote_launcher import HostOutput
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 from launch._torchrun._options import split_hostfile
@@ -255,7 +254,7 @@ def test_this_machine_is_known_by_name_and_address() -> None:
 @needs("hosts")
 def test_an_address_that_can_merely_be_bound_is_not_this_machine() -> None:
     """Balancers of load let any address be bound to (`ip_nonlocal_bind`); all hosts would be taken for this one."""
-    script = "from launch._ssh import _hostfile, _local_host as it; print(it.is_here(_hostfile.Host('10.9.9.7', 1)))"
+    script = "from launch._ssh import _hostfile as it; print(it.is_here(it.Host('10.9.9.7', 1)))"
     allow = 'echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; exec "$0" "$@"'
 
     ran = subprocess.run(

@@ -23,8 +23,7 @@ from launch._launch import Launch
 from launch._messages import marked
 from launch._result import LaunchResult, overall_result
 from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
-from launch._ssh._hostfile import Host, SshLaunch
-from launch._ssh._local_host import is_here
+from launch._ssh._hostfile import Host, SshLaunch, is_here
 from launch._ssh._remote_launcher import RemoteLauncher
 
 _STDOUT = 1

@@ -13,8 +13,7 @@ from core_sdk.environment import MEETING_PORT_VARIABLE
 from core_sdk.placement import MEETING_PORTS
 from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command_line import UsageError
-from launch._ssh._hostfile import Host
-from launch._ssh._local_host import is_loopback
+from launch._ssh._hostfile import Host, is_loopback
 
 _DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 

@@ -1,20 +1,27 @@
-"""The hosts that an option or a hostfile names for a training."""
+"""The hosts that an option or a hostfile names for a training, and which of them is this machine."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
+import pwd
 import re
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from launch._command_line import UsageError
+from launch._network import is_own
 
 # No leading dash, which ssh would take for an option.
 _NAME = re.compile(r"(?P<user>(?:[\w.+][\w.+-]*@)?)(?P<address>\[[\w:.%-]+\]|[\w:][\w:.%-]*)", re.ASCII)
 _NUMBER = re.compile(r"slots=(\d{1,6})", re.ASCII)
 _LIMIT = re.compile(r"max[_-]slots=(\d{1,6})", re.ASCII)
 _PART = re.compile(r"(?P<name>(?:[^:]*@)?(?:\[.*\]|[^:]*)):(?P<slots>\d{1,6})", re.ASCII)
+_LOOPBACK = ("localhost", "ip6-localhost", "ip6-loopback", "::1")
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,22 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     return _distinct((repr(part), _host_of_part(part)) for part in parts if part)
 
 
+def is_here(host: Host) -> bool:
+    """By its name, or by an address that this machine has. Another user's account counts as another machine."""
+    user = host.name.rpartition("@")[0]
+    if user and user != pwd.getpwuid(os.getuid()).pw_name:
+        return False
+    own = socket.gethostname()
+    return host.address.lower() in {own.lower(), own.partition(".")[0].lower()} or any(
+        is_own(address, family) for family, address in _addresses(host.address)
+    )
+
+
+def is_loopback(host: Host) -> bool:
+    """Whether the name means the machine itself, on each machine."""
+    return host.address.lower() in _LOOPBACK or host.address.startswith("127.")
+
+
 def _host_of_line(place: str, words: list[str]) -> Host:
     name, *fields = words
     slots = _NUMBER.fullmatch(fields[0]) if fields else None
@@ -123,3 +146,9 @@ def _distinct(placed: Iterable[tuple[str, Host]]) -> tuple[Host, ...]:
     if not hosts:
         raise UsageError("no host is named: give each one with its slots, as in `worker-1 slots=4`")
     return tuple(host for _, host in hosts.values())
+
+
+def _addresses(name: str) -> list[tuple[socket.AddressFamily, Any]]:
+    with contextlib.suppress(OSError, UnicodeError):  # one that only ssh's configuration knows has none here
+        return [(family, address) for family, _, _, _, address in socket.getaddrinfo(name, 0, type=socket.SOCK_DGRAM)]
+    return []

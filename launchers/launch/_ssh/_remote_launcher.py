@@ -20,8 +20,7 @@ from core_sdk.processes.output import Forwarder, PrefixedLines, Stream
 from launch._messages import MARK
 from launch._result import LaunchResult
 from launch._ssh import _host_program
-from launch._ssh._hostfile import Host, Ssh
-from launch._ssh._local_host import is_here
+from launch._ssh._hostfile import Host, Ssh, is_here
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started
 
 # ssh may wait for what a rank has left behind to close its output.
