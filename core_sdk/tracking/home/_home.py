@@ -52,13 +52,7 @@ class Home:
         home = cls(root)
         try:
             home._check_format()
-            for directory in (
-                root,
-                home.runs,
-                home.experiments,
-                home.experiments / "names",
-                home.checkpoints,
-            ):
+            for directory in (root, home.runs, home.experiments, home.experiments / "names", home.checkpoints):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             record = root / "home.json"
             if not record.exists():

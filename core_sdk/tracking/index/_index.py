@@ -96,7 +96,7 @@ class Index(View):
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         column = "experiment_id" if isinstance(id_or_name, int) else "name"
-        is_possible = isinstance(id_or_name, str) or _can_be_id(id_or_name)
+        is_possible = isinstance(id_or_name, str) or id_or_name < MAX_INT  # SQLite refuses greater numbers
         if not is_possible or not (found := self._experiments(Where(f"{column} = ?", (id_or_name,)))):
             if isinstance(id_or_name, int):
                 self.home.experiment(id_or_name).read()
@@ -108,7 +108,7 @@ class Index(View):
         return self._trials(Where() if is_all else Where("trial.experiment_id = ?", (experiment_id,)))
 
     def trial(self, trial_id: int) -> TrialRow:
-        if not _can_be_id(trial_id) or not (found := self._trials(Where("trial.trial_id = ?", (trial_id,)))):
+        if trial_id >= MAX_INT or not (found := self._trials(Where("trial.trial_id = ?", (trial_id,)))):
             self.home.trial(trial_id).read_record()
             raise TrialNotFoundError(trial_id, self.home.root)
         return found[0]
@@ -210,8 +210,3 @@ class Index(View):
         logger.warning("the index %s cannot be written (%s); it is kept in memory", self.home.database, problem)
         self._database.close()
         self._database = Database(None)
-
-
-def _can_be_id(number: int) -> bool:
-    """SQLite refuses greater numbers."""
-    return number < MAX_INT
