@@ -56,10 +56,7 @@ def own_address_towards(address: str) -> str:
 
 def interface_of(address: str) -> str | None:
     """The name of the interface that has this address."""
-    for name, addresses in _interfaces().items():
-        if address in addresses:
-            return name
-    return None
+    return next((name for name, addresses in _interfaces().items() if address in addresses), None)
 
 
 def interface_names() -> list[str]:

@@ -14,15 +14,7 @@ from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPSer
 # Closing the server takes so long.
 _POLL_S = 0.05
 
-_NAMES = {
-    "HOROVOD_HOSTNAME": "hostname",
-    "HOROVOD_RANK": "rank",
-    "HOROVOD_SIZE": "size",
-    "HOROVOD_LOCAL_RANK": "local_rank",
-    "HOROVOD_LOCAL_SIZE": "local_size",
-    "HOROVOD_CROSS_RANK": "cross_rank",
-    "HOROVOD_CROSS_SIZE": "cross_size",
-}
+_PLACE = ("hostname", "rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
 
 
 class _HTTPServer(RendezvousHTTPServer):  # type: ignore[misc]  # Horovod has no types
@@ -57,7 +49,7 @@ class RendezvousServer:
 def rank_variables(rank_counts: Sequence[int], rank: int) -> dict[str, str]:
     """The variables in which Horovod's library finds the rank's place. `rank_counts` by node."""
     slot = asdict(_plan(rank_counts)[rank])
-    return {variable: str(slot[name]) for variable, name in _NAMES.items()}
+    return {f"HOROVOD_{name.upper()}": str(slot[name]) for name in _PLACE}
 
 
 def _plan(rank_counts: Sequence[int]) -> list[Any]:
