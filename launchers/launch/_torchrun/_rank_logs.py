@@ -42,8 +42,16 @@ class RankLogs(LogsSpecs):
         destinations = self._files.reify(envs) if self._files else _no_files(envs)
         for local_rank, variables in envs.items():
             self._redirect(int(variables["RANK"]), local_rank, destinations)
-        common = self._common_variables(is_one_node=envs[0]["GROUP_WORLD_SIZE"] == "1")
-        common[CHIEF_IP_VARIABLE] = envs[0]["MASTER_ADDR"]
+        common = {
+            # Without this, output would appear in blocks, and the last block die with a killed rank.
+            "PYTHONUNBUFFERED": "1",
+            LAUNCH_DIR_VARIABLE: str(self._directory.path),
+            GRACE_VARIABLE: str(self._grace_s),
+            CHIEF_IP_VARIABLE: envs[0]["MASTER_ADDR"],
+            "TORCHELASTIC_RESTART_COUNT": str(self.num_restarts),
+        }
+        if envs[0]["GROUP_WORLD_SIZE"] == "1":
+            common[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
         for variables in envs.values():
             variables.update(common)
             variables.update(self._framework.variables(variables))
@@ -58,18 +66,6 @@ class RankLogs(LogsSpecs):
                 _end(pipe)
             else:
                 paths[local_rank] = pipe
-
-    def _common_variables(self, *, is_one_node: bool) -> dict[str, str]:
-        variables = {
-            # Without this, output would appear in blocks, and the last block die with a killed rank.
-            "PYTHONUNBUFFERED": "1",
-            LAUNCH_DIR_VARIABLE: str(self._directory.path),
-            GRACE_VARIABLE: str(self._grace_s),
-            "TORCHELASTIC_RESTART_COUNT": str(self.num_restarts),
-        }
-        if is_one_node:
-            variables[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
-        return variables
 
 
 def _no_files(envs: dict[int, dict[str, str]]) -> LogsDest:
