@@ -36,7 +36,8 @@ def _hand_on(caught: CaughtSignals, agent: Agent) -> None:
                 pass
             case signal.SIGTSTP:  # Ctrl-Z: the script stops with us, and goes on with us
                 agent.signal(signal.SIGSTOP)
-                os.kill(os.getpid(), signal.SIGSTOP)
+                # It stops the process, and this thread at once, which must not reach the next line before.
+                signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
                 agent.signal(signal.SIGCONT)
             case signal.SIGWINCH:
                 size = os.get_terminal_size()
