@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -68,7 +69,8 @@ def test_what_a_script_saves_and_prints_after_a_stop_is_kept(
     match receivers:
         case "all by SIGTERM" | "all by SIGUSR1":
             for process in [*run.children(recursive=True), run]:
-                process.send_signal(signal.SIGTERM if receivers.endswith("SIGTERM") else signal.SIGUSR1)
+                with contextlib.suppress(psutil.NoSuchProcess):  # one may have ended since we looked
+                    process.send_signal(signal.SIGTERM if receivers.endswith("SIGTERM") else signal.SIGUSR1)
         case _:
             for number in ASKING:
                 agent_of(run).send_signal(number)
