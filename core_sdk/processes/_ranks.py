@@ -16,8 +16,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from core_sdk.processes._sessions import addressees, living, trainings
+from core_sdk.processes._signals import STOPS
 
 _POLL_S = 0.02
+# How much later than a rank's wrapper this process may hear of a stop that was sent to both.
+_LATE_STOP_S = 5.0
 # A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0
 
@@ -34,21 +37,25 @@ class Death:
 class Ranks:
     """Watches the processes from construction on. `pids` by rank. Thread-safe.
 
-    If a rank's own process is a wrapper and dies of a signal, the rank has ended only when the training in it has: it
-    was asked to stop too, and may be saving.
+    If a rank's own process is a wrapper and dies of a stop, the rank has ended only when the training in it has: it was
+    asked to stop too, and may be saving. If nothing was asked to stop, the rank ended with its wrapper.
     """
 
     def __init__(self, pids: Mapping[int, int]) -> None:
         self.pids = dict(pids)
         self._deaths: dict[int, Death] = {}
         self._inner: defaultdict[int, set[int]] = defaultdict(set)
+        self._is_signalled = False
         self._lock = threading.Lock()
         for rank, pid in self.pids.items():
             threading.Thread(target=self._watch, args=(rank, pid), name=f"launch-rank-{rank}", daemon=True).start()
 
     def deaths(self) -> dict[int, Death]:
+        heard_since = time.monotonic() - _LATE_STOP_S
         with self._lock:
-            deaths, inner = dict(self._deaths), {rank: self._inner[rank] for rank in self._deaths if self._inner[rank]}
+            deaths = dict(self._deaths)
+            is_stop = {rank: self._is_signalled or death.time_s > heard_since for rank, death in deaths.items()}
+            inner = {rank: set(self._inner[rank]) for rank in deaths if is_stop[rank] and self._inner[rank]}
         alive = living({self.pids[rank] for rank in inner})
         for rank, pids in inner.items():
             if pids.intersection(process.pid for process in alive.get(self.pids[rank], ())):
@@ -62,6 +69,7 @@ class Ranks:
     def signal(self, number: int) -> None:
         """Sends it to the ranks' trainings, and not to their data-loader workers, which must live on."""
         with self._lock:
+            self._is_signalled = True
             deaths = dict(self._deaths)
         # A wrapper may have got the signal already: Slurm sends it to every process of a step.
         asked = {
@@ -111,9 +119,13 @@ class Ranks:
                 _signal(process.pid, number)
 
     def _watch(self, rank: int, pid: int) -> None:
-        code = _await_end(pid)
+        code, time_s = _await_end(pid), time.monotonic()
+        # It may be a wrapper that got the stop before us. Looked up first, so that nobody takes the rank for ended.
+        is_stop = any(code in (-number, 128 + number) for number in STOPS)
+        left = trainings(living({pid}).get(pid, [])) if is_stop else []
         with self._lock:
-            self._deaths[rank] = Death(rank, code, time.monotonic())
+            self._inner[rank].update(left)
+            self._deaths[rank] = Death(rank, code, time_s)
 
 
 def _await_end(pid: int) -> int:

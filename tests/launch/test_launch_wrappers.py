@@ -7,12 +7,15 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import psutil
 import pytest
 from launches import Ended, Launch, StartLaunch, live_processes
+from processes import wait_for
 
+from core_sdk.processes import Ranks
 from core_sdk.processes._sessions import Process, addressees, trainings
 
 SHELL, PYTHON, TEE, WORKER = Process(10, 1, False), Process(11, 10, True), Process(12, 10, False), Process(13, 11, True)
@@ -96,6 +99,31 @@ def test_a_wrapper_that_dies_of_the_stop_does_not_hide_that_the_training_saved(
 
     ended = launch.wait()
     assert (ended.code, ended.stdout.count("saved")) == (75, 2), ended.stderr
+
+
+@pytest.mark.parametrize("is_asked", [True, False], ids=["asked", "not asked"])
+def test_a_wrapper_may_die_of_a_stop_before_its_supervisor_hears_of_it(is_asked: bool) -> None:
+    """Then the rank has not ended before its training has; but if no stop follows, it ended with the wrapper."""
+    source = "import signal, time; signal.signal(15, signal.SIG_IGN); print(1, flush=True); time.sleep(120)"
+    command = f"{_PYTHON} -c '{source}'; true"
+    wrapper = subprocess.Popen(["sh", "-c", command], stdout=subprocess.PIPE, start_new_session=True)
+    assert wrapper.stdout is not None
+    wrapper.stdout.readline()
+    [training] = psutil.Process(wrapper.pid).children()
+    ranks = Ranks({0: wrapper.pid})
+    [watcher] = [thread for thread in threading.enumerate() if thread.name == "launch-rank-0"]
+
+    os.kill(wrapper.pid, signal.SIGTERM)
+    watcher.join()
+    deaths_at_once = ranks.deaths()
+    if is_asked:
+        ranks.signal(signal.SIGTERM)
+        training.kill()
+    wait_for(lambda: set(ranks.deaths()) == {0})
+    ranks.kill()
+    wrapper.communicate()
+
+    assert deaths_at_once == {}
 
 
 def test_a_save_that_fails_behind_a_dead_wrapper_is_not_to_be_continued(
