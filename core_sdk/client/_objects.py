@@ -488,9 +488,11 @@ class Experiment(Training):
 
     def _metric_key(self, view: View, sort_by: TrialSortBy) -> Callable[[TrialRow], Any]:
         metric = known_metric(searcher_metric(self._tracker, self.id), self.id)
-        best = "min" if metric.smaller_is_better else "max"
-        figure = best if sort_by is TrialSortBy.BEST_VALIDATION_METRIC else "last"
-        return lambda row: view.summary(row.trial_id).get("validation", {}).get(metric.name, {}).get(figure)
+        if sort_by is TrialSortBy.BEST_VALIDATION_METRIC:
+            best = view.best_validations(self.id, metric.name, smaller_is_better=metric.smaller_is_better)
+            return lambda row: best.get(row.trial_id)
+        last = view.last_values()
+        return lambda row: last.get(row.trial_id, {}).get("validation", {}).get(metric.name)
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """The trial with the lowest id, as soon as there is one; looks every `interval` seconds."""

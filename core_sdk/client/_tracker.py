@@ -61,10 +61,10 @@ class Tracker:
         key = _EXPERIMENT_KEYS[sort_by or ExperimentSortBy.ID]
         return [Experiment(self.records, row) for row in in_order(rows, key, order_by or OrderBy.ASC)]
 
-    def get_experiment(self, experiment: int | str) -> Experiment:
-        """By id, or by the whole name. Raises `ExperimentNotFoundError`."""
+    def get_experiment(self, experiment_id: int | str) -> Experiment:
+        """Finds an experiment by its id, or by its whole name. Raises `ExperimentNotFoundError`."""
         with self.index() as index:
-            return Experiment(self.records, index.experiment(experiment))
+            return Experiment(self.records, index.experiment(experiment_id))
 
     def get_trial(self, trial_id: int) -> Trial:
         """Raises `TrialNotFoundError`."""

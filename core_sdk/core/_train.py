@@ -187,7 +187,9 @@ class TrainContext:
                     logger.info("no best validation: which of %s is meant is not configured", sorted(names))
                     return None
                 metric = SearcherMetric(name=names.pop())
-            return view.best_validation(experiment_id, metric.name, metric.smaller_is_better)
+            smaller_is_better = metric.smaller_is_better
+            values = view.best_validations(experiment_id, metric.name, smaller_is_better=smaller_is_better).values()
+            return (min if smaller_is_better else max)(values, default=None)
 
     def _view(self, call: str) -> AbstractContextManager[View]:
         if not self._is_home_shared:

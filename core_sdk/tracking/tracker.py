@@ -83,8 +83,8 @@ class View(Protocol):
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         """Raises `CheckpointNotFoundError`."""
 
-    def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool = True) -> Metric | None:
-        """The best value of a validation metric over the experiment's trials; NaN is never the best."""
+    def best_validations(self, experiment_id: int, metric: str, *, smaller_is_better: bool) -> dict[int, Metric]:
+        """The best value of a validation metric, by trial; NaN is never the best. A trial without one is left out."""
 
     def validation_metric_names(self, experiment_id: int) -> set[str]: ...
 

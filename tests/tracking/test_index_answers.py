@@ -223,7 +223,7 @@ def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
         (bucket,) = index.buckets(1, "validation", "big", 1)
 
         assert (bucket.minimum, bucket.maximum) == (2**63, 1e300)
-        assert index.best_validation(1, "big") == 2**63
+        assert index.best_validations(1, "big", smaller_is_better=True) == {1: 2**63}
 
 
 def test_the_summary_of_a_trial(home: Home) -> None:
@@ -248,8 +248,8 @@ def test_the_summary_of_a_trial(home: Home) -> None:
         assert (accuracy["count"], repr(accuracy["last"]), accuracy["min"], accuracy["mean"]) == (1, "nan", None, None)
 
 
-def test_the_best_validation_of_an_experiment(home: Home) -> None:
-    """Over its trials only, over what is visible only, and NaN never wins."""
+def test_the_best_validations_of_an_experiment(home: Home) -> None:
+    """Of its trials only, of what is visible only, and NaN never wins."""
     first, second, other = new_trial(home), new_trial(home), new_trial(home, experiment="other")
     record(first, report(1, "validation", loss=0.3), report(2, "validation", loss=0.1), report(3, "training", loss=0))
     record(first, attempt=2, resumed_steps=1)
@@ -258,9 +258,9 @@ def test_the_best_validation_of_an_experiment(home: Home) -> None:
     with Index(home) as index:
         index.refresh()
 
-        assert index.best_validation(1, "loss") == 0.3
-        assert index.best_validation(1, "loss", smaller_is_better=False) == 0.7
-        assert index.best_validation(1, "no such metric") is None
+        assert index.best_validations(1, "loss", smaller_is_better=True) == {1: 0.3, 2: 0.7}
+        assert index.best_validations(1, "accuracy", smaller_is_better=False) == {2: 0.9}
+        assert index.best_validations(1, "no such metric", smaller_is_better=True) == {}
         assert index.validation_metric_names(1) == {"loss", "accuracy"}
 
 

@@ -35,11 +35,7 @@ def best_trial(
     if name is not None and name not in (known := view.validation_metric_names(experiment_id)):
         names = ", ".join(sorted(known)) or "none yet"
         raise typer.BadParameter(f"no validation has the metric {name!r}. Those reported are: {names}")
-    reached = []
-    for trial in view.trials(experiment_id):
-        for bucket in view.buckets(trial.trial_id, "validation", metric.name, 1):
-            value = bucket.minimum if is_smaller else bucket.maximum
-            if value is not None:
-                reached.append(Best(trial.trial_id, metric.name, value))
+    reached = view.best_validations(experiment_id, metric.name, smaller_is_better=is_smaller)
     choose = min if is_smaller else max
-    return choose(reached, key=lambda best: best.value, default=None)
+    best = choose(reached, key=reached.__getitem__, default=None)
+    return None if best is None else Best(best, metric.name, reached[best])

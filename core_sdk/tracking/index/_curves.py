@@ -73,14 +73,15 @@ def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
     return dict(summary)
 
 
-def read_best_validation(
+def read_best_validations(
     connection: sqlite3.Connection, experiment_id: int, metric: str, *, smaller_is_better: bool
-) -> Metric | None:
+) -> dict[int, Metric]:
     best = "min" if smaller_is_better else "max"
-    query = f"""SELECT {best}({COMPARABLE}) FROM {_SERIES_OF_TRIALS} JOIN point ON point.series_id = series.id
-        WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND series.name = ? AND {IS_VISIBLE}"""
-    value: Metric | None = connection.execute(query, (experiment_id, metric)).fetchone()[0]
-    return value
+    query = f"""SELECT trial_id, {best}({COMPARABLE}) FROM {_SERIES_OF_TRIALS} JOIN point ON point.series_id = series.id
+        WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND series.name = ? AND {IS_VISIBLE}
+            AND point.value IS NOT NULL
+        GROUP BY trial_id ORDER BY trial_id"""
+    return dict(connection.execute(query, (experiment_id, metric)).fetchall())
 
 
 def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: int) -> set[str]:

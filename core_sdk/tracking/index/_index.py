@@ -149,8 +149,8 @@ class Index(View):
             raise CheckpointNotFoundError(storage_id, str(self.home.root))
         return found[0]
 
-    def best_validation(self, experiment_id: int, metric: str, smaller_is_better: bool = True) -> Metric | None:
-        return self._ask(_curves.read_best_validation, experiment_id, metric, smaller_is_better=smaller_is_better)
+    def best_validations(self, experiment_id: int, metric: str, *, smaller_is_better: bool) -> dict[int, Metric]:
+        return self._ask(_curves.read_best_validations, experiment_id, metric, smaller_is_better=smaller_is_better)
 
     def validation_metric_names(self, experiment_id: int) -> set[str]:
         return self._ask(_curves.read_validation_metric_names, experiment_id)
