@@ -87,7 +87,7 @@ class DistributedContext:
         except KeyError:
             if not has_process_group():
                 raise
-            from core_sdk.distributed.joining._process_group import process_group_ranks  # torch is loaded in this case
+            from core_sdk.distributed.joining._torch import process_group_ranks  # torch is loaded in this case
 
             place, meeting = process_group_ranks()
             return cls._made(place, options, lambda: meeting)

@@ -1,4 +1,4 @@
-"""What the launchers differ in: how the ranks of a framework are told where they are.
+"""What the launchers differ in: how the ranks of a framework are told where they are; and one launch with it.
 
 torchrun's agent starts the ranks for all frameworks. So a framework translates its own options to torchrun's, and adds
 the variables that its library reads.
@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from core_sdk.environment import LaunchSettings
+from core_sdk.processes import CaughtSignals
+from launch._command_line import Command
+from launch._directory import LaunchDirectory
 from launch._ssh._hostfile import SshLaunch
 
 if TYPE_CHECKING:
@@ -60,3 +64,14 @@ class Framework(ABC):
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open
         """No ranks will be started any more."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What one launcher process works with."""
+
+    framework: Framework
+    command: Command
+    settings: LaunchSettings
+    directory: LaunchDirectory
+    signals: CaughtSignals

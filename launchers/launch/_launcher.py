@@ -23,8 +23,7 @@ from core_sdk.processes import CaughtSignals, Supervisor, block_usr1
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, HelpWanted, check_script, help_text, parse
 from launch._directory import LaunchDirectory
-from launch._framework import Framework
-from launch._launch import Launch
+from launch._framework import Framework, Launch
 from launch._messages import say
 from launch._result import LaunchResult, result_before_start, result_of
 from launch._ssh import _head

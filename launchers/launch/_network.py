@@ -1,8 +1,12 @@
-"""The addresses and network interfaces by which this node reaches other nodes."""
+"""How this node reaches other nodes: by which address and interface, and over which connections."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 from launch._command_line import CommandError
@@ -10,6 +14,11 @@ from launch._command_line import CommandError
 LOOPBACK = "127.0.0.1"
 # For a datagram socket that only asks the kernel for its route.
 _ANY_PORT = 9
+
+# Of connections: when they are probed, and the silence after which they break.
+_IDLE_S = 10
+_INTERVAL_S = 5
+_SILENCE_S = 30
 
 
 class NoRouteError(CommandError):
@@ -61,6 +70,27 @@ def interface_of(address: str) -> str | None:
 
 def interface_names() -> list[str]:
     return sorted(_interfaces())
+
+
+def enable_keepalive() -> None:
+    """Lets the connections that are open now break when the other side has not answered for half a minute.
+
+    They are torch's, to its stores on other nodes. Otherwise a question to a host whose cable is cut would wait for a
+    quarter of an hour, and a connection on which an answer is due would wait for ever.
+    """
+    for path in list(Path("/dev/fd").iterdir()):
+        # Some descriptors are no sockets, and that of the listing itself is closed by now.
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(path.name))) as connection:
+            if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                _enable_keepalive(connection)
+
+
+def _enable_keepalive(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if sys.platform == "linux":
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _INTERVAL_S)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_S * 1000)
 
 
 def _interfaces() -> dict[str, list[str]]:

@@ -16,8 +16,8 @@ import msgspec
 from distributed.strangers import Bomb
 
 from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.joining._accepting import IncomingConnection
 from core_sdk.distributed.joining._handshake import ConnectorHandshake, WrongPeerError
-from core_sdk.distributed.joining._incoming import IncomingConnection
 from core_sdk.distributed.transport._connection import Connection
 from core_sdk.distributed.transport._encoding import Contribution, Failure
 from core_sdk.distributed.transport._frames import ConnectionEndedError, Frame, Kind, Operation, Seal

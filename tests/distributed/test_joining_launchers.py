@@ -144,7 +144,7 @@ def test_ranks_that_torchrun_starts_again_form_a_new_group(start_torchrun: Start
             time.sleep(TIMEOUT)
         if restarts == 0:
             # Killed when its address is published, long before the rank that sleeps could come.
-            from core_sdk.distributed.joining._torch_store import TorchStoreRendezvous
+            from core_sdk.distributed.joining._torch import TorchStoreRendezvous
             publish = TorchStoreRendezvous.publish
             def publish_and_die(self, address):
                 publish(self, address)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core_sdk.distributed._topology import RankIdentity
+from core_sdk.distributed.joining._accepting import IncomingConnection
 from core_sdk.distributed.joining._handshake import AcceptorHandshake, ConnectorHandshake, WrongPeerError
-from core_sdk.distributed.joining._incoming import IncomingConnection
 from core_sdk.distributed.transport._connection import Connection
 from core_sdk.distributed.transport._encoding import Failure, join, split
 from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation, Seal

@@ -149,7 +149,7 @@ def torch_rendezvous(meeting: Meeting, options: JoinOptions) -> Rendezvous | Non
         return None
     if not 0 < meeting.master_port < 1 << 16:
         raise ValueError(f"MASTER_PORT is {meeting.master_port}; a port is between 1 and 65535")
-    from core_sdk.distributed.joining._torch_store import TorchStoreRendezvous  # loads torch
+    from core_sdk.distributed.joining._torch import TorchStoreRendezvous  # loads torch
 
     prefix = f"{meeting.generation}/{options.number}"
     return TorchStoreRendezvous(meeting.master_address, meeting.master_port, prefix, options.join_timeout_s)

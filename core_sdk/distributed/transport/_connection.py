@@ -84,10 +84,6 @@ class Connection:
     def has_files(self) -> bool:
         return self._memory_files is not None
 
-    @property
-    def is_sealed(self) -> bool:
-        return self._seal is not None
-
     def fileno(self) -> int:
         return self._socket.fileno()
 

@@ -18,8 +18,7 @@ from core_sdk.errors import PlacementError
 from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
 from launch._command_line import Command, CommandError
-from launch._framework import Framework
-from launch._launch import Launch
+from launch._framework import Framework, Launch
 from launch._messages import marked
 from launch._result import LaunchResult, overall_result
 from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port

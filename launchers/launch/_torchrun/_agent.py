@@ -24,12 +24,11 @@ from core_sdk.processes import (
 )
 from core_sdk.processes.output import RankOutput
 from launch._command_line import CommandError, program_argv
-from launch._framework import Start
-from launch._launch import Launch
+from launch._framework import Launch, Start
 from launch._messages import marked
+from launch._network import enable_keepalive
 from launch._result import describe_lost, result_of
 from launch._torchrun._config import configure, wants_files, worker_spec
-from launch._torchrun._keepalive import enable_keepalive
 from launch._torchrun._nodes import Nodes
 from launch._torchrun._options import TorchrunOptions
 from launch._torchrun._peer_nodes import NodeFacts, PeerNodes

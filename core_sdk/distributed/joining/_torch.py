@@ -1,15 +1,19 @@
-"""The rendezvous through torch's own store, which torchrun's agent or the process group runs at MASTER_ADDR."""
+"""The rendezvous through torch: its store, which torchrun's agent runs at MASTER_ADDR, or its process group."""
 
 from __future__ import annotations
 
 import datetime
 import logging
 import threading
+from typing import Any
 
 import msgspec
+import torch.distributed as dist
 from torch.distributed import DistNetworkError, DistStoreError, TCPStore  # type: ignore[attr-defined]
 
-from core_sdk.distributed.joining._rendezvous import Address, Rendezvous
+from core_sdk.distributed._topology import host_identity
+from core_sdk.distributed.joining._rendezvous import Address, BroadcastRendezvous, Rendezvous
+from core_sdk.environment import RankPlace
 from core_sdk.errors import ContradictoryRanksError, JoinError
 
 logger = logging.getLogger("core_sdk.distributed")
@@ -58,3 +62,28 @@ class TorchStoreRendezvous(Rendezvous):
     def withdraw(self) -> None:
         if self._is_published:
             self._store.delete_key(self._key)
+
+
+def process_group_ranks() -> tuple[RankPlace, Rendezvous]:
+    """This rank, and the rendezvous. Collective. Ranks of one host are a node, in the order of their ranks."""
+    # A group of its own on the CPU: NCCL would need a GPU for each rank.
+    group = dist.new_group(backend="gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    hosts: list[Any] = [None] * size
+    dist.all_gather_object(hosts, host_identity(), group=group)
+    nodes = list(dict.fromkeys(hosts))
+
+    def broadcast(address: Address | None) -> Address:
+        objects: list[Any] = [address]
+        dist.broadcast_object_list(objects, src=0, group=group)
+        return objects[0]  # type: ignore[no-any-return]
+
+    place = RankPlace(
+        rank=rank,
+        size=size,
+        local_rank=hosts[:rank].count(hosts[rank]),
+        local_size=hosts.count(hosts[rank]),
+        cross_rank=nodes.index(hosts[rank]),
+        cross_size=len(nodes),
+    )
+    return place, BroadcastRendezvous("torch's process group", broadcast)
