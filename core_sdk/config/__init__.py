@@ -1,0 +1,4 @@
+"""The configuration of an experiment.
+
+`hyperparameters`, `searchers` and `lengths` have the types that a search works with.
+"""

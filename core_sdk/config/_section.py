@@ -1,0 +1,37 @@
+"""The base of all parts of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+import msgspec
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A map of a configuration file: its fields are the map's keys, with their types, limits and descriptions.
+
+    Raises `InvalidSectionError` where fields contradict each other. Types are checked by who reads the file.
+    """
+
+    ignored: ClassVar[Mapping[str, str]] = {}
+    """Keys that are accepted without effect, each with the reason."""
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Keys of the predecessor that cannot be honoured, each with the reason."""
+
+    def __post_init__(self) -> None:
+        if problems := tuple(self._contradictions()):
+            raise InvalidSectionError(problems)
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        """Fields that contradict others, each with what is wrong with it."""
+        yield from ()
+
+
+class InvalidSectionError(ValueError):
+    """`problems` has keys of the section, each with what is wrong with it."""
+
+    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(f"{key} {problem}" for key, problem in problems))
