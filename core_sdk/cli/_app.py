@@ -21,7 +21,7 @@ class _Root(LazyGroup):
     subgroups = {
         "trial": ("core_sdk.cli.trial.commands", "Trials: one training with one set of hyperparameters."),
         "checkpoint": ("core_sdk.cli.checkpoint.commands", "Checkpoints: files and metadata under one id."),
-        "experiment": ("core_sdk.cli.experiment", "Experiments: trials under one name."),
+        "experiment": ("core_sdk.cli.experiment.commands", "Experiments: trials under one name."),
         "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
     }
 

@@ -1,4 +1,4 @@
-"""`core-sdk experiment …`."""
+"""The commands of `core-sdk experiment`."""
 
 from __future__ import annotations
 

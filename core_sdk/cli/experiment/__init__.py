@@ -1,0 +1,1 @@
+"""`core-sdk experiment …`: experiments, and the trials that belong to them."""
