@@ -1,9 +1,11 @@
-"""Writes small files that exist whole or not at all, even after a kill or a power cut."""
+"""Opens files by descriptor, and writes small ones that exist whole or not at all, even after a power cut."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 
@@ -30,8 +32,15 @@ def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> N
 
 def fsync_directory(directory: Path) -> None:
     """Makes the directory's entries survive a power cut."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(directory, os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
+
+
+@contextlib.contextmanager
+def opened(path: Path | str, flags: int, *, under: int | None = None) -> Iterator[int]:
+    """A descriptor of `path`, or of `path` under the directory `under`. It is read-only unless `flags` say more."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC, dir_fd=under)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)

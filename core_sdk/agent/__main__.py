@@ -17,7 +17,7 @@ from core_sdk.agent._output import Outlet, copy_output
 from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.agent._terminal import Terminal, become_controlling_terminal
 from core_sdk.alive import AliveLock
-from core_sdk.environment import RUN_INFO_VARIABLE
+from core_sdk.environment.names import RUN_INFO_VARIABLE
 from core_sdk.processes import Guardian, Ranks
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder

@@ -10,7 +10,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from core_sdk.environment import HOME_VARIABLE, RUN_INFO_VARIABLE, agent_variables, child_variables
+from core_sdk.environment import agent_variables, child_variables
+from core_sdk.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk.errors import CommandNotExecutableError
 
 if TYPE_CHECKING:

@@ -53,21 +53,6 @@ from core_sdk.environment._launchers import (
     torchrun_variables,
     visible_gpus,
 )
-from core_sdk.environment._names import (
-    CHANNEL_KEY_VARIABLE,
-    CHIEF_IP_VARIABLE,
-    ENDING_VARIABLE,
-    GRACE_VARIABLE,
-    HOME_VARIABLE,
-    LAUNCH_DIR_VARIABLE,
-    LEFT_JOB_VARIABLE,
-    MEETING_PORT_VARIABLE,
-    PASS_VARIABLES_VARIABLE,
-    RENDEZVOUS_VARIABLE,
-    RUN_INFO_VARIABLE,
-    STOP_NOTICES_VARIABLE,
-    STORAGE_DEADLINE_VARIABLE,
-)
 from core_sdk.environment._ranks import (
     Meeting,
     RankPlace,
@@ -89,19 +74,6 @@ from core_sdk.environment._settings import (
 )
 
 __all__ = [
-    "CHANNEL_KEY_VARIABLE",
-    "CHIEF_IP_VARIABLE",
-    "ENDING_VARIABLE",
-    "GRACE_VARIABLE",
-    "HOME_VARIABLE",
-    "LAUNCH_DIR_VARIABLE",
-    "LEFT_JOB_VARIABLE",
-    "MEETING_PORT_VARIABLE",
-    "PASS_VARIABLES_VARIABLE",
-    "RENDEZVOUS_VARIABLE",
-    "RUN_INFO_VARIABLE",
-    "STOP_NOTICES_VARIABLE",
-    "STORAGE_DEADLINE_VARIABLE",
     "AzureSettings",
     "Environment",
     "LaunchSettings",

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence, Set
 
-from core_sdk.environment._names import (
+from core_sdk.environment.names import (
     CHANNEL_KEY_VARIABLE,
     ENDING_VARIABLE,
     HOME_VARIABLE,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from core_sdk.environment._command import script_and_arguments
-from core_sdk.environment._names import LEFT_JOB_VARIABLE
+from core_sdk.environment.names import LEFT_JOB_VARIABLE
 from core_sdk.placement import JOB_ID_VARIABLE, Job, scheduled_job, slurm_job_name
 
 

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from core_sdk.environment._names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
+from core_sdk.environment.names import ENDING_VARIABLE, MEETING_PORT_VARIABLE
 from core_sdk.placement import (
     INDEX_VARIABLE,
     JOB_ID_VARIABLE,

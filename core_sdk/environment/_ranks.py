@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from core_sdk.environment._names import (
+from core_sdk.environment.names import (
     CHANNEL_KEY_VARIABLE,
     CHIEF_IP_VARIABLE,
     LAUNCH_DIR_VARIABLE,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core_sdk.environment._names import RUN_INFO_VARIABLE
 from core_sdk.environment._settings import Environment
+from core_sdk.environment.names import RUN_INFO_VARIABLE
 from core_sdk.errors import RunInfoError
 from core_sdk.records import PLACED, ClusterInfo, decode_file, from_json
 

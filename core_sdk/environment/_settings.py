@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from core_sdk.environment._names import (
+from core_sdk.environment.names import (
     GRACE_VARIABLE,
     HOME_VARIABLE,
     RUN_INFO_VARIABLE,

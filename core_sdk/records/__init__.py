@@ -46,9 +46,7 @@ from core_sdk.records._journal import (
 )
 from core_sdk.records._retention import RETENTION_KEYS, RetentionPolicy, SearcherMetric
 from core_sdk.records._values import (
-    MAX_DEPTH,
     MAX_INT,
-    MAX_NAME_BYTES,
     Metric,
     check_name,
     check_text,
@@ -64,9 +62,7 @@ from core_sdk.records._values import (
 __all__ = [
     "FORMAT",
     "MANIFEST_NAME",
-    "MAX_DEPTH",
     "MAX_INT",
-    "MAX_NAME_BYTES",
     "PLACED",
     "RETENTION_KEYS",
     "Alert",

@@ -12,6 +12,7 @@ from typing import TypeVar
 import google_crc32c
 import xxhash
 
+from core_sdk.files import opened
 from core_sdk.records import FileEntry
 
 # Fits the second-level cache, so that the checksum reads what the copy out of the page cache has just put there.
@@ -25,21 +26,14 @@ _T = TypeVar("_T")
 
 def checksum(path: Path) -> FileEntry:
     """Never follows a link."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_NOFOLLOW) as descriptor:
         return _entry(_chunks(descriptor))
-    finally:
-        os.close(descriptor)
 
 
 def copy(source: Path, target: Path) -> FileEntry:
     """Copies to the new file `target`; gives the entry of what was read. Never follows a link."""
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        with target.open("xb") as file:
-            return _entry(_written(_chunks(descriptor), file.write))
-    finally:
-        os.close(descriptor)
+    with opened(source, os.O_NOFOLLOW) as descriptor, target.open("xb") as file:
+        return _entry(_written(_chunks(descriptor), file.write))
 
 
 @contextlib.contextmanager

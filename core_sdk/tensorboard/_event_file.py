@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Iterable
 from pathlib import Path
 
+from core_sdk.files import opened
 from core_sdk.records import AttemptStarted
 from core_sdk.tensorboard import _encoding
 from core_sdk.tensorboard._scalars import JournalScalars, Scalar
@@ -89,15 +90,10 @@ def _write_event_file(journal_path: Path, directory: Path) -> Path | None:
 
 def _is_being_written(path: Path) -> bool:
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with opened(path, os.O_RDWR) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except OSError:  # a file system without locks
+    except OSError:  # there is no such file, or its file system has no locks
         return False
-    finally:
-        os.close(descriptor)
     return False

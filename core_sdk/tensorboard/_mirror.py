@@ -7,6 +7,7 @@ a slice. It lags behind a burst of reports, and catches up faster when they paus
 
 from __future__ import annotations
 
+import enum
 import logging
 import os
 import threading
@@ -27,6 +28,13 @@ LOOK_INTERVAL_S = 1.0
 # A slice decodes one chunk at most and encodes so many scalars: together about a millisecond.
 _CHUNK_BYTES = 8 << 10
 _SLICE_SCALARS = 192
+
+
+class TensorboardMode(enum.Enum):
+    """AUTO: event files follow the reports. MANUAL: the script writes its own and calls `upload_tensorboard_files`."""
+
+    AUTO = "AUTO"
+    MANUAL = "MANUAL"
 
 
 def pause_after(work_s: float, *, is_behind: bool, is_quiet: bool) -> float:

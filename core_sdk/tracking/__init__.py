@@ -18,8 +18,8 @@ Ids are allotted by `mkdir`, which is atomic on shared file systems too. A name 
 folder, `tracking.index` the database; only readers import the latter.
 """
 
-from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home_tracker import HomeTracker
 from core_sdk.tracking.tracker import Tracker, View
 
-__all__ = ["ExperimentFolder", "Home", "HomeTracker", "Tracker", "TrialFolder", "View"]
+__all__ = ["Home", "HomeTracker", "Tracker", "TrialFolder", "View"]

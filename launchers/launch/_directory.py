@@ -11,7 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from core_sdk.environment import LAUNCH_DIR_VARIABLE, unmarked_variables
+from core_sdk.environment import unmarked_variables
+from core_sdk.environment.names import LAUNCH_DIR_VARIABLE
 from core_sdk.files import write_atomically
 from core_sdk.processes import Guardian
 from core_sdk.records import ExitRecord, encode_file

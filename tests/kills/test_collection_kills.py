@@ -87,7 +87,7 @@ def listed(home: Home) -> set[str]:
 def start_collection(home: Home) -> BaseProcess:
     # Forked from a process that has imported everything already, so that the kill meets the collection.
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["kills.test_collection_kills", "core_sdk.storage.bucket.gcs"])
+    processes.set_forkserver_preload(["kills.test_collection_kills", "core_sdk.storage.bucket.gcs._bucket"])
     process = processes.Process(target=_collect, args=(home.root, dict(os.environ)))
     process.start()
     return process

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from torch.distributed.launcher.api import LaunchConfig
 
-from core_sdk.environment import RUN_INFO_VARIABLE, get_cluster_info, run_info
+from core_sdk.environment import get_cluster_info, run_info
+from core_sdk.environment.names import RUN_INFO_VARIABLE
 from core_sdk.errors import RunInfoError
 from core_sdk.placement import Placement
 from core_sdk.records import ClusterInfo

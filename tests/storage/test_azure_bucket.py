@@ -28,7 +28,7 @@ from core_sdk.errors import (
 )
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, PartedUpload, TransientError
-from core_sdk.storage.bucket.azure import AzureBucket
+from core_sdk.storage.bucket.azure._bucket import AzureBucket
 
 MIB = 1 << 20
 ENTRY = FileEntry(size_bytes=5, crc32c="00000000")

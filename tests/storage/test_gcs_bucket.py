@@ -11,7 +11,7 @@ from parts import needs
 from core_sdk.errors import StorageRefusedError, UnknownStorageError
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import Bucket
-from core_sdk.storage.bucket.gcs import GcsBucket
+from core_sdk.storage.bucket.gcs._bucket import GcsBucket
 
 
 @needs("fake-gcs-server")

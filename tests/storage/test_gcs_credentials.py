@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from core_sdk.errors import CredentialsMissingError, CredentialsRejectedError
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage.bucket._bucket import Bucket, TransientError
-from core_sdk.storage.bucket.gcs import GcsBucket
+from core_sdk.storage.bucket.gcs._bucket import GcsBucket
 
 TOKEN = "ya29.planted-token"
 RENEWED = in_json({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"})

@@ -36,7 +36,7 @@ from core_sdk.storage.bucket._bucket import (
     PartedUpload,
     TransientError,
 )
-from core_sdk.storage.bucket.gcs import GcsBucket
+from core_sdk.storage.bucket.gcs._bucket import GcsBucket
 
 _MIB = 1 << 20
 

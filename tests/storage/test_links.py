@@ -11,7 +11,7 @@ from saving import store_alone
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageNotWritableError, UnsafePathError
 from core_sdk.storage import DirectoryStorage, unite
-from core_sdk.storage.directory._no_follow import opened, remove
+from core_sdk.storage.directory._no_follow import opened_directory, remove
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion import delete_trial
 
@@ -74,7 +74,7 @@ def test_removal_passes_over_what_was_replaced_meanwhile(tmp_path: Path, victim:
     (directory / "full" / "of another").touch()
     before = content(tmp_path)
 
-    with opened(directory) as descriptor:
+    with opened_directory(directory) as descriptor:
         remove(descriptor, ["sub/", "sub/deep/", "sub/deep/x", "sub/x", "file", "empty/", "full/", "gone", "gone/x"])
 
     assert content(tmp_path) == before

@@ -20,7 +20,7 @@ from core_sdk.errors import (
 )
 from core_sdk.records import FileEntry
 from core_sdk.storage.bucket._bucket import ObjectExistsError, ObjectMissingError, TransientError
-from core_sdk.storage.bucket.s3 import S3Bucket
+from core_sdk.storage.bucket.s3._bucket import S3Bucket
 from core_sdk.storage.bucket.s3._upload import S3PartedUpload, etag_of_parts
 
 MIB = 1 << 20

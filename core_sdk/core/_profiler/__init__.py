@@ -4,7 +4,7 @@ The attempt's journal gets a record for each group of figures and each report. I
 names it, and the others go on.
 """
 
+from core_sdk.core._profiler._collector import Source
 from core_sdk.core._profiler._context import ProfilerContext
-from core_sdk.core._profiler._sources import Source
 
 __all__ = ["ProfilerContext", "Source"]

@@ -7,8 +7,8 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
-from core_sdk.core._profiler._sources import Source
 from core_sdk.errors import JournalError
 from core_sdk.journal import Journal
 from core_sdk.records import Profile, number_to_json
@@ -16,6 +16,21 @@ from core_sdk.records import Profile, number_to_json
 logger = logging.getLogger("core_sdk.profiler")
 
 _STOP_TIMEOUT_S = 5.0
+
+
+class Source(Protocol):
+    """Figures of one part of the machine. If a call raises anything, the source is not asked again."""
+
+    name: str
+    """Used in the warning about a failure."""
+    group: str
+    """The metric group that the figures belong to; sources may share one."""
+
+    def start(self) -> None:
+        """Finds out whether there is anything to measure, and from when differences count."""
+
+    def sample(self) -> Mapping[str, float]:
+        """The figures now, or since the last sample."""
 
 
 class Collector:

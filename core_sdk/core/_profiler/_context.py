@@ -9,8 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from core_sdk.core._profiler._collector import Collector
-from core_sdk.core._profiler._sources import Source
+from core_sdk.core._profiler._collector import Collector, Source
 from core_sdk.errors import JournalForkedError
 from core_sdk.journal import Journal
 

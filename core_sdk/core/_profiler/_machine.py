@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from core_sdk.core._profiler._sources import Source
+from core_sdk.core._profiler._collector import Source
 
 
 def machine_sources(records: Path) -> Iterator[Source]:

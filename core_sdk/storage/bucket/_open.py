@@ -64,11 +64,11 @@ def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Buck
     """Credentials that are not `given` come from the environment. Each adapter needs a library of its own."""
     match kind:
         case "gcs":
-            from core_sdk.storage.bucket.gcs import GcsBucket
+            from core_sdk.storage.bucket.gcs._bucket import GcsBucket
 
             return GcsBucket(name, prefix)
         case "s3":
-            from core_sdk.storage.bucket.s3 import S3Bucket
+            from core_sdk.storage.bucket.s3._bucket import S3Bucket
 
             return S3Bucket(
                 name,
@@ -78,7 +78,7 @@ def _bucket(kind: str, name: str, prefix: str, given: Mapping[str, str]) -> Buck
                 endpoint_url=given.get("endpoint_url"),
             )
         case _:
-            from core_sdk.storage.bucket.azure import AzureBucket
+            from core_sdk.storage.bucket.azure._bucket import AzureBucket
 
             return AzureBucket(
                 name,

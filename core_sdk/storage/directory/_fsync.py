@@ -6,6 +6,8 @@ import os
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from core_sdk.files import opened
+
 # One after the other, each would wait for a turn of the disk; together they share it.
 _NUM_THREADS = 4
 
@@ -31,8 +33,5 @@ class FsyncThreads:
 
 
 def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
+    with opened(path, os.O_NOFOLLOW) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

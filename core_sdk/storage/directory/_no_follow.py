@@ -6,25 +6,22 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from core_sdk.files import opened
 from core_sdk.storage._names import parents
 
 # Something else stands there now than what was listed: it is not ours to remove.
 _REPLACED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP})
 
 
-@contextlib.contextmanager
-def opened(path: Path | str, under: int | None = None) -> Iterator[int]:
+def opened_directory(path: Path | str, under: int | None = None) -> AbstractContextManager[int]:
     """A descriptor of the directory `path`, or of `path` under the directory `under`.
 
     Raises `NotADirectoryError` where its last component is a link.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=under)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    return opened(path, os.O_DIRECTORY | os.O_NOFOLLOW, under=under)
 
 
 def first_replaced(directory: int, names: Sequence[str]) -> str | None:
@@ -57,5 +54,5 @@ def remove(directory: int, names: Sequence[str]) -> None:
 def _opened_below(directory: int, name: str) -> Iterator[int]:
     with contextlib.ExitStack() as stack:
         for component in filter(None, name.split("/")):
-            directory = stack.enter_context(opened(component, directory))
+            directory = stack.enter_context(opened_directory(component, directory))
         yield directory

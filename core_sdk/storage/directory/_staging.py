@@ -24,8 +24,8 @@ from core_sdk.storage._staging_area import LockedDirectory, StagingArea
 from core_sdk.storage._storage import Selector, Staging
 from core_sdk.storage._tree import source_tree, staged_tree, walk
 from core_sdk.storage.directory._fsync import FsyncThreads
-from core_sdk.storage.directory._memory_maps import writable_mappings
 
+_MAPS = Path("/proc/self/maps")
 # CLOCK_REALTIME_COARSE, which Python has no name for: 1 to 10 ms.
 _TICK_NS = int(time.clock_getres(5) * 1e9) if sys.platform == "linux" else 10_000_000
 
@@ -76,7 +76,7 @@ class DirectoryStaging(Staging):
             tree = staged_tree(self.path)
             stamps = {name: _stamp(self.path / name) for name in sorted(tree.files)}
             _await_next_tick(max((stamp.mtime_ns for stamp in stamps.values()), default=0))
-            self._mapped_inodes = writable_mappings()
+            self._mapped_inodes = _writable_mappings()
             for name in stamps:
                 self._fsyncs.add(self.path / name)
             # Read from the page cache while the disk works.
@@ -155,7 +155,7 @@ class DirectoryStaging(Staging):
 
         Files that this process has mapped into its memory are read again: writes there leave no other trace.
         """
-        mapped_inodes = self._mapped_inodes | writable_mappings()
+        mapped_inodes = self._mapped_inodes | _writable_mappings()
         for name, (stamp, entry) in self._sealed.items():
             path = directory / name
             if _stamp(path) != stamp or (path.lstat().st_ino in mapped_inodes and checksum(path) != entry):
@@ -198,6 +198,20 @@ class DirectoryStaging(Staging):
 def _stamp(path: Path) -> _Stamp:
     status = path.lstat()
     return _Stamp(status.st_size, status.st_mtime_ns)
+
+
+def _writable_mappings() -> set[int]:
+    """The inodes of files that this process can change through mapped memory (`mmap`, `numpy.memmap`).
+
+    Only Linux tells them; elsewhere there are none.
+    """
+    try:
+        lines = _MAPS.read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    fields = (line.split(maxsplit=5) for line in lines)
+    # Address, rights, offset, device, inode, path.
+    return {int(inode) for _, rights, _, _, inode, *_ in fields if rights[1] == "w" and rights[3] == "s"}
 
 
 def _await_next_tick(mtime_ns: int) -> None:

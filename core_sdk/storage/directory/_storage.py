@@ -21,7 +21,7 @@ from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
-from core_sdk.storage.directory._no_follow import first_replaced, opened, remove
+from core_sdk.storage.directory._no_follow import first_replaced, opened_directory, remove
 from core_sdk.storage.directory._staging import DirectoryStaging
 
 
@@ -93,7 +93,7 @@ class DirectoryStorage(Storage):
         if remaining is None:
             self._remove(storage_id)
             return {}
-        with self._area.new_directory() as locked, opened(path) as directory:
+        with self._area.new_directory() as locked, opened_directory(path) as directory:
             if replaced := first_replaced(directory, remaining.removed):
                 raise CheckpointDamagedError(storage_id, replaced, "is not a directory any more")
             # From here on the other files are no part of the checkpoint, whenever they go.

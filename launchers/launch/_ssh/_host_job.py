@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 import msgspec
 
-from core_sdk.environment import MEETING_PORT_VARIABLE
+from core_sdk.environment.names import MEETING_PORT_VARIABLE
 from core_sdk.placement import MEETING_PORTS
 from core_sdk.records import PLACED, ClusterInfo, encode_file
 from launch._command_line import UsageError

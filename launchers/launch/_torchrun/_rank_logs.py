@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core_sdk.environment import CHIEF_IP_VARIABLE, GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.processes.output import RankOutput
 from launch._directory import LaunchDirectory
 from launch._framework import Framework

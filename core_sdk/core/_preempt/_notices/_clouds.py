@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 from urllib.parse import urlsplit
 
-from core_sdk.environment import STOP_NOTICES_VARIABLE, StopNoticeSettings
+from core_sdk.environment import StopNoticeSettings
+from core_sdk.environment.names import STOP_NOTICES_VARIABLE
 
 CloudName = Literal["gce", "ec2"]
 _NAMES: tuple[CloudName, ...] = get_args(CloudName)
