@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from core_sdk.agent._output import Outlet, copy_output
 from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.agent._terminal import Terminal, become_controlling_terminal
 from core_sdk.alive import AliveLock
 from core_sdk.environment.names import RUN_INFO_VARIABLE
 from core_sdk.processes import Guardian, Ranks
+from core_sdk.processes.output import Outlet
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
 
@@ -26,6 +26,8 @@ _STDIN = 0
 _STDERR = 2
 _CHUNK_BYTES = 1 << 16
 _MOST_DESCRIPTORS = 3
+# A screen that takes nothing for so long has stalled.
+_PATIENCE_S = 0.5
 # How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
 _LAST_OUTPUT_S = 2.0
 _END_S = 2.0
@@ -50,11 +52,12 @@ class _Attempt:
         self._folder = TrialFolder(Path(order["home"]), order["trial_id"])
         self._lock = AliveLock.adopt(descriptors.pop(0))
         self._stdin = descriptors.pop(0) if order["has_stdin"] else None
-        self._screen = Outlet(descriptors.pop(0), "the terminal took no more") if order["size"] else None
         self._terminal = Terminal(*order["size"]) if order["size"] else None
+        self._screen = _outlet(descriptors.pop(0)) if order["size"] else None
+        self._showing = threading.Lock()
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._log = Outlet(log, "the log could not be written")
         os.dup2(log, _STDERR)  # for a traceback, should we fail
+        self._log = _outlet(log)
         self._reaping = threading.Lock()
 
     def run(self, messages: Iterator[dict[str, Any]]) -> None:
@@ -81,8 +84,7 @@ class _Attempt:
             code = process.wait()
         problems = record_end(self._folder, code)
         self._lock.release()
-        if self._screen is not None:
-            self._screen.close()
+        self._close_screen()
         self._tell(code=code, problems=problems)
         guardian.dismiss()
         copying.join()  # of processes in sessions of their own
@@ -118,12 +120,21 @@ class _Attempt:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._order["mask"])
 
     def _copy(self, source: int) -> None:
-        if self._screen is None:
-            copy_output(source, [self._log.write])
-        else:
-            lines = PlainLines()
-            copy_output(source, [self._screen.write, lambda chunk: self._log.write(lines.feed(chunk))])
-            self._log.write(lines.finish())
+        """Shows and keeps the command's output, until the last process that could write has closed it."""
+        lines = PlainLines()
+        while chunk := _read(source):
+            with self._showing:
+                if self._screen is not None:
+                    self._screen.write(chunk)
+            self._log.write(chunk if self._terminal is None else lines.feed(chunk))
+        self._log.write(lines.finish())
+
+    def _close_screen(self) -> None:
+        """What comes later is not shown: the starter waits for the end of what it shows."""
+        with self._showing:
+            if self._screen is not None:
+                self._screen.close()
+                self._screen = None
 
     def _obey(self, messages: Iterator[dict[str, Any]], process: subprocess.Popen[bytes]) -> None:
         """Does what the starter asks for, until it closes the socket or dies."""
@@ -140,6 +151,22 @@ class _Attempt:
     def _tell(self, **answer: object) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
             self._starter.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _outlet(descriptor: int) -> Outlet:
+    """Takes the descriptor over. Nobody is waited for: the command must not be held up."""
+    is_hurried = threading.Event()
+    is_hurried.set()
+    outlet = Outlet(descriptor, is_hurried, _PATIENCE_S)
+    os.close(descriptor)
+    return outlet
+
+
+def _read(source: int) -> bytes:
+    try:
+        return os.read(source, _CHUNK_BYTES)
+    except OSError:  # EIO: so a terminal says that all have closed it
+        return b""
 
 
 def _send(process: subprocess.Popen[bytes], number: int) -> None:

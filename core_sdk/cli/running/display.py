@@ -2,56 +2,47 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
-import time
-from collections.abc import Callable
 
 from core_sdk.cli._messages import message
-from core_sdk.cli.running.follow import POLL_INTERVAL_S, Follower
+from core_sdk.processes.output import Outlet
 
 _STDOUT = 1
 _STDERR = 2
-# A pipe takes this much at once: the count of shown bytes tells whether somebody reads.
-_CHUNK_BYTES = 4096
+_POLL_INTERVAL_S = 0.05
+_CHUNK_BYTES = 1 << 16
 _PATIENCE_S = 2.0
 
 
 class Display:
-    """Shows what comes from a descriptor, a growing file or a pipe, until `close`."""
+    """Shows what comes from a descriptor, a growing file or a pipe, until `close`.
 
-    def __init__(self, source: int) -> None:
+    A reader that takes nothing is waited for; once `is_hurried` is set, for some seconds only. A reader that leaves
+    (`| head`, a closed terminal) does not end the display: the training goes on.
+    """
+
+    def __init__(self, source: int, is_hurried: threading.Event) -> None:
         self._source = source
-        self._num_shown = 0
+        self._is_hurried = is_hurried
         self._ended = threading.Event()
         self._last_words = ""
         self._thread = threading.Thread(target=self._show, name="core-sdk-display", daemon=True)
         self._thread.start()
 
-    def close(self, last_words: str, is_hurried: Callable[[], bool]) -> None:
-        """Returns when the rest and the last words are shown; once `is_hurried`, also if nobody reads any more."""
+    def close(self, last_words: str) -> None:
+        """Returns when the rest and the last words have been shown, or nobody reads them."""
         self._last_words = last_words
         self._ended.set()
-        progress, changed = -1, time.monotonic()
-        while self._thread.is_alive():
-            now = time.monotonic()
-            if not is_hurried() or progress != self._num_shown:
-                progress, changed = self._num_shown, now
-            elif now - changed > _PATIENCE_S:
-                return
-            self._thread.join(POLL_INTERVAL_S)
+        self._thread.join()
 
     def _show(self) -> None:
-        try:
-            Follower(self._source, _STDOUT, self._count, _CHUNK_BYTES).copy_until(self._ended.wait)
-        except OSError:
-            # The reader of our output has gone (`| head`, a closed terminal), but the training goes on.
-            self._ended.wait()
-        # Not through `sys.stderr`: a thread that hangs in it would let the interpreter abort at its end.
-        with contextlib.suppress(OSError):
-            os.write(_STDERR, f"{message(self._last_words)}\n".encode(errors="backslashreplace"))
-
-    def _count(self, chunk: bytes) -> bytes:
-        self._num_shown += len(chunk)
-        return chunk
+        screen = Outlet(_STDOUT, self._is_hurried, _PATIENCE_S)
+        is_last = False
+        while not is_last:
+            # Asked before copying, so that what was written before the end is copied.
+            is_last = self._ended.wait(_POLL_INTERVAL_S)
+            while chunk := os.read(self._source, _CHUNK_BYTES):
+                screen.write(chunk)
+        last_line = f"{message(self._last_words)}\n".encode(errors="backslashreplace")
+        Outlet(_STDERR, self._is_hurried, _PATIENCE_S).write(last_line)

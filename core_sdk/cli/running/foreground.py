@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent
@@ -43,7 +44,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     )
     caught = catch_signals()
     try:
-        display = _start(start, agent)
+        display = _start(start, agent, caught.is_stop_asked)
     except CommandError:
         start.withdraw()
         raise
@@ -54,20 +55,19 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     if ended.code is None:
         await_end(start.folder, _ORPHAN_S)
     state, reason = trial_state(_recorded_end(start.folder, ended.code), is_running=False)
-    # After a request to end, a stalled reader is not waited for.
-    display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}", caught.is_stop_asked.is_set)
+    display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}")
     return exit_status(state, ended.code)
 
 
-def _start(start: Start, agent: Agent) -> Display:
+def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:
     source = os.open(start.folder.log_path(start.number), os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     if not os.isatty(_STDOUT):
-        display = Display(source)
+        display = Display(source, is_hurried)
         agent.start(start, stdin=_STDIN)
         return display
     # The script sees a terminal exactly if our stdout is one.
     source, screen = open_screen()
-    display = Display(source)
+    display = Display(source, is_hurried)
     is_typed = os.isatty(_STDIN)
     agent.start(start, stdin=None if is_typed else _STDIN, screen=screen)
     os.close(screen.output)

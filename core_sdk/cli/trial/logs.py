@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 from collections.abc import Collection, Iterable, Iterator
 
-from core_sdk.cli.running.follow import write_all
 from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.logs import LogReader
@@ -60,9 +60,9 @@ def print_logs(
         _check_ranks(reader, trial_id, ranks)
     present = (chunk.content for chunk in reader.read())
     for content in present if tail is None else _last_lines(present, tail):
-        write_all(_STDOUT, content)
+        _write(content)
     for chunk in itertools.chain(reader.follow() if follow else (), reader.finish()):
-        write_all(_STDOUT, chunk.content)
+        _write(chunk.content)
 
 
 def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> None:
@@ -73,6 +73,11 @@ def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> N
     for rank in chosen:
         if rank not in present:
             raise NoOutputOfRankError(trial_id, rank, present)
+
+
+def _write(content: bytes) -> None:
+    while content:
+        content = content[os.write(_STDOUT, content) :]
 
 
 def _last_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""This process's stdout or stderr: writing to it ends when a stop is asked for, and what it refuses is counted."""
+"""Writing to a reader that may be slow or gone: it holds up no stop, and what is dropped is counted and reported."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ _PAUSE_S = 0.01
 
 
 class Outlet:
-    """Waits for a slow reader, outside the kernel; once `is_hurried` is set, for some seconds only.
+    """Writes to a descriptor. Waits for a slow reader, outside the kernel; once `is_hurried` is set, only `patience_s`.
 
-    Used by one thread.
+    What is dropped (no reader, a full disk) is counted, and reported before the next text that is taken. Used by one
+    thread.
     """
 
-    def __init__(self, descriptor: int, is_hurried: threading.Event) -> None:
-        self.reason = ""
-        """Why the last `write` has not written all."""
+    def __init__(self, descriptor: int, is_hurried: threading.Event, patience_s: float = _PATIENCE_S) -> None:
         self._is_hurried = is_hurried
+        self._patience_s = patience_s
         self._is_stuck = False
+        self._num_dropped_bytes = 0
+        self._reason = ""
         self._descriptor, is_blocking = _own(descriptor)
         # A pipe that is ready takes at least so much without blocking.
         self._piece_bytes = select.PIPE_BUF if is_blocking else sys.maxsize
@@ -37,21 +39,41 @@ class Outlet:
         if self._descriptor >= 0:
             self._poll.register(self._descriptor, select.POLLOUT)
 
-    def write(self, text: bytes) -> int:
-        """How many bytes were written; never raises."""
+    def write(self, text: bytes) -> bool:
+        """Returns whether all of it was written; never raises."""
+        num_written = self.try_write(text) if self.report_dropped() else 0
+        self._num_dropped_bytes += len(text) - num_written
+        return num_written == len(text)
+
+    def try_write(self, text: bytes) -> int:
+        """Returns how many bytes were written, and counts none as dropped; never raises."""
         rest = memoryview(text)
         while rest:
             if not self._await_reader():
-                self.reason = "nobody read it"
+                self._reason = "nobody read it"
                 break
             try:
                 rest = rest[os.write(self._descriptor, rest[: self._piece_bytes]) :]
             except BlockingIOError:
                 time.sleep(_PAUSE_S)
             except OSError as error:
-                self.reason = error.strerror or str(error)
+                self._reason = error.strerror or str(error)
                 break
         return len(text) - len(rest)
+
+    def report_dropped(self) -> bool:
+        """Says here what was dropped. Returns False if that is not taken either."""
+        if self._num_dropped_bytes == 0:
+            return True
+        # What was dropped may have begun in the middle of a line.
+        note = b"\n" + self.note()
+        if self.try_write(note) < len(note):
+            return False
+        self._num_dropped_bytes = 0
+        return True
+
+    def note(self) -> bytes:
+        return f"[core-sdk] {self._num_dropped_bytes} bytes of output were dropped: {self._reason}\n".encode()
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -62,7 +84,7 @@ class Outlet:
         deadline: float | None = None
         while self._descriptor >= 0 and not self._poll.poll(0 if self._is_stuck else _LOOK_S * 1000):
             if self._is_hurried.is_set():
-                deadline = time.monotonic() + _PATIENCE_S if deadline is None else deadline
+                deadline = time.monotonic() + self._patience_s if deadline is None else deadline
                 if self._is_stuck or time.monotonic() > deadline:
                     self._is_stuck = True
                     return False
@@ -71,13 +93,11 @@ class Outlet:
 
 
 class Sink:
-    """Used by one thread. What is dropped (no reader, a full disk) is counted, and reported in the output."""
+    """The lines of several writers in one outlet. Used by one thread."""
 
     def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
         self._writer: PrefixedLines | None = None
-        self._num_dropped_bytes = 0
-        self._reason = ""
 
     def write(self, text: bytes, writer: PrefixedLines) -> None:
         """Writes `text`, which `writer` has just given. Ends the open line of another writer before. Never raises."""
@@ -86,36 +106,20 @@ class Sink:
         if self._writer is not writer:
             text = self._end_of_line() + text
             self._writer = writer
-        num_written = self._outlet.write(text) if self._has_said_what_was_dropped() else 0
-        if num_written < len(text):
-            self._reason = self._outlet.reason
-            self._num_dropped_bytes += len(text) - num_written
+        if not self._outlet.write(text):
             writer.break_off()
 
     def close(self, other: Sink) -> None:
         """Ends the line, and reports what was dropped: in `other` if this outlet still takes nothing."""
-        self._outlet.write(self._end_of_line())
-        if not self._has_said_what_was_dropped():
-            other._outlet.write(other._end_of_line() + self._note())
+        self._outlet.try_write(self._end_of_line())
+        if not self._outlet.report_dropped():
+            other._outlet.try_write(other._end_of_line() + self._outlet.note())
 
     def _end_of_line(self) -> bytes:
         if self._writer is None or not self._writer.is_open:
             return b""
         self._writer.break_off()
         return b"\n"
-
-    def _has_said_what_was_dropped(self) -> bool:
-        if self._num_dropped_bytes == 0:
-            return True
-        # What was dropped may have begun in the middle of a line.
-        note = b"\n" + self._note()
-        if self._outlet.write(note) < len(note):
-            return False
-        self._num_dropped_bytes = 0
-        return True
-
-    def _note(self) -> bytes:
-        return f"[core-sdk] {self._num_dropped_bytes} bytes of output were dropped: {self._reason}\n".encode()
 
 
 def _own(descriptor: int) -> tuple[int, bool]:
