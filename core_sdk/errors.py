@@ -3,7 +3,6 @@
     CoreSDKError
     ├── HomeError                     the folder of all records
     │   ├── HomeNotWritableError
-    │   │   └── HomeNotADirectoryError
     │   ├── HomeNotSharedError
     │   ├── HomeTooNewError
     │   ├── CollectionRunningError
@@ -19,11 +18,6 @@
     │   ├── NothingToResumeError
     │   └── RunInfoError
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
-    │   ├── NodesLeftIdleError
-    │   ├── SeveralLaunchersError
-    │   ├── HeterogeneousJobError
-    │   ├── PodCountMissingError
-    │   ├── SubdomainMissingError
     │   └── SchedulerVariableError
     ├── JournalError                  the record file of one attempt
     │   ├── JournalClosedError
@@ -118,11 +112,6 @@ class HomeNotWritableError(HomeError):
             f"cannot write to the home {home}: {reason}. Correct its permissions, or set CORE_SDK_HOME to another "
             "directory."
         )
-
-
-class HomeNotADirectoryError(HomeNotWritableError):
-    def __init__(self, home: Path) -> None:
-        super().__init__(home, "it is not a directory")
 
 
 class HomeNotSharedError(HomeError):
@@ -275,53 +264,7 @@ class CommandNotRecordableError(CommandError):
 
 
 class PlacementError(CoreSDKError, ValueError):
-    """A scheduler has not started one launcher on each node of the training."""
-
-
-class NodesLeftIdleError(PlacementError):
-    def __init__(self, num_nodes: int) -> None:
-        self.num_nodes = num_nodes
-        super().__init__(
-            f"this job has {num_nodes} nodes, and the launcher was started on one of them only. Put srun before it, "
-            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 to use only one."
-        )
-
-
-class SeveralLaunchersError(PlacementError):
-    def __init__(self, num_tasks: int) -> None:
-        self.num_tasks = num_tasks
-        super().__init__(
-            f"srun has started {num_tasks} launchers on a node, each of which would start a rank for every GPU. Start "
-            "one: `srun --ntasks-per-node=1 …`; --nproc-per-node sets its number of ranks."
-        )
-
-
-class HeterogeneousJobError(PlacementError):
-    def __init__(self) -> None:
-        super().__init__(
-            "Slurm counts the nodes of this step in another order than it lists them (as for `srun … : …`), so that "
-            "the first node is not known. Start the step without `:`, or give the launcher --nnodes, "
-            "--node-rank=$SLURM_NODEID and --master-addr."
-        )
-
-
-class PodCountMissingError(PlacementError):
-    def __init__(self, variable: str) -> None:
-        self.variable = variable
-        super().__init__(
-            f"this pod belongs to an indexed Job of an unknown number of pods. Set {variable} in the container's env "
-            "to the Job's `completions`, or to 1 if each pod trains alone."
-        )
-
-
-class SubdomainMissingError(PlacementError):
-    def __init__(self, hostname: str) -> None:
-        self.hostname = hostname
-        super().__init__(
-            f"the host name {hostname} does not tell the address of the first pod. Make a headless Service "
-            "(`clusterIP: None`) for the Job's pods, and name it as `subdomain` in the pod template; or set "
-            "MASTER_ADDR."
-        )
+    """A scheduler has not started one launcher on each node of the training; the message says what to change."""
 
 
 class SchedulerVariableError(PlacementError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from core_sdk.errors import PodCountMissingError, SchedulerVariableError, SubdomainMissingError
+from core_sdk.errors import PlacementError, SchedulerVariableError
 from core_sdk.placement._placement import Placement, port_of
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"
@@ -41,7 +41,10 @@ def _num_nodes(variables: Mapping[str, str]) -> int:
         most = variables[_TORCHRUN_NUM_NODES].rpartition(":")[2]
         num_nodes = _number({_TORCHRUN_NUM_NODES: most}, _TORCHRUN_NUM_NODES)
     else:
-        raise PodCountMissingError(NUM_NODES_VARIABLE)
+        raise PlacementError(
+            f"this pod belongs to an indexed Job of an unknown number of pods. Set {NUM_NODES_VARIABLE} in the "
+            "container's env to the Job's `completions`, or to 1 if each pod trains alone."
+        )
     if num_nodes < 1:
         raise SchedulerVariableError(NUM_NODES_VARIABLE, str(num_nodes), "at least 1")
     return num_nodes
@@ -52,7 +55,11 @@ def _addresses(variables: Mapping[str, str], index: int, num_nodes: int, own_nam
     first = variables.get("MASTER_ADDR")
     is_numbered = own.endswith(f"-{index}")
     if not first and not (domain and is_numbered):
-        raise SubdomainMissingError(own_name)
+        raise PlacementError(
+            f"the host name {own_name} does not tell the address of the first pod. Make a headless Service "
+            "(`clusterIP: None`) for the Job's pods, and name it as `subdomain` in the pod template; or set "
+            "MASTER_ADDR."
+        )
     stem = own.removesuffix(f"-{index}")
     names = [f"{stem}-{number}.{domain}".rstrip(".") for number in range(num_nodes)]
     return (first or names[0], *names[1:])

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from core_sdk.errors import (
-    HeterogeneousJobError,
-    NodesLeftIdleError,
-    SchedulerVariableError,
-    SeveralLaunchersError,
-)
+from core_sdk.errors import PlacementError, SchedulerVariableError
 from core_sdk.placement._host_list import expand_counts, expand_hosts
 from core_sdk.placement._jobs import slurm_step, slurm_step_name
 from core_sdk.placement._placement import Placement, port_of
@@ -63,20 +58,30 @@ def _check_alone(variables: Mapping[str, str]) -> None:
     # For a heterogeneous job this counts only the first component's nodes.
     num_nodes = max(int(text) if text.isdecimal() else 1, _num_components(variables))
     if num_nodes > 1:
-        raise NodesLeftIdleError(num_nodes)
+        raise PlacementError(
+            f"this job has {num_nodes} nodes, and the launcher was started on one of them only. Put srun before it, "
+            "`srun --ntasks-per-node=1 python -m launch.torch_distributed …`, or give it --nnodes=1 to use only one."
+        )
 
 
 def _check_step(variables: Mapping[str, str], nodes: Sequence[str], node_rank: int) -> None:
     num_nodes, num_told = len(nodes), _parsed(variables, "SLURM_STEP_NUM_NODES", int)
     tasks = _parsed(variables, "SLURM_STEP_TASKS_PER_NODE", expand_counts)
     if max(tasks) > 1:
-        raise SeveralLaunchersError(max(tasks))
+        raise PlacementError(
+            f"srun has started {max(tasks)} launchers on a node, each of which would start a rank for every GPU. Start "
+            "one: `srun --ntasks-per-node=1 …`; --nproc-per-node sets its number of ranks."
+        )
     if num_told != num_nodes:
         raise SchedulerVariableError("SLURM_STEP_NUM_NODES", variables["SLURM_STEP_NUM_NODES"], f"{num_nodes} nodes")
     if node_rank not in range(num_nodes):
         raise SchedulerVariableError("SLURM_NODEID", variables["SLURM_NODEID"], f"a place among {num_nodes} nodes")
     if variables.get("SLURMD_NODENAME", nodes[node_rank]) != nodes[node_rank]:
-        raise HeterogeneousJobError
+        raise PlacementError(
+            "Slurm counts the nodes of this step in another order than it lists them (as for `srun … : …`), so that "
+            "the first node is not known. Start the step without `:`, or give the launcher --nnodes, "
+            "--node-rank=$SLURM_NODEID and --master-addr."
+        )
 
 
 def _num_gpus(variables: Mapping[str, str]) -> int | None:

@@ -17,7 +17,7 @@ from tracking.journals import START, everything, new_trial, rebuilt, record, rep
 
 from core_sdk.client import Tracker
 from core_sdk.environment import get_cluster_info, use_run_info
-from core_sdk.errors import HomeNotADirectoryError, RecordDamagedError, RunInfoError
+from core_sdk.errors import HomeNotWritableError, RecordDamagedError, RunInfoError
 from core_sdk.records import (
     ClusterInfo,
     CommandRecord,
@@ -391,7 +391,7 @@ def test_a_home_that_is_a_file_is_refused_by_name(tmp_path: Path, run_cli: Calla
     (tmp_path / "file").write_text("x")
 
     for make in (Home.open, Home.create):
-        with pytest.raises(HomeNotADirectoryError, match="is not a directory"):
+        with pytest.raises(HomeNotWritableError, match="is not a directory"):
             make(tmp_path / "file")
     listed = run_cli("trial", "list", CORE_SDK_HOME=str(tmp_path / "file"))
     assert (listed.status, "Errno" in listed.errors) == (1, False)

@@ -14,7 +14,6 @@ from core_sdk._version import __version__
 from core_sdk.alive import AliveLock
 from core_sdk.errors import (
     ExperimentNotFoundError,
-    HomeNotADirectoryError,
     HomeNotWritableError,
     HomeTooNewError,
     RecordDamagedError,
@@ -47,7 +46,7 @@ class Home:
     def create(cls, root: Path) -> Home:
         """The home at `root`, made where it is missing.
 
-        Raises `HomeNotWritableError`, `HomeNotADirectoryError` or `HomeTooNewError`.
+        Raises `HomeNotWritableError` or `HomeTooNewError`.
         """
         home = cls(root)
         try:
@@ -66,9 +65,9 @@ class Home:
 
     @classmethod
     def open(cls, root: Path) -> Home:
-        """The home at `root`, which may be missing: then it is empty.
+        """The home at `root`, which is empty if it does not exist.
 
-        Raises `HomeNotADirectoryError` or `HomeTooNewError`.
+        Raises `HomeNotWritableError` if it is no directory, or `HomeTooNewError`.
         """
         home = cls(root)
         home._check_format()
@@ -173,7 +172,7 @@ class Home:
         try:
             record = read_file(self.root / "home.json", HomeRecord)
         except NotADirectoryError as error:
-            raise HomeNotADirectoryError(self.root) from error
+            raise HomeNotWritableError(self.root, "it is not a directory") from error
         except RecordDamagedError as error:
             logger.warning("%s cannot be read (%s): delete it, and it is made anew", error.path, error.reason)
             return
