@@ -56,7 +56,7 @@ def measure(size_mb: int, num_rounds: int, scratch: Path) -> None:
                     (path / f"{index}.bin").write_bytes(part)
             staging_s.append(time.perf_counter() - begun_at)
             num_before = len(beside)
-            while storage_id not in storage.list():
+            while not (scratch / "checkpoints" / storage_id).exists():
                 beside.append(step(weight))
             num_in_flight.append(len(beside) - num_before)
             checkpoint.wait()

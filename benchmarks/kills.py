@@ -23,7 +23,7 @@ from pathlib import Path
 
 from core_sdk.errors import CheckpointError
 from core_sdk.journal import read_records
-from core_sdk.records import Report, metrics_from_json
+from core_sdk.records import MANIFEST_NAME, Report, metrics_from_json
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
@@ -72,7 +72,7 @@ def main() -> None:
             count_reports(tally, home.trial(trial_id), [step for step in acknowledged if step < STORED])
             count_checkpoints(tally, home.trial(trial_id), [step - STORED for step in acknowledged if step >= STORED])
             # What the next process would do first, here so that the storage stays small.
-            for storage_id in DirectoryStorage(home.checkpoints).list():
+            for storage_id in checkpoint_ids(home.checkpoints):
                 DirectoryStorage(home.checkpoints).delete(storage_id)
     print(
         f"{arguments.kills} kills: {tally.num_acknowledged:,} reports acknowledged, {tally.num_lost} lost, "
@@ -123,10 +123,14 @@ def count_reports(tally: Tally, folder: TrialFolder, acknowledged: list[int]) ->
     tally.num_altered += len(steps) - len(set(steps))
 
 
+def checkpoint_ids(directory: Path) -> list[str]:
+    return [manifest.parent.name for manifest in directory.glob(f"[!.]*/{MANIFEST_NAME}")]
+
+
 def count_checkpoints(tally: Tally, folder: TrialFolder, stored: list[int]) -> None:
     tally.num_stored += len(stored)
     storage = DirectoryStorage(folder.home_root / "checkpoints")
-    for storage_id in storage.list():
+    for storage_id in checkpoint_ids(storage.root):
         try:
             storage.verify(storage_id)
         except CheckpointError as error:

@@ -1,13 +1,18 @@
-"""Checkpoints saved by one process alone, straight into a storage."""
+"""Checkpoints saved by one process alone, straight into a storage, and those that a storage has."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core_sdk.records import Manifest
-from core_sdk.storage import Selector, Staging, Storage, unite
+from core_sdk.records import MANIFEST_NAME, Manifest
+from core_sdk.storage import DirectoryStorage, Selector, Staging, Storage, unite
+from core_sdk.storage.bucket import BucketStorage
+from core_sdk.storage.bucket._retrying_bucket import TOMBSTONE
+
+_MANIFEST = re.compile(rf"([^./\\][^/\\]*)/{re.escape(MANIFEST_NAME)}")
 
 
 def store_alone(staging: Staging, metadata: Mapping[str, Any]) -> Manifest:
@@ -24,3 +29,15 @@ def upload(
     with storage.stage(storage_id) as staging:
         staging.fill(source, selector, copy=False)
         return store_alone(staging, metadata)
+
+
+def checkpoint_ids(storage: Storage) -> list[str]:
+    """The checkpoints that exist in the storage, sorted: those that have a manifest."""
+    if isinstance(storage, DirectoryStorage):
+        manifests = (
+            directory / MANIFEST_NAME for directory in storage.root.glob("[!.]*") if not directory.is_symlink()
+        )
+        return sorted(manifest.parent.name for manifest in manifests if manifest.exists())
+    assert isinstance(storage, BucketStorage)
+    objects = (stored.name for stored in storage._bucket.list() if stored.size_bytes > len(TOMBSTONE))
+    return sorted(found[1] for name in objects if (found := _MANIFEST.fullmatch(name)))

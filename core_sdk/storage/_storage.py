@@ -144,7 +144,3 @@ class Storage(ABC):
     @abstractmethod
     def close(self) -> None:
         """Closes connections; does nothing the second time."""
-
-    @abstractmethod
-    def list(self) -> list[str]:
-        """The ids of all checkpoints, sorted."""

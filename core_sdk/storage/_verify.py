@@ -29,11 +29,6 @@ def is_checkpoint(directory: Path) -> bool:
     return any((directory / name).exists() for name in RESERVED_NAMES)
 
 
-def is_listed(directory: Path) -> bool:
-    """Whether this is a checkpoint that was once whole. A link is not: it leads out of the storage."""
-    return not directory.is_symlink() and (directory / MANIFEST_NAME).exists()
-
-
 def read_manifest(directory: Path) -> Manifest:
     """The manifest in `directory`, whose name is the storage id."""
     storage_id = directory.name

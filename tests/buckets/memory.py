@@ -78,10 +78,6 @@ class MemoryBucket(Bucket):
         self.before("list", under)
         yield from (found for name, (_, found) in sorted(self.store.objects.items()) if name.startswith(under))
 
-    def list_folders(self) -> Iterator[str]:
-        self.before("list", "")
-        yield from sorted({name.partition("/")[0] for name in self.store.objects if "/" in name})
-
     def delete(self, name: str) -> None:
         self.before("delete", name)
         self.store.objects.pop(name, None)

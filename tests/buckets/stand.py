@@ -12,6 +12,7 @@ from urllib.parse import quote
 import pytest
 from buckets.proxy import Proxy, start_proxy
 from buckets.servers import BucketServer
+from saving import checkpoint_ids
 
 from core_sdk.storage.bucket._bucket import Bucket
 from core_sdk.storage.bucket._limits import Limits
@@ -41,7 +42,7 @@ class Stand:
     def remains(self) -> list[str]:
         """What still lies there once all that was abandoned is swept, and all that is listed is deleted."""
         self.sweeper.sweep()
-        for storage_id in self.direct.list():
+        for storage_id in checkpoint_ids(self.direct):
             self.direct.delete(storage_id)
         num_uploads = self.bucket.abort_uploads("")
         return [name for name in self.object_names() if name != CLOCK] + ["an upload in parts"] * num_uploads

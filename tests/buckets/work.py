@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from buckets.stand import Stand
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.storage import Storage
@@ -80,7 +80,7 @@ def _delete(storage: Storage, scene: Scene) -> None:
 
 
 def _list(storage: Storage, scene: Scene) -> None:
-    assert scene.storage_id in storage.list()
+    assert scene.storage_id in checkpoint_ids(storage)
     assert storage.verify(scene.storage_id).metadata == _METADATA
 
 
@@ -123,7 +123,7 @@ def run(stand: Stand, work: Work, scene: Scene, arm: Callable[[], None] = lambda
 
 def check(stand: Stand, work: Work, scene: Scene, outcome: Outcome) -> None:
     """What is listed is whole and right, to the byte; what failed left nothing that a sweep does not find."""
-    listed = stand.direct.list()
+    listed = checkpoint_ids(stand.direct)
     after = work.after(scene.content)
     if outcome.error is None:
         assert listed == ([] if after is None else [scene.storage_id])

@@ -7,6 +7,7 @@ import json
 import pytest
 from cli.commands import Cli
 from cli.recorded import damage, new_attempt, new_trial, store
+from saving import checkpoint_ids
 
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, TrialFolder
@@ -26,7 +27,7 @@ def folder(home: Home) -> TrialFolder:
 
 
 def stored(home: Home) -> list[str]:
-    return DirectoryStorage(home.checkpoints).list()
+    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def test_a_trial_is_deleted_after_a_question(home: Home, folder: TrialFolder, cli: Cli) -> None:

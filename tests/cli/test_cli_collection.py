@@ -7,6 +7,7 @@ import json
 import pytest
 from cli.commands import Cli
 from cli.recorded import damage, new_attempt, new_trial, store
+from saving import checkpoint_ids
 
 from core_sdk.records import RetentionPolicy
 from core_sdk.storage import DirectoryStorage
@@ -26,7 +27,7 @@ def folder(home: Home) -> TrialFolder:
 
 
 def stored(home: Home) -> list[str]:
-    return DirectoryStorage(home.checkpoints).list()
+    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def test_gc_shows_asks_and_deletes(home: Home, folder: TrialFolder, cli: Cli) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli.recorded import new_attempt, new_trial
 from client.trainings import Training
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk.client import Checkpoint, CheckpointState, Tracker
 from core_sdk.errors import CheckpointProtectedError, UnsafePathError
@@ -130,7 +130,7 @@ def test_removing_every_file_deletes_the_checkpoint(checkpoint: Checkpoint, home
     checkpoint.remove_files(["**"])
 
     assert checkpoint.state is CheckpointState.DELETED
-    assert DirectoryStorage(home.checkpoints).list() == ["older"]
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == ["older"]
 
 
 def test_patterns_that_point_outside_are_refused(checkpoint: Checkpoint) -> None:

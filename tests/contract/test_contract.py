@@ -37,7 +37,7 @@ from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
 from parts import needs
 from processes import Script, wait_for
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk import client, core
 from core_sdk.errors import (
@@ -87,7 +87,7 @@ class OpenedBucket:
 
     def checkpoints(self) -> list[str]:
         with contextlib.closing(storage_from_url(self.url)) as storage:
-            return storage.list()
+            return checkpoint_ids(storage)
 
 
 def reports(home: Home, trial_id: int = 1, attempt: int = 1) -> list[Report]:
@@ -525,7 +525,7 @@ def test_18_a_save_whose_record_is_refused_raises(small_disk: Path, monkeypatch:
 
     recorded = [found.record.storage_id for found in read_history(Home(small_disk / "home").trial(1)).checkpoints]
     assert recorded == acknowledged
-    assert storage.list() == sorted(acknowledged)
+    assert checkpoint_ids(storage) == sorted(acknowledged)
 
 
 def test_19_order_is_the_order_of_calls(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -951,7 +951,7 @@ def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> N
 
     assert unasked.deleted == ()
     assert [verdict.storage_id for verdict in asked.deleted] == ["older"]
-    assert storage.list() == ["foreign", "newer"]
+    assert checkpoint_ids(storage) == ["foreign", "newer"]
 
 
 @pytest.mark.parametrize("reason", ["the only good one", "pinned", "a beginning", "in use", "unreachable"])
@@ -992,7 +992,7 @@ def test_37_a_deletion_that_was_begun_is_finished(two_checkpoints: Home) -> None
     assert states == {"older": "COMPLETED", "newer": "DELETED"}
     assert continuation is not None
     assert continuation.storage_id == "older"
-    assert DirectoryStorage(two_checkpoints.checkpoints).list() == ["older"]
+    assert checkpoint_ids(DirectoryStorage(two_checkpoints.checkpoints)) == ["older"]
 
 
 def test_38_a_bucket_that_is_away_fails_saves_and_resumes_only(

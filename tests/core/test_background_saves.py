@@ -17,6 +17,7 @@ from core.held_storage import Gate, HeldStorage, hold
 from core.rank_processes import Ranks, codes
 from core.rank_threads import Rank, Trial
 from processes import Script
+from saving import checkpoint_ids
 
 from core_sdk import core
 from core_sdk.core._checkpoint import Grace
@@ -74,7 +75,7 @@ def records(home: Home) -> list[Record]:
 
 
 def stored_ids(home: Home) -> list[str]:
-    return DirectoryStorage(home.checkpoints).list()
+    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def outcome(home: Home) -> tuple[str, str | None]:
@@ -387,7 +388,7 @@ threading.Event().wait()
     script.wait()
 
     storage = DirectoryStorage(home.checkpoints)
-    assert storage.list() == [first]
+    assert checkpoint_ids(storage) == [first]
     storage.verify(first)
     assert len(storage.sweep()) == 1
     assert list((home.checkpoints / ".staging").iterdir()) == []
@@ -555,7 +556,7 @@ def test_a_save_that_ends_as_it_is_given_up_is_stored(tmp_path: Path, gate: Gate
     checkpoint.close()
     checkpoint._journal.close()
 
-    assert DirectoryStorage(tmp_path / "checkpoints").list() == [storage_id]
+    assert checkpoint_ids(DirectoryStorage(tmp_path / "checkpoints")) == [storage_id]
 
 
 def test_without_a_known_grace_a_stop_waits_for_as_long_as_it_takes(
@@ -610,7 +611,7 @@ def test_writing_after_the_block_refuses_the_save(tmp_path: Path, kind: type[_Di
                 (path / "model.bin").write_bytes(b"first")
             checkpoint.wait()
 
-    assert storage.list() == []
+    assert checkpoint_ids(storage) == []
 
 
 class HeldTrial(Trial):
@@ -646,12 +647,12 @@ def test_ranks_go_on_while_they_store_together(tmp_path: Path, num_ranks: int, s
         for number in range(20):
             assert rank.distributed.allgather((rank.number, number)) == [(r, number) for r in range(num_ranks)]
         trial.gates[0].wait_until_reached()
-        assert trial.storage.list() == []
+        assert checkpoint_ids(trial.storage) == []
         rank.distributed.allgather("looked")
         trial.gates[0].open()
         second = save_shard(rank, 2)
         rank.checkpoint.wait()
-        assert second in trial.storage.list()
+        assert second in checkpoint_ids(trial.storage)
         return storage_id
 
     ids = trial.run(script)
@@ -699,7 +700,7 @@ def test_what_fails_on_one_rank_comes_out_on_all(tmp_path: Path) -> None:
     for number in (0, 2):
         assert isinstance(failure := failures[number], RankFailedError)
         assert failure.rank == 1
-    assert trial.storage.list() == []
+    assert checkpoint_ids(trial.storage) == []
     assert trial.left_over() == []
 
 
@@ -791,7 +792,7 @@ def test_writing_after_the_block_refuses_the_save_of_all_ranks(tmp_path: Path) -
     assert isinstance(errors[0], CheckpointNotStoredError)
     assert "'0.bin' changed while it was being stored" in str(errors[0])
     assert isinstance(errors[1], RankFailedError)
-    assert trial.storage.list() == []
+    assert checkpoint_ids(trial.storage) == []
 
 
 class ImpatientTrial(HeldTrial):
@@ -819,7 +820,7 @@ def test_a_rank_may_send_for_longer_than_the_others_wait_otherwise(tmp_path: Pat
 
     storage_id = trial.run(script)[0]
 
-    assert trial.storage.list() == [storage_id]
+    assert checkpoint_ids(trial.storage) == [storage_id]
 
 
 RANKS = f"""

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from saving import checkpoint_ids
 
 from core_sdk import core
 from core_sdk.distributed import DistributedContext
@@ -67,7 +68,7 @@ def journal(home: Home) -> list[Record]:
 
 
 def stored_ids(home: Home) -> list[str]:
-    return DirectoryStorage(home.checkpoints).list()
+    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def test_store_path_and_restore_path(checkpoint: core.CheckpointContext) -> None:

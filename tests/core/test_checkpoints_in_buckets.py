@@ -10,6 +10,7 @@ import pytest
 from buckets.opening import bucket_at
 from buckets.servers import BucketServer
 from core.rank_threads import Rank, Trial
+from saving import checkpoint_ids
 
 from core_sdk.core import DownloadMode
 from core_sdk.errors import CheckpointConflictError, CheckpointNotFoundError
@@ -109,7 +110,7 @@ def test_a_conflict_of_ranks_leaves_nothing_in_the_bucket(trial: BucketTrial) ->
     for rank in range(4):
         with pytest.raises(CheckpointConflictError, match="weights"):
             raise outcomes.errors[rank]
-    assert trial.open_storage(0).list() == []
+    assert checkpoint_ids(trial.open_storage(0)) == []
     assert trial.temporary_files() == []
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from saving import checkpoint_ids
 
 from core_sdk import core
 from core_sdk.core import Context
@@ -27,7 +28,7 @@ def store(context: Context, steps: int) -> str:
 
 
 def stored(tmp_path: Path) -> list[str]:
-    return DirectoryStorage(tmp_path / "checkpoints").list()
+    return checkpoint_ids(DirectoryStorage(tmp_path / "checkpoints"))
 
 
 def test_the_end_of_a_completed_attempt_applies_the_policy(home: Home, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from core.rank_threads import Rank, Trial
+from saving import checkpoint_ids
 
 from core_sdk import core
 from core_sdk.errors import EmptyCheckpointError
@@ -47,7 +48,7 @@ def test_a_checkpoint_of_all_ranks_without_a_file_is_refused_on_all(tmp_path: Pa
 
     assert {type(error) for error in outcomes.errors.values()} == {EmptyCheckpointError}
     assert "async_save" in str(outcomes.errors[0])
-    assert trial.storage.list() == []
+    assert checkpoint_ids(trial.storage) == []
     assert trial.left_over() == []
 
 
@@ -92,7 +93,8 @@ def test_what_is_written_after_the_block_is_warned_of(home: Home, shard: bool) -
 
     storage = DirectoryStorage(home.checkpoints)
     assert all(
-        storage.verify(storage_id).files.keys() == {"model.bin", "metadata.json"} for storage_id in storage.list()
+        storage.verify(storage_id).files.keys() == {"model.bin", "metadata.json"}
+        for storage_id in checkpoint_ids(storage)
     )
     assert list((storage.root / ".staging").iterdir()) == []
 
@@ -106,6 +108,6 @@ def test_an_async_save_that_is_not_awaited_is_no_checkpoint(
     assert status == 0, errors
     kept = output.splitlines()[-1]
     storage = DirectoryStorage(home.checkpoints)
-    assert kept in storage.list()
-    for storage_id in storage.list():
+    assert kept in checkpoint_ids(storage)
+    for storage_id in checkpoint_ids(storage):
         assert any(name.endswith(".distcp") for name in storage.verify(storage_id).files)

@@ -13,6 +13,7 @@ import pytest
 from buckets.servers import BucketServer
 from core.rank_threads import Rank, Trial
 from parts import needs, strace
+from saving import checkpoint_ids
 
 from core_sdk import core
 from core_sdk.errors import CheckpointNotStoredError, NotEnoughSpaceError, RankFailedError, ReportsDroppedError
@@ -67,9 +68,9 @@ def test_a_save_raises_when_the_disk_refuses_its_record(home: Home, kind: str, w
     assert "1.journal" in refused
     assert "Input/output error" in refused
     assert listed(home) == [kept]
-    assert DirectoryStorage(home.checkpoints).list() == [kept]
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [kept]
     collect(home, Request(policy={"save_trial_best": 0, "save_trial_latest": 1}))
-    assert DirectoryStorage(home.checkpoints).list() == [kept]
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [kept]
 
 
 def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_a_full_home_loses_no_acknowledged_save(small_disk: Path, tmp_path: Path
 
     assert num_refused >= 3
     assert listed(Home(small_disk / "home")) == acknowledged
-    assert storage.list() == sorted(acknowledged)
+    assert checkpoint_ids(storage) == sorted(acknowledged)
 
 
 def test_a_disk_full_of_checkpoints_and_records_loses_no_acknowledged_save(small_disk: Path) -> None:
@@ -118,7 +119,7 @@ def test_a_disk_full_of_checkpoints_and_records_loses_no_acknowledged_save(small
     assert len(acknowledged) > 10
     assert listed(home) == acknowledged
     storage = DirectoryStorage(home.checkpoints)
-    assert storage.list() == sorted(acknowledged)
+    assert checkpoint_ids(storage) == sorted(acknowledged)
     for storage_id in acknowledged:
         storage.verify(storage_id)
 
@@ -148,7 +149,7 @@ def test_a_save_in_a_bucket_is_withdrawn_as_well(
             context.checkpoint.upload(source, {"steps_completed": 2}, selector=refuse_from_here_on)
 
     with contextlib.closing(storage_from_url(url)) as storage:
-        assert storage.list() == [kept]
+        assert checkpoint_ids(storage) == [kept]
     assert listed(home) == [kept]
 
 
@@ -163,7 +164,7 @@ def test_a_save_in_the_background_raises_when_its_record_is_refused(home: Home) 
         with pytest.raises(CheckpointNotStoredError, match=r"1\.journal"):
             context.checkpoint.wait()
 
-    assert DirectoryStorage(home.checkpoints).list() == []
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []
 
 
 @pytest.mark.filterwarnings("ignore:records are being dropped")
@@ -196,7 +197,7 @@ def test_a_record_that_the_chief_cannot_write_fails_every_rank(tmp_path: Path) -
 
     assert isinstance(outcomes.errors[0], CheckpointNotStoredError)
     assert isinstance(outcomes.errors[1], RankFailedError)
-    assert trial.storage.list() == []
+    assert checkpoint_ids(trial.storage) == []
     assert trial.left_over() == []
 
 
@@ -222,4 +223,4 @@ def test_an_interrupt_at_the_record_leaves_nothing_that_is_stored_and_not_listed
     refused, kept = finished.stdout.splitlines()
     assert refused.startswith("REFUSED")
     assert listed(home) == [kept]
-    assert DirectoryStorage(home.checkpoints).list() == [kept]
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == [kept]

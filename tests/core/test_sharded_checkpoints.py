@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from core.rank_threads import Rank, Trial
 from processes import wait_for
+from saving import checkpoint_ids
 
 from core_sdk.core import DistributedContext, DownloadMode
 from core_sdk.errors import (
@@ -68,7 +69,7 @@ def store(trial: Trial, steps_completed: int = 3) -> str:
 
 
 def assert_nothing_was_stored(trial: Trial) -> None:
-    assert trial.storage.list() == []
+    assert checkpoint_ids(trial.storage) == []
     assert trial.left_over() == []
     assert [record for rank in range(trial.num_ranks) for record in trial.records(rank)] == []
 
@@ -120,7 +121,7 @@ def test_no_rank_goes_on_before_the_checkpoint_is_stored_and_recorded(big_trial:
         for step in range(5):
             with rank.checkpoint.store_path({"steps_completed": step}, shard=True) as (path, storage_id):
                 (path / f"rank{rank.number}.bin").write_bytes(b"1234")
-            assert storage_id in big_trial.storage.list()
+            assert storage_id in checkpoint_ids(big_trial.storage)
             assert len(big_trial.records(0)) > step
             stored.append(storage_id)
         return stored
@@ -128,7 +129,7 @@ def test_no_rank_goes_on_before_the_checkpoint_is_stored_and_recorded(big_trial:
     stored = big_trial.run(script)
 
     assert stored[0] == stored[1] == stored[2] == stored[3]
-    assert sorted(stored[0]) == big_trial.storage.list()
+    assert sorted(stored[0]) == checkpoint_ids(big_trial.storage)
 
 
 def test_no_rank_sees_what_another_writes(trial: Trial) -> None:
@@ -298,7 +299,7 @@ def test_ranks_may_go_on_after_a_failed_save(trial: Trial) -> None:
 
     storage_id = trial.run(script)[0]
 
-    assert trial.storage.list() == [storage_id]
+    assert checkpoint_ids(trial.storage) == [storage_id]
 
 
 Event = Callable[[str], None]
@@ -521,7 +522,7 @@ def test_without_shard_only_the_chief_calls(trial: Trial) -> None:
 
     storage_id = trial.run(script)[0]
 
-    assert trial.storage.list() == [storage_id]
+    assert checkpoint_ids(trial.storage) == [storage_id]
 
 
 @pytest.mark.parametrize("forking", [0, 1])
@@ -542,7 +543,7 @@ def test_a_child_forked_in_the_block_stores_nothing(trial: Trial, forking: int) 
     exit_status = trial.run(script)[forking]
 
     assert exit_status == 42
-    (storage_id,) = trial.storage.list()
+    (storage_id,) = checkpoint_ids(trial.storage)
     trial.storage.verify(storage_id)
     assert (trial.storage.root / storage_id / "rank1.bin").read_bytes() == b"whole"
 
@@ -993,4 +994,4 @@ def test_any_rank_reads_metadata_and_deletes_alone(trial: Trial) -> None:
         return metadata
 
     assert trial.run(script)[1] == {"steps_completed": 3}
-    assert trial.storage.list() == []
+    assert checkpoint_ids(trial.storage) == []

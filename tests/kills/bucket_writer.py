@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from buckets.opening import bucket_at
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._storage import BucketStorage
@@ -63,7 +63,7 @@ def open_bucket_storage(url: str, temp_dir: Path, variables: Mapping[str, str]) 
 
 def _write_checkpoints(url: str, temp_dir: Path, variables: Mapping[str, str], sender: Connection[Any, Any]) -> None:
     storage = open_bucket_storage(url, temp_dir, variables)
-    committed = storage.list()
+    committed = checkpoint_ids(storage)
     for steps_completed in itertools.count(1):
         committed.append(_store(storage, steps_completed))
         sender.send(committed[-1])

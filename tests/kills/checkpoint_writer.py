@@ -14,6 +14,8 @@ import sys
 import uuid
 from pathlib import Path
 
+from saving import checkpoint_ids
+
 from core_sdk.errors import CheckpointNotFoundError
 from core_sdk.storage import DirectoryStorage, unite
 
@@ -26,7 +28,7 @@ def write_checkpoints(root: Path, num_checkpoints: int | None) -> None:
     storage = DirectoryStorage(root)
     storage.sweep()
     generator = random.Random()
-    committed = storage.list()
+    committed = checkpoint_ids(storage)
     for steps_completed in itertools.count(1) if num_checkpoints is None else range(1, num_checkpoints + 1):
         storage_id = str(uuid.uuid4())
         with storage.stage(storage_id) as staging:
@@ -47,7 +49,7 @@ def write_checkpoints(root: Path, num_checkpoints: int | None) -> None:
 def check_what_is_left(root: Path, was_committed: bool) -> list[str]:
     """The visible checkpoints, each of them whole; at least one if ever one was committed. Sweeps."""
     storage = DirectoryStorage(root)
-    visible = storage.list()
+    visible = checkpoint_ids(storage)
     for storage_id in visible:
         storage.verify(storage_id)
     assert visible or not was_committed, "a checkpoint was committed, and none can be restored"

@@ -14,6 +14,7 @@ from buckets.opening import bucket_at
 from buckets.servers import BucketServer
 from kills.bucket_writer import LIMITS, WriterProcess, open_bucket_storage
 from kills.sharded_writer import TOLD, RankProcess
+from saving import checkpoint_ids
 
 from core_sdk.storage.bucket._bucket import Bucket
 from core_sdk.storage.bucket._storage import BucketStorage
@@ -59,7 +60,7 @@ def kill_ranks(server: BucketServer, folder: Path, num_kills: int) -> int:
         newest = max([first, *said], told[:-1], key=len)[-1]
         num_with_leftovers += check_what_is_left(bucket, temp_dir, newest)
         storage = BucketStorage(bucket, temp_dir=temp_dir)
-        assert {storage.manifest(storage_id).ranks for storage_id in storage.list()} == {(0, 1)}
+        assert {storage.manifest(storage_id).ranks for storage_id in checkpoint_ids(storage)} == {(0, 1)}
     bucket.close()
     return num_with_leftovers
 
@@ -68,7 +69,7 @@ def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
     """Whether there was something to sweep."""
     # Claims and tombstones of the dead go at once, where they would stay for an hour.
     storage = BucketStorage(bucket, temp_dir=temp_dir, limits=replace(LIMITS, lease_s=-1.0))
-    for storage_id in storage.list():
+    for storage_id in checkpoint_ids(storage):
         storage.check(storage_id)
     was_clean = stray_objects(storage, bucket) == []
 
@@ -77,7 +78,7 @@ def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
     assert stray_objects(storage, bucket) == []
     assert bucket.abort_uploads("") == 0
     assert list(temp_dir.rglob("*.lock")) == []
-    listed = storage.list()
+    listed = checkpoint_ids(storage)
     for storage_id in listed:
         storage.verify(storage_id)
     assert newest in listed, "what was committed last is gone"
@@ -87,7 +88,7 @@ def check_what_is_left(bucket: Bucket, temp_dir: Path, newest: str) -> bool:
 def stray_objects(storage: BucketStorage, bucket: Bucket) -> list[str]:
     """What belongs to no checkpoint that is listed."""
     expected = {".claims/clock"}
-    for storage_id in storage.list():
+    for storage_id in checkpoint_ids(storage):
         expected |= {f"{storage_id}/{name}" for name in [".manifest.json", *storage.manifest(storage_id).files]}
     return [item.name for item in bucket.list() if item.name not in expected]
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import pytest
 from cli.recorded import new_attempt, new_trial, store
 from parts import needs, strace
+from saving import checkpoint_ids
 
 from core_sdk.core import init
 from core_sdk.storage import DirectoryStorage
@@ -166,9 +167,9 @@ class Stage:
         listed = set(self._listed())
         assert set(ending.stored) - set(ending.deleting) <= listed
         assert {"a", "b", "c"} - set(ending.deleting) <= listed
-        for storage_id in listed | set(storage.list()):
+        for storage_id in listed | set(checkpoint_ids(storage)):
             storage.verify(storage_id)
-        assert set(storage.list()) <= listed | set(ending.deleting)
+        assert set(checkpoint_ids(storage)) <= listed | set(ending.deleting)
 
         whole = {storage_id for storage_id in listed if not storage.manifest(storage_id).removed}
         collect(self.home, Request(policy={"save_trial_best": 0, "save_trial_latest": 9}))
@@ -176,7 +177,7 @@ class Stage:
             pass
 
         assert whole <= set(self._listed())
-        assert storage.list() == sorted(self._listed())
+        assert checkpoint_ids(storage) == sorted(self._listed())
         assert list((storage.root / ".staging").iterdir()) == []
 
     def _listed(self) -> Iterator[str]:

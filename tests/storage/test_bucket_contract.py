@@ -26,7 +26,6 @@ MIB = 1 << 20
 OpenBucket = Callable[[str], Bucket]
 
 ORDER = "names in order"
-FOLDERS = "folders that are gone"
 WRONG_BUCKET = "reading from a bucket that is not there"
 PARTS = "uploads in parts"
 NOT_TESTED = {
@@ -34,10 +33,7 @@ NOT_TESTED = {
         WRONG_BUCKET: "it says only that nothing was found",
         PARTS: "it knows no uploads in parts",
     },
-    "SeaweedFS": {
-        ORDER: "it sorts names folder by folder, not byte by byte",
-        FOLDERS: "it forgets a folder some time after its last object",
-    },
+    "SeaweedFS": {ORDER: "it sorts names folder by folder, not byte by byte"},
 }
 """What a server is known to get wrong, so that it says nothing of us."""
 
@@ -239,29 +235,9 @@ def test_objects_are_listed_in_the_order_of_their_names(bucket: Bucket, can: Cal
     assert names(bucket) == sorted(unordered, key=str.encode)
 
 
-def test_folders_are_listed_without_their_objects(bucket: Bucket) -> None:
-    """Each once; objects beside them are none."""
-    for name in ("one/a", "one/b/c", "two/a", ".claims/x", "file"):
-        bucket.put(name, b"content")
-
-    assert sorted(bucket.list_folders()) == [".claims", "one", "two"]
-
-
-def test_a_folder_is_gone_with_its_objects(bucket: Bucket, can: Callable[[str], None]) -> None:
-    """There is nothing else that it could be made of."""
-    can(FOLDERS)
-    bucket.put("one/a", b"content")
-    bucket.put("two/a", b"content")
-
-    bucket.delete("one/a")
-
-    assert list(bucket.list_folders()) == ["two"]
-
-
 def test_nothing_is_listed_where_nothing_is(bucket: Bucket) -> None:
     """A fresh prefix is no error."""
     assert names(bucket) == []
-    assert list(bucket.list_folders()) == []
 
 
 def test_what_stands_beside_the_prefix_is_never_seen(server: BucketServer, open_bucket: OpenBucket) -> None:
@@ -272,10 +248,10 @@ def test_what_stands_beside_the_prefix_is_never_seen(server: BucketServer, open_
     beside.put("name", b"content")
     narrow.put("name", b"content")
 
-    listed, folders = names(narrow), list(narrow.list_folders())
+    listed = names(narrow)
     narrow.delete("name")
 
-    assert (listed, folders) == (["name"], [])
+    assert listed == ["name"]
     assert sorted(names(whole)) == ["a", "ab/name"]
 
 
@@ -287,8 +263,6 @@ def test_a_prefix_may_be_empty_or_nested(server: BucketServer, open_bucket: Open
     nested.put("id/name", b"content")
 
     assert names(whole) == ["one/two/id/name"]
-    assert list(whole.list_folders()) == ["one"]
-    assert list(nested.list_folders()) == ["id"]
     assert read(whole, "one/two/id/name", 0, 7) == b"content"
     assert nested.where("id/name").endswith("/one/two/id/name")
 
@@ -318,11 +292,10 @@ def test_more_objects_than_a_page_holds_are_listed_and_deleted(server: BucketSer
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda name: bucket.put(name, b"1"), expected))
 
-        listed, folders = names(bucket), sorted(bucket.list_folders())
+        listed = names(bucket)
         list(threads.map(bucket.delete, expected))
 
     assert sorted(listed) == sorted(expected)
-    assert folders == ["0", "1", "2", "3"]
     assert names(bucket) == []
 
 
@@ -508,7 +481,6 @@ def test_a_bucket_that_is_not_there_is_told_as_such(url: str, open_bucket: OpenB
         lambda: absent.put("name", b"content"),
         lambda: absent.put("name", b"content", if_absent=True),
         lambda: names(absent),
-        lambda: list(absent.list_folders()),
         lambda: send(absent, "name", b"content"),
     )
 

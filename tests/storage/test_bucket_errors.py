@@ -19,6 +19,7 @@ from buckets.servers import BucketServer
 from buckets.stand import Stand, start_stand
 from buckets.work import Scene
 from parts import needs
+from saving import checkpoint_ids
 
 from core_sdk.errors import (
     BucketNotFoundError,
@@ -73,7 +74,6 @@ def calls_on(storage: Storage, scene: Scene) -> dict[str, Callable[[], object]]:
     return {
         "check_writable": storage.check_writable,
         "save": lambda: work.save(storage, scene),
-        "list": storage.list,
         "manifest": lambda: storage.manifest(scene.storage_id),
         "download": lambda: storage.download(scene.storage_id, scene.directory),
         "delete": lambda: storage.delete(scene.storage_id),
@@ -239,7 +239,7 @@ def test_hostile_names_beside_a_checkpoint_touch_nothing_else(stand: Stand, tmp_
 
     work.check_directory(scene.directory, scene.content)
     assert list(tmp_path.rglob("*escaped*")) == []
-    assert stand.direct.list() == [scene.storage_id]
+    assert checkpoint_ids(stand.direct) == [scene.storage_id]
     with pytest.raises(CheckpointDamagedError, match="was not there when the checkpoint was written"):
         stand.direct.verify(scene.storage_id)
     stand.direct.delete(scene.storage_id)
@@ -257,7 +257,7 @@ def test_a_claim_that_is_none_of_ours_disturbs_no_sweep(gcs: Stand, tmp_path: Pa
 
     gcs.sweeper.sweep()
 
-    assert gcs.direct.list() == [scene.storage_id]
+    assert checkpoint_ids(gcs.direct) == [scene.storage_id]
     gcs.direct.verify(scene.storage_id)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk.errors import CheckpointNotStoredError
 from core_sdk.storage import DirectoryStorage
@@ -59,7 +59,7 @@ def test_a_mapped_file_that_is_written_all_the_while_fails_the_save(any_file_sys
             is_over.set()
             writer.join()
 
-    assert storage.list() == []
+    assert checkpoint_ids(storage) == []
     assert list((storage.root / ".staging").iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from parts import needs, strace
-from saving import store_alone, upload
+from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk.errors import NotEnoughSpaceError
 from core_sdk.storage import DirectoryStorage
@@ -58,7 +58,7 @@ def test_an_upload_that_does_not_fit_is_refused_before_it_begins(small_disk: Pat
 
     assert raised.value.needed_bytes == 800_000
     assert 0 < raised.value.free_bytes < DISK_BYTES - 300_000
-    assert storage.list() == ["good"]
+    assert checkpoint_ids(storage) == ["good"]
     storage.verify("good")
 
 
@@ -87,7 +87,7 @@ def test_a_disk_that_fills_in_the_commit_leaves_nothing(small_disk: Path) -> Non
         store_alone(staging, {"steps_completed": 2})
 
     assert raised.value.needed_bytes >= free_bytes
-    assert storage.list() == ["good"]
+    assert checkpoint_ids(storage) == ["good"]
     assert list((small_disk / ".staging").iterdir()) == []
     storage.verify("good")
 
@@ -119,7 +119,7 @@ def test_a_failed_fsync_fails_the_save(tmp_path: Path, when: int) -> None:
 
     assert finished.returncode == 3, finished.stderr
     assert "Input/output error" in finished.stdout
-    assert storage.list() == ["good"]
+    assert checkpoint_ids(storage) == ["good"]
     assert list((tmp_path / ".staging").iterdir()) == []
     storage.verify("good")
 
@@ -142,4 +142,4 @@ def test_the_faulty_save_succeeds_without_the_fault(tmp_path: Path) -> None:
     finished = save_with_failing_fsync(tmp_path)
 
     assert finished.returncode == 0, finished.stderr
-    assert DirectoryStorage(tmp_path).list() == ["new"]
+    assert checkpoint_ids(DirectoryStorage(tmp_path)) == ["new"]

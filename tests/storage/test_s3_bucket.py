@@ -172,7 +172,6 @@ def test_an_answer_that_is_not_s3s_may_pass(moto: BucketServer, proxy: Proxy, op
         lambda: bucket.read("name", 0, 1, lambda piece: None),
         lambda: bucket.stat("name"),
         lambda: list(bucket.list()),
-        lambda: list(bucket.list_folders()),
         lambda: bucket.delete("name"),
         lambda: bucket.copy("name", "other", entry(b"content")),
         lambda: bucket.begin("large", entry(b"content")),

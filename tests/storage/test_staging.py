@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.storage import DirectoryStorage
@@ -129,8 +129,8 @@ def test_many_saves_and_sweeps_at_once(tmp_path: Path) -> None:
         thread.join()
 
     assert failures == []
-    assert len(storage.list()) == 80
-    for storage_id in storage.list():
+    assert len(checkpoint_ids(storage)) == 80
+    for storage_id in checkpoint_ids(storage):
         storage.verify(storage_id)
     assert list((tmp_path / ".staging").iterdir()) == []
 

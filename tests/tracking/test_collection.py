@@ -11,7 +11,7 @@ import pytest
 from cli.recorded import damage, new_attempt, new_trial, store
 from client.trainings import Training
 from filelock import FileLock
-from saving import store_alone
+from saving import checkpoint_ids, store_alone
 
 from core_sdk.errors import CollectionRunningError, TrialRunningError
 from core_sdk.journal import read_records
@@ -38,7 +38,7 @@ LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 
 
 
 def stored(home: Home) -> list[str]:
-    return DirectoryStorage(home.checkpoints).list()
+    return checkpoint_ids(DirectoryStorage(home.checkpoints))
 
 
 def states(home: Home) -> dict[str, str]:

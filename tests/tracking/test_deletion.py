@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cli.recorded import new_attempt, new_trial, store
+from saving import checkpoint_ids
 
 from core_sdk.errors import CheckpointProtectedError, ExperimentNotFoundError, TrialNotFoundError, TrialRunningError
 from core_sdk.journal import read_journal
@@ -34,7 +35,7 @@ def test_a_deleted_trial_leaves_an_empty_folder(home: Home, folder: TrialFolder)
     delete_trial(folder)
 
     assert list(folder.path.iterdir()) == []
-    assert DirectoryStorage(home.checkpoints).list() == []
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []
     assert home.trial_ids() == []
     assert home.create_trial().trial_id == folder.trial_id + 1
 
@@ -57,7 +58,7 @@ def test_a_running_trial_is_not_deleted(home: Home, folder: TrialFolder) -> None
 
     training.die()
     assert folder.log_path(1).exists()
-    assert DirectoryStorage(home.checkpoints).list() == ["a"]
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == ["a"]
 
 
 @pytest.mark.parametrize("of", ["trial", "experiment"])
@@ -84,7 +85,7 @@ def test_a_trial_with_a_checkpoint_that_is_needed_is_deleted_only_by_force(
 
     with pytest.raises(CheckpointProtectedError, match="checkpoint a is not deleted"):
         delete(is_forced=False)
-    is_whole = folder.exists() and DirectoryStorage(home.checkpoints).list() == ["a"]
+    is_whole = folder.exists() and checkpoint_ids(DirectoryStorage(home.checkpoints)) == ["a"]
     with pytest.raises(CheckpointProtectedError) if runs else contextlib.nullcontext():
         delete(is_forced=True)
 

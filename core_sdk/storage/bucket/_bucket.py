@@ -118,10 +118,6 @@ class Bucket(ABC):
         """All objects whose names begin with `under`, in the order of their names, page by page."""
 
     @abstractmethod
-    def list_folders(self) -> Iterator[str]:
-        """What stands before the first "/" in the names of objects, each once, without listing the objects."""
-
-    @abstractmethod
     def delete(self, name: str) -> None:
         """Removes an object, if it is there."""
 

@@ -57,9 +57,6 @@ class RetryingBucket:
     def all_under(self, under: str) -> list[StoredObject]:
         return self._call(under, lambda: list(self._bucket.list(under)))
 
-    def folders(self) -> list[str]:
-        return self._call("", lambda: list(self._bucket.list_folders()))
-
     def remove(self, name: str) -> None:
         self._call(name, partial(self._bucket.delete, name))
 

@@ -7,9 +7,7 @@ import hashlib
 import logging
 import os
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from core_sdk.errors import (
@@ -18,7 +16,6 @@ from core_sdk.errors import (
     CheckpointNotStoredError,
     StorageError,
     StorageNotWritableError,
-    UnsafePathError,
 )
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
@@ -36,7 +33,6 @@ from core_sdk.storage.bucket._staging import BucketStaging
 from core_sdk.storage.bucket._sweep import sweep
 from core_sdk.storage.bucket.transfer._download import ContentError, Downloader, ObjectToDownload
 from core_sdk.storage.bucket.transfer._progress import progress_of
-from core_sdk.storage.bucket.transfer._threads import run_in_threads
 
 logger = logging.getLogger("core_sdk.storage")
 
@@ -136,17 +132,6 @@ class BucketStorage(Storage):
             return []
         return [*swept, *map(str, self._area.sweep())]
 
-    def list(self) -> list[str]:
-        stored: list[str] = []
-
-        def look_into(folder: str) -> None:
-            if self._is_stored(folder):
-                stored.append(folder)
-
-        folders = filter(_is_storage_id, self._objects.folders())
-        run_in_threads([partial(look_into, folder) for folder in folders], self._limits.num_threads, threading.Event())
-        return sorted(stored)
-
     def close(self) -> None:
         self._bucket.close()
 
@@ -242,15 +227,6 @@ def _problem(expected: FileEntry | None, found: StoredObject | None) -> str | No
 
 def _files(names: Sequence[str]) -> list[str]:
     return [name for name in names if not name.endswith("/")]
-
-
-def _is_storage_id(folder: str) -> bool:
-    """False for the folder of the leases, among others."""
-    try:
-        check_storage_id(folder)
-    except UnsafePathError:
-        return False
-    return True
 
 
 def _private_directory(parent: Path, url: str) -> Path:

@@ -20,7 +20,7 @@ from core_sdk.storage._manifest import selected_names, without
 from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
-from core_sdk.storage._verify import is_checkpoint, is_listed, read_manifest, verify
+from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
 from core_sdk.storage.directory._no_follow import first_replaced, opened_directory, remove
 from core_sdk.storage.directory._staging import DirectoryStaging
 
@@ -117,13 +117,6 @@ class DirectoryStorage(Storage):
 
     def _path(self, storage_id: str) -> Path:
         return self.root / check_storage_id(storage_id)
-
-    def list(self) -> list[str]:
-        try:
-            names = sorted(path.name for path in self.root.iterdir())
-        except FileNotFoundError:
-            return []
-        return [name for name in names if not name.startswith(".") and is_listed(self.root / name)]
 
 
 def _is_within(path: Path, root: Path) -> bool:

@@ -33,7 +33,7 @@ from core_sdk.storage.bucket.azure._upload import AzurePartedUpload, drop_blocks
 # After ours, which says what to install where it is missing.
 from azure.core import MatchConditions  # isort: skip
 from azure.core.exceptions import AzureError  # isort: skip
-from azure.storage.blob import BlobClient, BlobPrefix, BlobProperties  # isort: skip
+from azure.storage.blob import BlobClient, BlobProperties  # isort: skip
 
 _PARTIAL = 206
 _FIRST_LOOK_S = 0.05
@@ -120,12 +120,6 @@ class AzureBucket(Bucket):
                 # Consoles make an empty blob of the prefix itself, as a folder.
                 if name := found.name.removeprefix(self._root):
                     yield _stored(name, found)
-
-    def list_folders(self) -> Iterator[str]:
-        with translated_errors(self.where(""), LIST):
-            for found in self._container.walk_blobs(name_starts_with=self._root, delimiter="/"):
-                if isinstance(found, BlobPrefix):
-                    yield found.name.removeprefix(self._root).removesuffix("/")
 
     def delete(self, name: str) -> None:
         if {".", ".."} & set(name.split("/")):

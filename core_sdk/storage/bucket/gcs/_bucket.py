@@ -73,13 +73,6 @@ class GcsBucket(Bucket):
             # Consoles make folders visible by an object of the prefix's own name.
             yield from (each for each in stored if each.name)
 
-    def list_folders(self) -> Iterator[str]:
-        seen: set[str] = set()
-        for page in self._pages("", prefix=self._client.key(""), delimiter="/", fields="prefixes,nextPageToken"):
-            folders = sorted({self._client.name(prefix).removesuffix("/") for prefix in page.prefixes} - seen - {""})
-            seen.update(folders)
-            yield from folders
-
     def delete(self, name: str) -> None:
         self._client.delete(name)
 

@@ -96,12 +96,6 @@ class S3Bucket(Bucket):
                 if name := found["Key"].removeprefix(root):
                     yield _stored(name, found, found["Size"])
 
-    def list_folders(self) -> Iterator[str]:
-        root = self._client.root
-        for page in self._pages("ListObjectsV2", "", _after_objects, Prefix=root, Delimiter="/"):
-            for found in page.get("CommonPrefixes", ()):
-                yield found["Prefix"].removeprefix(root).removesuffix("/")
-
     def delete(self, name: str) -> None:
         with contextlib.suppress(ObjectMissingError):
             answer = self._client.of_object("DeleteObject", name)
