@@ -64,6 +64,9 @@
     │   ├── CommandNotFoundError
     │   ├── CommandNotExecutableError
     │   └── CommandNotRecordableError
+    ├── ExperimentError               a submitted experiment
+    │   ├── CodeChangedError
+    │   └── CodeDamagedError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
     └── MissingDependencyError        an optional library
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
@@ -71,6 +74,8 @@
     └── InvalidNameError
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
     EmptyCheckpointError (ValueError) a checkpoint of all ranks without a file
+    CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
+    └── CodeTooLargeError
     NameTakenError (ValueError)       two experiments of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
@@ -632,6 +637,29 @@ class MetricNotFoundError(NotFoundError):
         super().__init__(f"no validation has the metric {name!r}. Those reported are: {', '.join(sorted(known))}.")
 
 
+class ExperimentError(CoreSDKError):
+    """A submitted experiment cannot begin, or go on."""
+
+
+class CodeChangedError(ExperimentError):
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        what = "the code directory" if path is None else f"{path}, a file of the code directory,"
+        super().__init__(
+            f"{what} changed while it was being packed. Submit again when nothing writes to it, or name in .coreignore "
+            "what is being written."
+        )
+
+
+class CodeDamagedError(ExperimentError):
+    def __init__(self, archive: Path, reason: str) -> None:
+        self.archive = archive
+        super().__init__(
+            f"the code archive {archive} {reason}. Restore it from a copy, or delete it and submit the same directory "
+            "again."
+        )
+
+
 class NoMasterError(CoreSDKError, NotImplementedError):
     def __init__(self, call: str, advice: str) -> None:
         super().__init__(f"{call} needs a master, and there is none in this version. {advice}.")
@@ -708,6 +736,26 @@ class CheckpointConflictError(ValueError):
                 f"gave different metadata: {_listed(metadata)}; give it on one rank only, or the same on all"
             )
         super().__init__(f"the checkpoint was not stored, because its ranks {', and '.join(problems)}.")
+
+
+class CodeDirectoryError(ValueError):
+    def __init__(self, directory: Path, problem: str) -> None:
+        self.directory = directory
+        super().__init__(f"the code directory {directory} {problem}")
+
+
+class CodeTooLargeError(CodeDirectoryError):
+    """`largest` has the names of files and their sizes in bytes."""
+
+    def __init__(self, directory: Path, max_size_bytes: int, largest: Sequence[tuple[str, int]]) -> None:
+        self.max_size_bytes = max_size_bytes
+        self.largest = tuple(largest)
+        files = ", ".join(f"{name!r} ({size_bytes / (1 << 20):,.1f} MiB)" for name, size_bytes in largest)
+        super().__init__(
+            directory,
+            f"holds more than {max_size_bytes / (1 << 20):,.0f} MiB, among it {files}. Name in .coreignore what the "
+            "trials do not need, or raise the limit with --max-code-size.",
+        )
 
 
 class NameTakenError(ValueError):

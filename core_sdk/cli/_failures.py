@@ -6,6 +6,7 @@ from core_sdk.cli._exit_codes import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.errors import (
     CheckpointNotFoundError,
+    CodeDirectoryError,
     CommandNotExecutableError,
     CommandNotFoundError,
     CommandNotRecordableError,
@@ -15,7 +16,7 @@ from core_sdk.errors import (
     UnsafePathError,
 )
 
-FAILURES = (CoreSDKError, InvalidNameError, UnsafePathError, OSError)
+FAILURES = (CoreSDKError, CodeDirectoryError, InvalidNameError, UnsafePathError, OSError)
 """The errors that a command expects. Any other one is a mistake of ours, and shows its traceback."""
 
 

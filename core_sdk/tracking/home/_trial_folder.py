@@ -38,6 +38,7 @@ class TrialFolder:
         self.trial_id = trial_id
         self.path = home_root / "runs" / str(trial_id)
         self.tensorboard_path = self.path / "tensorboard"
+        self.code_path = self.path / "code"
         self.changes_path = self.path / journal_name(0)
 
     def exists(self) -> bool:

@@ -1,0 +1,1 @@
+"""Experiments: trials that share a configuration, a code directory and a searcher."""

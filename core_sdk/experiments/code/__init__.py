@@ -1,0 +1,27 @@
+"""Code directories: an experiment's scripts, packed when it is submitted and unpacked for each of its trials.
+
+An archive is `<home>/code/<sha256>.tar.gz`. The name is the SHA-256 of the tar archive inside, which depends on nothing
+but the names, the contents, the executable bits and the links, so that equal directories are stored once.
+"""
+
+from core_sdk.experiments.code._packing import PackedCode, archive_path, pack
+from core_sdk.experiments.code._selection import MAX_SIZE_BYTES
+from core_sdk.experiments.code._unpacking import (
+    has_startup_hook,
+    remove_code,
+    unpack,
+    unpack_for_trial,
+    with_startup_hook,
+)
+
+__all__ = [
+    "MAX_SIZE_BYTES",
+    "PackedCode",
+    "archive_path",
+    "has_startup_hook",
+    "pack",
+    "remove_code",
+    "unpack",
+    "unpack_for_trial",
+    "with_startup_hook",
+]

@@ -1,0 +1,144 @@
+"""Which files belong to a code directory."""
+
+from __future__ import annotations
+
+import heapq
+import os
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pathspec import GitIgnoreSpec
+
+from core_sdk.errors import CodeDirectoryError, CodeTooLargeError
+
+MAX_SIZE_BYTES = 1 << 30
+"""The default limit of what a code directory may hold."""
+
+IGNORE_FILES = (".detignore", ".coreignore")
+"""In the syntax of `.gitignore`, in the root of the directory; later patterns win."""
+
+_BUILT_IN_PATTERNS = (
+    "__pycache__/",
+    "*.py[co]",
+    "*$py.class",
+    ".git/",
+    ".hg/",
+    ".venv/",
+    ".vscode/",
+    ".idea/",
+    ".ipynb_checkpoints/",
+    ".mypy_cache/",
+    ".pytest_cache/",
+    ".ruff_cache/",
+)
+
+_NUM_LARGEST = 5
+_WHAT_TO_DO = "Name it in .coreignore, or put the files themselves there."
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file, a directory or a link."""
+
+    name: str
+    """Relative to the code's root, with "/"."""
+    path: Path
+    status: os.stat_result
+    """Of the link itself, for a link."""
+    target: str = ""
+    """Where a link leads, relative to the directory that holds it."""
+
+    @property
+    def size_bytes(self) -> int:
+        return self.status.st_size if stat.S_ISREG(self.status.st_mode) else 0
+
+
+def select(
+    directory: Path | None,
+    includes: Sequence[Path] = (),
+    *,
+    left_out: Path | None = None,
+    max_size_bytes: int = MAX_SIZE_BYTES,
+) -> list[Entry]:
+    """The entries of `directory`, and each of `includes` under its own name, in the order of their names.
+
+    `left_out` is a directory that is passed over wherever it lies. Raises `CodeDirectoryError` or `CodeTooLargeError`.
+    """
+    sources = [(path, os.path.basename(os.path.abspath(path))) for path in includes]  # noqa: PTH100, PTH119
+    entries: dict[str, Entry] = {}
+    size_bytes = 0
+    for path, name in [(directory, ""), *sources] if directory else sources:
+        if name in entries:
+            raise CodeDirectoryError(path, f"cannot be included: the code directory has {name!r} already")
+        for entry in _entries(path, name, left_out):
+            entries[entry.name] = entry
+            size_bytes += entry.size_bytes
+            if size_bytes > max_size_bytes:  # at once, since the directory may be somebody's whole disk
+                raise CodeTooLargeError(path, max_size_bytes, largest(entries.values()))
+    return [entries[name] for name in sorted(entries)]
+
+
+def largest(entries: Iterable[Entry]) -> list[tuple[str, int]]:
+    """The names and the sizes of the largest files."""
+    found = heapq.nlargest(_NUM_LARGEST, entries, key=lambda entry: entry.size_bytes)
+    return [(entry.name, entry.size_bytes) for entry in found]
+
+
+def _entries(source: Path, name: str, left_out: Path | None) -> Iterator[Entry]:
+    """A file or directory as the entry `name`, with all that belongs to it; of the code's root only its content."""
+    root = Path(os.path.realpath(source))
+    try:
+        if name:
+            yield Entry(name, root, root.stat())
+        if root.is_dir() or not name:
+            patterns = GitIgnoreSpec.from_lines([*_BUILT_IN_PATTERNS, *_ignore_lines(root)])
+            yield from _walk(root, f"{name}/" if name else "", patterns, left_out and Path(os.path.realpath(left_out)))
+    except OSError as error:
+        raise CodeDirectoryError(source, f"cannot be read: {error.filename}: {error.strerror}") from error
+
+
+def _ignore_lines(root: Path) -> Iterator[str]:
+    for name in IGNORE_FILES:
+        path = root / name
+        if path.is_file():
+            lines = path.read_text(errors="surrogateescape").splitlines()
+            try:
+                GitIgnoreSpec.from_lines(lines)
+            except ValueError as error:
+                raise CodeDirectoryError(path, f"has a pattern that cannot be read: {error}") from error
+            yield from lines
+
+
+def _walk(root: Path, prefix: str, patterns: GitIgnoreSpec, left_out: Path | None) -> Iterator[Entry]:
+    """As git does, it never looks into a directory that is ignored."""
+    pending = [""]
+    while pending:
+        parent = pending.pop()
+        with os.scandir(root / parent) as found:
+            for item in found:
+                name, path = parent + item.name, Path(item.path)
+                is_directory = item.is_dir(follow_symlinks=False)
+                if path == left_out or patterns.match_file(f"{name}/" if is_directory else name):
+                    continue
+                yield _entry(root, prefix + name, item)
+                if is_directory:
+                    pending.append(f"{name}/")
+
+
+def _entry(root: Path, name: str, item: os.DirEntry[str]) -> Entry:
+    path, status = Path(item.path), item.stat(follow_symlinks=False)
+    target = ""
+    if stat.S_ISLNK(status.st_mode):
+        leads_to = Path(os.path.realpath(path))
+        if not leads_to.is_relative_to(root):
+            raise CodeDirectoryError(root, f"has a link, {name!r}, that leads out of it to {leads_to}. {_WHAT_TO_DO}")
+        target = os.path.relpath(leads_to, path.parent)
+    elif not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+        raise CodeDirectoryError(root, f"has {name!r}, which is a socket, a pipe or a device. {_WHAT_TO_DO}")
+    try:
+        f"{name}{target}".encode()
+    except UnicodeEncodeError as error:
+        raise CodeDirectoryError(root, f"has a file whose name is not UTF-8: {name!r}. {_WHAT_TO_DO}") from error
+    return Entry(name, path, status, target)

@@ -1,0 +1,89 @@
+"""Unpacks stored code: for a trial, where its attempts run, and for people who want it back."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import tarfile
+import uuid
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from core_sdk.errors import CodeDamagedError
+from core_sdk.experiments.code._packing import archive_path
+from core_sdk.tracking import Home, TrialFolder
+
+STARTUP_HOOK = "startup-hook.sh"
+
+_CHUNK_BYTES = 1 << 20
+_UNFINISHED = ".code.*.tmp"
+
+
+def unpack_for_trial(home: Home, sha256: str, folder: TrialFolder) -> Path:
+    """The trial's own copy of the code; it is unpacked unless it is there, and whole or absent after a crash.
+
+    Raises `CodeDamagedError`.
+    """
+    for unfinished in folder.path.glob(_UNFINISHED):
+        shutil.rmtree(unfinished)
+    if not folder.code_path.exists():
+        temporary = folder.path / _UNFINISHED.replace("*", uuid.uuid4().hex)
+        unpack(home, sha256, temporary)
+        temporary.rename(folder.code_path)
+    return folder.code_path
+
+
+def remove_code(folder: TrialFolder) -> None:
+    """Removes the trial's copy of the code. After a crash in the middle `unpack_for_trial` makes another."""
+    if folder.code_path.exists():
+        temporary = folder.path / _UNFINISHED.replace("*", uuid.uuid4().hex)
+        folder.code_path.rename(temporary)
+        shutil.rmtree(temporary)
+
+
+def unpack(home: Home, sha256: str, directory: Path) -> None:
+    """Unpacks code into a new directory. Nothing is written unless the whole archive has its hash.
+
+    Raises `CodeDamagedError`, or `FileExistsError` if the directory exists.
+    """
+    path = archive_path(home, sha256)
+    try:
+        with path.open("rb") as file:
+            if _sha256_of_tar(file) != sha256:
+                raise CodeDamagedError(path, "does not have the content that its name says")
+            file.seek(0)
+            directory.mkdir(mode=0o700)
+            with gzip.open(file) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+                archive.extractall(directory, filter=_without_time)
+    except FileNotFoundError as error:
+        raise CodeDamagedError(path, "is missing") from error
+    except (gzip.BadGzipFile, EOFError, zlib.error, tarfile.TarError) as error:
+        raise CodeDamagedError(path, f"cannot be unpacked: {error}") from error
+
+
+def with_startup_hook(argv: Sequence[str]) -> list[str]:
+    """The command that sources the hook in the current directory, then becomes `argv`. A hook that fails ends it."""
+    return ["bash", "-c", f'set -e; . ./{STARTUP_HOOK}; set +e; exec "$@"', STARTUP_HOOK, *argv]
+
+
+def has_startup_hook(code: Path) -> bool:
+    return os.access(code / STARTUP_HOOK, os.X_OK)
+
+
+def _sha256_of_tar(file: BinaryIO) -> str:
+    """Read as a stream, so that no archive can take more than time."""
+    digest = hashlib.sha256()
+    with gzip.open(file) as stream:
+        while content := stream.read(_CHUNK_BYTES):
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def _without_time(member: tarfile.TarInfo, directory: str) -> tarfile.TarInfo | None:
+    """Refuses what leaves the directory, and lets files be as new as they are."""
+    checked = tarfile.data_filter(member, directory)
+    return checked and checked.replace(mtime=None, deep=False)  # type: ignore[arg-type]

@@ -1,0 +1,428 @@
+"""Code directories: what belongs to them, how they are packed and stored, and how they come back."""
+
+from __future__ import annotations
+
+import ctypes
+import gzip
+import hashlib
+import io
+import logging
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+
+from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError, CodeTooLargeError
+from core_sdk.experiments.code import (
+    PackedCode,
+    archive_path,
+    has_startup_hook,
+    pack,
+    remove_code,
+    unpack,
+    unpack_for_trial,
+    with_startup_hook,
+)
+from core_sdk.tracking import Home
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.create(tmp_path / "home")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A code directory that holds one script."""
+    return write(tmp_path / "model", {"train.py": "print('trained')\n"})
+
+
+def write(directory: Path, files: dict[str, str]) -> Path:
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(content)
+    return directory
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def unpacked(home: Home, code: PackedCode, directory: Path) -> dict[str, str]:
+    """Content by name; "/" for a directory, and "-> target" for a link."""
+    unpack(home, code.sha256, directory)
+    found = {}
+    for path in sorted(directory.rglob("*")):
+        content = f"-> {path.readlink()}" if path.is_symlink() else "/" if path.is_dir() else path.read_text()
+        found[str(path.relative_to(directory))] = content
+    return found
+
+
+def test_code_comes_back_as_it_was(home: Home, model: Path, tmp_path: Path) -> None:
+    """Files, folders, empty directories, links inside, and who may execute."""
+    write(model, {"data/load.py": "load", "run.sh": "#!/bin/sh", "é/" + "long" * 50: "deep"})
+    (model / "run.sh").chmod(0o700)
+    (model / "empty").mkdir()
+    (model / "data" / "main.py").symlink_to("../train.py")
+    (model / "absolute.py").symlink_to(model / "train.py")
+    (model / ".#train.py").symlink_to("somebody@host.4711")
+
+    code = pack(home, model)
+
+    assert unpacked(home, code, tmp_path / "again") == {
+        ".#train.py": "-> somebody@host.4711",
+        "absolute.py": "-> train.py",
+        "data": "/",
+        "data/load.py": "load",
+        "data/main.py": "-> ../train.py",
+        "empty": "/",
+        "run.sh": "#!/bin/sh",
+        "train.py": "print('trained')\n",
+        "é": "/",
+        "é/" + "long" * 50: "deep",
+    }
+    assert os.access(tmp_path / "again" / "run.sh", os.X_OK)
+    assert not (tmp_path / "again" / "train.py").stat().st_mode & 0o111
+    assert time.time() - (tmp_path / "again" / "train.py").stat().st_mtime < 60
+
+
+def test_equal_directories_are_stored_once(home: Home, model: Path, tmp_path: Path) -> None:
+    """Whatever their times, their owner's rights and the order in which they were written."""
+    write(model, {"a.py": "a", "b/c.py": "c"})
+    write(tmp_path / "other", {"b/c.py": "c", "a.py": "a", "train.py": "print('trained')\n"})
+    os.utime(tmp_path / "other" / "a.py", (0, 0))
+    (tmp_path / "other" / "a.py").chmod(0o600)
+    first = pack(home, model)
+    archive = archive_path(home, first.sha256)
+    before = archive.stat()
+
+    second = pack(home, tmp_path / "other")
+
+    assert second == first
+    assert (archive.stat().st_ino, archive.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert list(archive.parent.iterdir()) == [archive]
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert hashlib.sha256(gzip.decompress(archive.read_bytes())).hexdigest() == first.sha256
+
+
+@pytest.mark.parametrize("change", ["content", "name", "executable"])
+def test_any_difference_makes_other_code(home: Home, model: Path, change: str) -> None:
+    """Content, names and the right to execute are what code is."""
+    before = pack(home, model)
+    script = model / "train.py"
+    match change:
+        case "content":
+            script.write_text("print('Trained')\n")
+        case "name":
+            script.rename(model / "main.py")
+        case "executable":
+            script.chmod(0o755)
+
+    assert pack(home, model).sha256 != before.sha256
+
+
+def test_ignore_files_leave_files_out(home: Home, model: Path, tmp_path: Path) -> None:
+    """Both of them, in the syntax of git, on top of what nobody wants."""
+    files = [
+        "__pycache__/train.pyc",
+        ".git/config",
+        "data/big.bin",
+        "data/keep.bin",
+        "out/log.txt",
+        "x.tmp",
+        "sub/x.tmp",
+    ]
+    write(model, dict.fromkeys(files, "content"))
+    (model / ".detignore").write_text("# what is big\ndata/*\n!data/keep.bin\n*.tmp\n")
+    (model / ".coreignore").write_text("/out/\n!/x.tmp\n")
+
+    code = pack(home, model)
+
+    found = {name for name in unpacked(home, code, tmp_path / "again") if not name.startswith(".")}
+    assert found == {"data", "data/keep.bin", "sub", "train.py", "x.tmp"}
+
+
+def test_a_bad_pattern_names_its_file(home: Home, model: Path) -> None:
+    """The message quotes it."""
+    (model / ".coreignore").write_text("data/\n!\n")
+
+    with pytest.raises(CodeDirectoryError, match=r"\.coreignore has a pattern that cannot be read: .*'!'"):
+        pack(home, model)
+
+
+def test_includes_come_under_their_own_names(home: Home, model: Path, tmp_path: Path) -> None:
+    """Files and directories from elsewhere."""
+    write(tmp_path / "shared", {"tools.py": "tools", "__pycache__/tools.pyc": "no"})
+    (tmp_path / "notes.txt").write_text("notes")
+
+    code = pack(home, model, [tmp_path / "shared", tmp_path / "notes.txt"])
+
+    assert unpacked(home, code, tmp_path / "again") == {
+        "notes.txt": "notes",
+        "shared": "/",
+        "shared/tools.py": "tools",
+        "train.py": "print('trained')\n",
+    }
+
+
+def test_an_include_hides_no_file(home: Home, model: Path, tmp_path: Path) -> None:
+    """A name that the directory has already is refused."""
+    write(tmp_path / "elsewhere", {"train.py": "another"})
+
+    with pytest.raises(CodeDirectoryError, match=r"cannot be included: .* has 'train.py' already"):
+        pack(home, model, [tmp_path / "elsewhere" / "train.py"])
+
+
+@pytest.mark.parametrize("target", ["../secret", "/etc/hostname", "../model-2/train.py"])
+def test_a_link_that_leaves_the_directory_is_refused(home: Home, model: Path, target: str) -> None:
+    """By its name, also if nothing is where it leads."""
+    (model / "sub").mkdir()
+    (model / "sub" / "link").symlink_to(f"../{target}" if target.startswith("..") else target)
+
+    with pytest.raises(CodeDirectoryError, match="link, 'sub/link', that leads out of it to /"):
+        pack(home, model)
+
+
+def test_a_socket_is_refused_unless_it_is_ignored(home: Home, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so are pipes and devices."""
+    monkeypatch.chdir(model)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("debug.sock")
+        with pytest.raises(CodeDirectoryError, match=r"'debug\.sock', which is a socket"):
+            pack(home, model)
+
+    (model / ".coreignore").write_text("*.sock")
+
+    assert pack(home, model).num_files == 2
+
+
+def test_a_file_that_cannot_be_read_is_named(home: Home, model: Path) -> None:
+    """Nothing is stored."""
+    (model / "train.py").chmod(0)
+    source = (
+        "import sys; from pathlib import Path; from core_sdk.experiments.code import pack; from core_sdk.tracking "
+        "import Home; pack(Home(Path(sys.argv[1])), Path(sys.argv[2]))"
+    )
+
+    ended = subprocess.run(
+        [sys.executable, "-c", source, home.root, model],
+        preexec_fn=without_rights_of_root,
+        capture_output=True,
+        text=True,
+    )
+
+    assert f"the code directory {model}/train.py cannot be read: Permission denied" in ended.stderr
+    assert not (home.root / "code").exists()
+
+
+def without_rights_of_root() -> None:
+    """Takes from the program that follows what lets root read any file."""
+    drop_from_bounding_set, override, read_search = 24, 1, 2
+    for capability in (override, read_search):
+        ctypes.CDLL(None).prctl(drop_from_bounding_set, capability, 0, 0, 0)
+
+
+def test_a_missing_directory_is_named(home: Home, tmp_path: Path) -> None:
+    """The operating system's own words say why."""
+    with pytest.raises(CodeDirectoryError, match=r"nowhere cannot be read: .*No such file or directory"):
+        pack(home, tmp_path / "nowhere")
+
+
+def test_too_much_code_is_refused_with_its_largest_files(home: Home, model: Path) -> None:
+    """Before anything is read or stored; the caller may raise the limit."""
+    write(model, {"data/large.bin": "x" * 3_000_000, "data/small.bin": "x" * 10})
+
+    with pytest.raises(CodeTooLargeError, match=r"more than 2 MiB, among it 'data/large.bin' \(2.9 MiB\)"):
+        pack(home, model, max_size_bytes=2 << 20)
+
+    assert not (home.root / "code").exists()
+    assert pack(home, model, max_size_bytes=4 << 20).size_bytes > 3_000_000
+
+
+def test_much_code_is_warned_of(home: Home, model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the names of the largest files."""
+    with (model / "weights.bin").open("wb") as file:
+        file.truncate(51 << 20)
+
+    with caplog.at_level(logging.WARNING):
+        pack(home, model)
+
+    assert "holds 51 MiB. Its largest files: 'weights.bin' (51 MiB)" in caplog.text
+
+
+def test_a_home_inside_the_directory_is_left_out(model: Path, tmp_path: Path) -> None:
+    """It changes with every experiment, and holds all others."""
+    home = Home.create(model / "home")
+
+    first = pack(home, model)
+
+    assert pack(home, model) == first
+    assert list(unpacked(home, first, tmp_path / "again")) == ["train.py"]
+
+
+def test_a_file_that_changes_meanwhile_is_noticed(home: Home, model: Path) -> None:
+    """No archive is stored that never was the directory's content."""
+    source = """
+    import sys
+    while True:
+        with open(sys.argv[1], "w") as file:
+            for _ in range(1000):
+                file.write("x" * 1000)
+                file.flush()
+    """
+    write(model, {f"filler/{index}": "x" * 1000 for index in range(300)})
+    program = "\n".join(line[4:] for line in source.splitlines())
+    writer = subprocess.Popen([sys.executable, "-c", program, str(model / "zz.log")])
+    try:
+        while not (model / "zz.log").exists():
+            assert writer.poll() is None
+
+        with pytest.raises(CodeChangedError, match="changed while it was being packed"):
+            pack(home, model)
+    finally:
+        writer.kill()
+        writer.wait()
+
+    assert list(home.root.glob("code/*")) == []
+
+
+def test_a_thousand_small_files_are_packed_in_a_moment(home: Home, model: Path) -> None:
+    """Generous for a busy machine; the benchmark has the figure."""
+    write(model, {f"package{index % 20}/module{index}.py": f"x = {index}\n" * 50 for index in range(1000)})
+    started = time.monotonic()
+
+    pack(home, model)
+
+    assert time.monotonic() - started < 3
+
+
+def test_a_trial_gets_its_own_copy_once(home: Home, model: Path) -> None:
+    """A second call leaves what the script has written."""
+    folder = home.create_trial()
+    code = pack(home, model)
+    directory = unpack_for_trial(home, code.sha256, folder)
+    (directory / "output.txt").write_text("output")
+
+    assert unpack_for_trial(home, code.sha256, folder) == directory == folder.path / "code"
+    assert names(directory) == ["output.txt", "train.py"]
+    remove_code(folder)
+    remove_code(folder)
+    assert names(folder.path) == []
+
+
+def test_a_kill_while_unpacking_leaves_no_half_copy(home: Home, model: Path) -> None:
+    """Killed at once, later and later: the copy is whole or absent, and the next call makes it whole."""
+    write(model, {f"package/module{index}.py": "x = 1\n" for index in range(300)})
+    code = pack(home, model)
+    source = (
+        "import sys; from pathlib import Path; from core_sdk.experiments.code import unpack_for_trial; from "
+        "core_sdk.tracking import Home; home = Home(Path(sys.argv[1])); print('ready', flush=True); "
+        "[unpack_for_trial(home, sys.argv[2], home.create_trial()) for _ in range(100)]"
+    )
+    for delay_s in (0.0, 0.02, 0.04, 0.07):
+        process = subprocess.Popen(
+            [sys.executable, "-c", source, str(home.root), code.sha256], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+
+    for trial_id in home.trial_ids(include_deleted=True):
+        folder = home.folder(trial_id)
+        assert not folder.code_path.exists() or len(list(folder.code_path.rglob("*.py"))) == 301
+        assert len(list(unpack_for_trial(home, code.sha256, folder).rglob("*.py"))) == 301
+        assert names(folder.path) == ["code"]
+
+
+@pytest.mark.parametrize("damage", ["flipped", "short", "missing", "other", "text"])
+def test_a_damaged_archive_is_never_unpacked(home: Home, model: Path, tmp_path: Path, damage: str) -> None:
+    """Its content must have the hash that names it."""
+    code = pack(home, model)
+    path = archive_path(home, code.sha256)
+    content = path.read_bytes()
+    match damage:
+        case "flipped":
+            path.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
+        case "short":
+            path.write_bytes(content[: len(content) // 2])
+        case "missing":
+            path.unlink()
+        case "other":
+            path.write_bytes(gzip.compress(archive_of("../escaped")))
+        case "text":
+            path.write_text("nothing")
+
+    with pytest.raises(CodeDamagedError, match="Restore it from a copy, or delete it and submit the same directory"):
+        unpack(home, code.sha256, tmp_path / "again")
+
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "link/escaped"])
+def test_no_archive_writes_outside_its_directory(home: Home, tmp_path: Path, name: str) -> None:
+    """Not even one that somebody has put there under the hash of its content."""
+    content = archive_of(name)
+    sha256 = hashlib.sha256(content).hexdigest()
+    archive_path(home, sha256).parent.mkdir()
+    archive_path(home, sha256).write_bytes(gzip.compress(content))
+
+    with pytest.raises(CodeDamagedError, match="cannot be unpacked"):
+        unpack(home, sha256, tmp_path / "code")
+
+    assert not (tmp_path / "escaped").exists()
+    assert not Path("/tmp/escaped").exists()
+
+
+def archive_of(name: str) -> bytes:
+    """A tar archive of a link to the directory above, and a file."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, ".."
+        archive.addfile(link)
+        archive.addfile(tarfile.TarInfo(name))
+    return file.getvalue()
+
+
+def test_the_startup_hook_is_sourced_first(home: Home, model: Path, tmp_path: Path) -> None:
+    """What it exports reaches the command, whose exit status counts; one that cannot be executed is none."""
+    write(model, {"startup-hook.sh": "export GREETING=hello\nfalse || true\n"})
+    unpack(home, pack(home, model).sha256, tmp_path / "plain")
+    (model / "startup-hook.sh").chmod(0o755)
+    unpack(home, pack(home, model).sha256, tmp_path / "hooked")
+
+    command = with_startup_hook(["sh", "-c", 'echo "$GREETING $1"; exit 7', "sh", "a b"])
+
+    ended = subprocess.run(command, cwd=tmp_path / "hooked", capture_output=True, text=True)
+    assert (ended.stdout, ended.returncode) == ("hello a b\n", 7)
+    assert has_startup_hook(tmp_path / "hooked")
+    assert not has_startup_hook(tmp_path / "plain")
+
+
+def test_a_failing_startup_hook_ends_the_command(tmp_path: Path) -> None:
+    """With the hook's status; the command does not start."""
+    (tmp_path / "startup-hook.sh").write_text("exit 3")
+
+    ended = subprocess.run(with_startup_hook(["echo", "started"]), cwd=tmp_path, capture_output=True, text=True)
+
+    assert (ended.stdout, ended.returncode) == ("", 3)
+
+
+def test_the_order_of_the_file_system_does_not_matter(home: Home, model: Path, tmp_path: Path) -> None:
+    """A copy made in the opposite order has the same hash."""
+    write(model, {f"{name}.py": name for name in "zyxwv"})
+    (tmp_path / "copy").mkdir()
+    for path in sorted(model.iterdir(), reverse=True):
+        shutil.copy(path, tmp_path / "copy")
+
+    assert pack(home, tmp_path / "copy") == pack(home, model)
