@@ -68,22 +68,21 @@ class Agent:
         The lock of `start` is the agent's from now on. Raises `CommandNotExecutableError`.
         """
         folder, command = start.folder, start.command
-        variables = child_variables(
-            command.environment,
-            **{
-                HOME_VARIABLE: str(folder.home_root.absolute()),
-                RUN_INFO_VARIABLE: str(folder.run_info_path(start.number).absolute()),
-                # Into a pipe Python would write in blocks, of which a kill loses the last one.
-                "PYTHONUNBUFFERED": "1",
-            },
-        )
+        variables = {
+            **command.environment,
+            **start.variables,
+            HOME_VARIABLE: str(folder.home_root.absolute()),
+            RUN_INFO_VARIABLE: str(folder.run_info_path(start.number).absolute()),
+            # Into a pipe Python would write in blocks, of which a kill loses the last one.
+            "PYTHONUNBUFFERED": "1",
+        }
         order = {
             "home": str(folder.home_root.absolute()),
             "trial_id": folder.trial_id,
             "log": str(folder.log_path(start.number).absolute()),
             "argv": command.argv,
             "cwd": command.cwd,
-            "variables": variables,
+            "variables": child_variables(variables, start.default_variables),
             "mask": [int(number) for number in self.mask],
             "has_stdin": stdin is not None,
             "size": None if screen is None else [screen.num_rows, screen.num_columns],

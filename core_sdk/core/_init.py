@@ -110,6 +110,8 @@ def init(
     distributed = distributed or _only_rank()
     given = _on_all(distributed, check)
     home = Home(distributed.channel.broadcast_outcome(lambda: Home.create(Environment.read().home).root))
+    if checkpoint_storage is None:
+        checkpoint_storage = _configured_storage(given.info)
     storage = _on_all(distributed, lambda: _open_storage(checkpoint_storage, home, distributed))
     _check_agreement(distributed, given, storage)
     attempt = claim_together(home.root, given.info, given.definition, distributed)
@@ -199,12 +201,19 @@ def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
     return own[0]
 
 
+def _configured_storage(info: ClusterInfo | None) -> Mapping[str, Any] | None:
+    """The `checkpoint_storage` of the experiment's configuration; None where the trial has no such experiment."""
+    return None if info is None or info._trial_info is None else info.trial._config.get("checkpoint_storage")
+
+
 def _open_storage(
     checkpoint_storage: str | Mapping[str, Any] | None, home: Home, distributed: DistributedContext
 ) -> Storage:
     if checkpoint_storage is None and not distributed.is_chief and not os.access(home.root, os.W_OK | os.X_OK):
         # On a node that does not see the chief's home there is no such directory; its ranks may store nothing.
         return storage_from_url(home.checkpoints.as_uri())
+    if isinstance(checkpoint_storage, Mapping) and checkpoint_storage.get("type") is None and checkpoint_storage:
+        checkpoint_storage = None  # it only says which checkpoints to keep
     return open_storage(checkpoint_storage, default=home.checkpoints)
 
 

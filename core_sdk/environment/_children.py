@@ -137,9 +137,9 @@ def passed_variables(variables: Mapping[str, str] = os.environ) -> dict[str, str
     return {name: value for name, value in sorted(variables.items()) if _is_passed(name, wishes)}
 
 
-def child_variables(recorded: Mapping[str, str], **added: str) -> dict[str, str]:
-    """The environment of a script that we start: ours, updated by what was recorded, updated by `added`."""
-    return agent_variables() | dict(recorded) | added
+def child_variables(added: Mapping[str, str], defaults: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a script that we start: `defaults`, updated by ours, updated by `added`."""
+    return {**defaults, **agent_variables(), **added}
 
 
 def login_variables() -> dict[str, str]:

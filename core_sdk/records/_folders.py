@@ -54,7 +54,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     labels: list[str] = []
     """Those of the command line. The trial's experiment gets them too."""
     is_named: bool = False
-    """The experiment was chosen on the command line: `init(name=…)` no longer changes it."""
+    """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
+    request_id: str = ""
+    """By which the experiment's searcher knows the trial; empty for a trial that no searcher has asked for."""
 
     @property
     def told_hparams(self) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
+from collections.abc import Mapping
+from typing import Any, TypeGuard
 
 import msgspec
 
 from core_sdk.records import ClusterInfo, TrialInfo, TrialRecord, from_json
+from core_sdk.tracking.attempts.slots import Slots
 
 
 def names_trial(info: ClusterInfo | None) -> TypeGuard[ClusterInfo]:
@@ -19,15 +21,29 @@ def is_restart(info: ClusterInfo | None, attempt: int) -> bool:
     return names_trial(info) and info.trial._trial_run_id != attempt
 
 
-def started_info(trial: TrialRecord, attempt: int, latest_checkpoint: str | None, steps_completed: int) -> ClusterInfo:
-    """The run info of an attempt that is started with a command on this machine."""
+def started_info(
+    trial: TrialRecord,
+    attempt: int,
+    latest_checkpoint: str | None,
+    steps_completed: int,
+    config: Mapping[str, Any],
+    slots: Slots | None = None,
+) -> ClusterInfo:
+    """The run info of an attempt that is started with a command on this machine.
+
+    Without `slots` they are counted from 0, as many as the trial has.
+    """
+    slots = slots or Slots(tuple(range(trial.num_slots or 0)))
     here = ClusterInfo(
         task_id=f"trial-{trial.trial_id}",
         allocation_id=f"trial-{trial.trial_id}.{attempt}",
-        _slot_ids=list(range(trial.num_slots or 0)),
-        container_slot_counts=[trial.num_slots or 1],
+        _slot_ids=list(slots.ids),
+        container_slot_counts=[len(slots.ids) or 1],
+        gpu_uuids=[name for name in slots.gpus if not name.isdecimal()],
     )
-    return with_trial(here, trial, attempt, latest_checkpoint, steps_completed)
+    told = with_trial(here, trial, attempt, latest_checkpoint, steps_completed)
+    told.trial._config = dict(config)
+    return told
 
 
 def with_trial(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from core_sdk.tracking.attempts.command import command_here, resolve, script_nam
 from core_sdk.tracking.attempts.continuation import Continuation, newest_good_checkpoint
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
+from core_sdk.tracking.attempts.slots import Slots, configured_variables
 from core_sdk.tracking.claim import claim_next_attempt
 from core_sdk.tracking.deletion import delete_trial
 from core_sdk.tracking.home import Home, TrialFolder
@@ -39,14 +40,19 @@ class Start:
     continuation: Continuation | None = None
     """From where an earlier trial, or this one, goes on; None for a trial that begins."""
     is_new_trial: bool = False
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """They hold over those of the command."""
+    default_variables: Mapping[str, str] = field(default_factory=dict)
+    """They hold where neither the command nor the agent's environment says otherwise."""
 
     def withdraw(self) -> None:
         """Takes the attempt back since its command could not be started; a new trial is removed."""
         self.lock.release()
         if self.is_new_trial:
-            experiment_id = self.folder.read_record().experiment_id
+            trial = self.folder.read_record()
             delete_trial(self.folder)
-            discard_provisional(Home(self.folder.home_root), experiment_id)
+            if not trial.is_named:
+                discard_provisional(Home(self.folder.home_root), trial.experiment_id)
 
 
 def begin(
@@ -81,10 +87,61 @@ def begin(
     return _first_attempt(folder, trial, command)
 
 
-def resume(folder: TrialFolder, argv: Sequence[str] = (), *, is_again: bool = False) -> Start:
+def begin_in_experiment(
+    home: Home,
+    experiment_id: int,
+    *,
+    request_id: str,
+    hparams: Mapping[str, Any],
+    seed: int,
+    config: Mapping[str, Any],
+    command: Callable[[TrialFolder], CommandRecord],
+    slots: Slots,
+    warm_start: str | None = None,
+) -> Start:
+    """A new trial for a request of the experiment's searcher; once it is visible, `requested_trials` finds it.
+
+    `command` may fill the trial's folder, with the code for example. The script is told `config`, whose `data` and
+    environment variables it gets. `warm_start` is the checkpoint from which it begins.
+    """
+    folder = home.create_trial()
+    try:
+        given = command(folder)
+        trial = msgspec.structs.replace(
+            new_record(folder, experiment_id),
+            request_id=request_id,
+            hparams=dict(hparams),
+            seed=seed,
+            data=dict(config.get("data") or {}),
+            num_slots=len(slots.ids) or None,
+            continued_from=warm_start,
+            is_named=True,
+        )
+        return _first_attempt(folder, trial, given, config=config, slots=slots)
+    except BaseException:
+        folder.clear()
+        raise
+
+
+def requested_trials(home: Home, experiment_id: int) -> dict[str, int]:
+    """The trials of an experiment's searcher, by request id. Reads the records of all trials of the home."""
+    folders = [home.folder(trial_id) for trial_id in home.trial_ids()]
+    trials = [trial for folder in folders if (trial := folder.read_record()).experiment_id == experiment_id]
+    return {trial.request_id: trial.trial_id for trial in trials if trial.request_id}
+
+
+def resume(
+    folder: TrialFolder,
+    argv: Sequence[str] = (),
+    *,
+    is_again: bool = False,
+    config: Mapping[str, Any] | None = None,
+    slots: Slots | None = None,
+) -> Start:
     """The trial's next attempt, from its newest good checkpoint, with its recorded command.
 
-    `argv` replaces the command from now on; `is_again` allows a trial that is completed.
+    `argv` replaces the command from now on; `is_again` allows a trial that is completed. Without `config` the
+    experiment's configuration is the one that the last attempt was told; without `slots` there are as many as before.
 
     Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or `CommandError`.
     """
@@ -105,11 +162,12 @@ def resume(folder: TrialFolder, argv: Sequence[str] = (), *, is_again: bool = Fa
             )
         if argv:
             folder.write_command(command)
-        info = started_info(trial, attempt, continuation.storage_id, continuation.steps_completed)
+        config = _last_config(folder) if config is None else config
+        info = started_info(trial, attempt, continuation.storage_id, continuation.steps_completed, config, slots)
         # This file is what claims the attempt's number, for good.
         folder.write_run_info(attempt, info, overwrite=False)
         undo.pop_all()
-    return Start(folder, attempt, info, command, lock, continuation)
+    return _start(folder, info, command, lock, continuation, slots)
 
 
 def continue_from(source: TrialFolder) -> Start:
@@ -132,23 +190,60 @@ def continue_from(source: TrialFolder) -> Start:
         labels=[],
         is_defined=False,
         is_named=True,
+        request_id="",
     )
-    return _first_attempt(folder, trial, command, continuation)
+    return _first_attempt(folder, trial, command, continuation, config=_last_config(source))
 
 
 def _first_attempt(
-    folder: TrialFolder, trial: TrialRecord, command: CommandRecord, continuation: Continuation | None = None
+    folder: TrialFolder,
+    trial: TrialRecord,
+    command: CommandRecord,
+    continuation: Continuation | None = None,
+    *,
+    config: Mapping[str, Any] | None = None,
+    slots: Slots | None = None,
 ) -> Start:
     with contextlib.ExitStack() as undo:
         attempt, lock = claim_next_attempt(folder, "start")
         undo.callback(lock.release)
         folder.write_command(command)
-        info = started_info(trial, attempt, trial.continued_from, steps_completed=0)
+        info = started_info(trial, attempt, trial.continued_from, 0, config or {}, slots)
         folder.write_run_info(attempt, info, overwrite=False)
         # Last, since it makes the trial visible.
         folder.write_record(trial)
         undo.pop_all()
-    return Start(folder, attempt, info, command, lock, continuation, is_new_trial=True)
+    return _start(folder, info, command, lock, continuation, slots, is_new_trial=True)
+
+
+def _start(
+    folder: TrialFolder,
+    info: ClusterInfo,
+    command: CommandRecord,
+    lock: AliveLock,
+    continuation: Continuation | None,
+    slots: Slots | None,
+    *,
+    is_new_trial: bool = False,
+) -> Start:
+    has_gpus = slots is None or bool(slots.gpus)
+    return Start(
+        folder,
+        info.trial._trial_run_id,
+        info,
+        command,
+        lock,
+        continuation,
+        is_new_trial,
+        variables=configured_variables(info.trial._config, has_gpus=has_gpus) | (slots.variables if slots else {}),
+        default_variables=slots.default_variables if slots else {},
+    )
+
+
+def _last_config(folder: TrialFolder) -> dict[str, Any]:
+    """The configuration of which the newest attempt was told."""
+    info = folder.read_run_info(max(folder.attempts(), default=0))
+    return {} if info is None or info._trial_info is None else info.trial._config
 
 
 def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> None:

@@ -1,0 +1,181 @@
+"""Attempts that a master starts: what their scripts are told, and how they are found again."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from processes import TIMEOUT_S
+
+from core_sdk.agent.starting import Agent
+from core_sdk.records import CommandRecord
+from core_sdk.tracking import Home, HomeTracker, TrialFolder
+from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.tracking.attempts.starting import Start, begin, begin_in_experiment, requested_trials, resume
+
+Begin = Callable[..., Start]
+
+TELL = """
+    import json, os
+    from core_sdk import core
+    with core.init(name="elsewhere", hparams={"lr": 0.5}) as context:
+        info = context.info
+        told = [info.slot_ids, info.user_data, info.trial._config.get("name"), info.trial.hparams]
+        names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GREETING")
+        print(json.dumps([*told, {name: os.environ.get(name) for name in names}]))
+"""
+
+
+@pytest.fixture
+def begin_trial(home: Home) -> Begin:
+    """Begins a trial of the one experiment, whose script is given by its source."""
+    Home.create(home.root)
+    experiment_id = home.new_experiment("search").experiment_id
+
+    def begin_trial(source: str, request_id: str = "a", **changes: Any) -> Start:
+        def command(folder: TrialFolder) -> CommandRecord:
+            code = folder.path / "code"
+            code.mkdir()
+            (code / "train.py").write_text(textwrap.dedent(source))
+            return CommandRecord(argv=[sys.executable, "train.py"], cwd=str(code), environment={})
+
+        given: dict[str, Any] = {
+            "hparams": {"lr": 0.1},
+            "seed": 7,
+            "config": {},
+            "slots": Slots((0,)),
+            "command": command,
+        }
+        return begin_in_experiment(home, experiment_id, request_id=request_id, **(given | changes))
+
+    return begin_trial
+
+
+def run(start: Start) -> Any:
+    """Runs an attempt to its end, and returns what its script prints last, as JSON."""
+    agent = Agent()
+    agent.start(start, stdin=None)
+    ended = agent.wait()
+    agent.process.wait(TIMEOUT_S)
+    agent.close()
+    log = start.folder.log_path(start.number).read_text()
+    assert ended.code == 0, log
+    return json.loads(log.splitlines()[-1])
+
+
+def test_a_script_is_told_of_its_slots_and_its_experiment(begin_trial: Begin, home: Home) -> None:
+    """What it says in `init()` does not move it to another experiment."""
+    config = {"name": "search", "data": {"rows": 3}, "environment": {"environment_variables": ["GREETING=hello=you"]}}
+
+    slots, data, name, hparams, variables = run(begin_trial(TELL, config=config, slots=Slots((2,))))
+
+    assert (slots, data, name, hparams) == ([2], {"rows": 3}, "search", {"lr": 0.1})
+    assert variables == {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "GREETING": "hello=you"}
+    record = home.trial(1).read_record()
+    assert (record.experiment_id, record.seed, record.given_hparams, record.hparams) == (1, 7, {"lr": 0.1}, {"lr": 0.5})
+    assert home.find_experiment("elsewhere") is None
+
+
+def test_a_script_sees_only_its_own_gpus(begin_trial: Begin) -> None:
+    """By their names as the master sees them; of the variables for devices it gets those for GPUs."""
+    variables = {"cpu": ["GREETING=cpu"], "cuda": ["GREETING=cuda"], "rocm": []}
+    config = {"environment": {"environment_variables": variables}}
+
+    slots, *_, variables = run(begin_trial(TELL, config=config, slots=Slots((1,), gpus=("GPU-5",))))
+
+    assert slots == [1]
+    assert variables == {"CUDA_VISIBLE_DEVICES": "GPU-5", "OMP_NUM_THREADS": None, "GREETING": "cuda"}
+
+
+@pytest.mark.parametrize("config", [{}, {"environment": {"environment_variables": ["OMP_NUM_THREADS=5"]}}])
+def test_the_user_chooses_the_number_of_threads(begin_trial: Begin, config: dict[str, Any]) -> None:
+    """In the configuration, or else in the environment."""
+    os.environ["OMP_NUM_THREADS"] = "3"
+
+    *_, variables = run(begin_trial(TELL, config=config, slots=Slots((0,), num_threads=2)))
+
+    assert variables["OMP_NUM_THREADS"] == ("5" if config else "3")
+
+
+@pytest.mark.parametrize("has_place", [True, False])
+def test_the_configuration_says_where_checkpoints_go_and_which_to_keep(
+    begin_trial: Begin, home: Home, tmp_path: Path, has_place: bool
+) -> None:
+    """Also in attempts that a person starts later."""
+    place = {"type": "directory", "container_path": str(tmp_path / "kept")} if has_place else {}
+    config = {
+        "checkpoint_storage": {**place, "save_trial_latest": 2},
+        "searcher": {"metric": "loss", "smaller_is_better": False},
+    }
+    source = """
+        import json
+        from core_sdk import core
+        with core.init() as context:
+            steps = context.info.trial._steps_completed + 1
+            with context.checkpoint.store_path({"steps_completed": steps}) as (path, storage_id):
+                (path / "state").touch()
+        print(json.dumps(storage_id))
+    """
+
+    first = run(begin_trial(source, config=config))
+    second = run(resume(home.trial(1), is_again=True))
+
+    directory = tmp_path / "kept" if has_place else home.checkpoints
+    record = home.experiment(1).read()
+    assert record.retention is not None
+    assert record.retention.save_trial_latest == 2
+    assert record.searcher_metric is not None
+    assert (record.searcher_metric.name, record.searcher_metric.smaller_is_better) == ("loss", False)
+    assert (directory / first / ".manifest.json").exists()
+    assert (directory / second / ".manifest.json").exists()
+
+
+def test_a_trial_is_found_again_by_its_request(begin_trial: Begin, home: Home) -> None:
+    """Whatever becomes of whoever has made it; a trial that nobody has asked for is not found."""
+    for request_id in ("a", "b"):
+        begin_trial("", request_id).lock.release()
+    begin(home.root, ["true"]).lock.release()
+    incomplete = begin_trial("", "c")
+    (incomplete.folder.path / "trial.json").unlink()
+
+    assert requested_trials(home, 1) == {"a": 1, "b": 2}
+
+
+def test_a_trial_that_cannot_be_filled_leaves_nothing(begin_trial: Begin, home: Home) -> None:
+    """Its code cannot be unpacked, say."""
+
+    def fail(folder: TrialFolder) -> CommandRecord:
+        (folder.path / "code").mkdir()
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        begin_trial("", command=fail)
+
+    assert home.trial_ids() == []
+    assert list(home.folder(1).path.iterdir()) == []
+
+
+def test_a_trial_that_is_taken_back_leaves_its_experiment(begin_trial: Begin, home: Home) -> None:
+    """Although the experiment is not found by its name."""
+    start = begin_trial("")
+
+    start.withdraw()
+
+    assert home.trial_ids() == []
+    assert home.experiment(1).read().name == "search"
+
+
+def test_the_next_attempt_gets_other_slots(begin_trial: Begin, home: Home) -> None:
+    """Those that the master gives it; it is the same trial."""
+    run(begin_trial(TELL, config={"name": "search"}, slots=Slots((0,))))
+
+    slots, _, name, *_ = run(resume(home.trial(1), is_again=True, config={"name": "renamed"}, slots=Slots((4,))))
+
+    assert (slots, name) == ([4], "renamed")
+    assert [row.attempt for row in HomeTracker(home).attempts(1)] == [1, 2]
