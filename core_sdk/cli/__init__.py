@@ -1,6 +1,7 @@
 """The command line `core-sdk`.
 
-A command imports what it needs when it runs, since `core-sdk --help` and completion in the shell must answer at once.
+`core-sdk --help` and completion in the shell must answer at once. So a group of commands is imported when one of them
+is asked for, and a command imports what is slow to import when it runs.
 """
 
 from __future__ import annotations

@@ -19,6 +19,12 @@ Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Draw into this file; its name ends in .svg, .html or .png."),
 ]
+Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
+Remove = Annotated[bool, typer.Option("--remove", help="Take the labels away.")]
+SmallerIsBetter = Annotated[
+    bool | None, typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Experiment = Annotated[
     str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
 ]

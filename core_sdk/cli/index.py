@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_tracker
 
 app = command_group()
 
@@ -16,8 +17,6 @@ def _group() -> None: ...
 @app.command()
 def rebuild() -> None:
     """Build the index again from the journals."""
-    from core_sdk.cli._home import open_tracker
-
     result = open_tracker().rebuild_index()
     typer.echo(f"indexed {result.num_trials} trials with {result.num_points} points")
     if result.num_bad_lines:

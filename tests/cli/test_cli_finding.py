@@ -82,17 +82,17 @@ def test_a_name_that_no_trial_has_is_pointed_at(cli: Cli) -> None:
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_found_by_their_labels(cli: Cli) -> None:
     """Labels are given and taken away; one that is refused changes nothing."""
-    cli("trial", "label", "add", "1", "good", "fast")
-    cli("trial", "label", "add", "2", "good")
-    taken = cli("trial", "label", "remove", "2", "fast", "good", "unknown")
-    refused = cli("trial", "label", "add", "3", "good", "")
+    cli("trial", "label", "1", "good", "fast")
+    cli("trial", "label", "2", "good")
+    taken = cli("trial", "label", "2", "fast", "good", "unknown", "--remove")
+    refused = cli("trial", "label", "3", "good", "")
 
     assert ids(cli, "--label", "good", "--label", "fast") == [1]
     assert ids(cli, "--where", "label=fast") == [1]
     assert taken.output == "labels of trial 2: none\n"
     assert refused.status == 2
     assert json.loads(cli("trial", "describe", "3", "--json").output)["labels"] == []
-    assert cli("trial", "label", "add", "9", "good").status == 3
+    assert cli("trial", "label", "9", "good").status == 3
 
 
 @pytest.mark.usefixtures("three_trials")

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_tracker
 from core_sdk.cli.checkpoint import gc, verify
+from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_row, find_checkpoints, read_rows
+from core_sdk.cli.render.json import encode
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.tables import Column
+from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.tracking.rows import CheckpointRow
+from core_sdk.tracking.rows import CheckpointRow
 
 app = command_group()
 
 app.command()(gc.gc)
 app.command()(verify.verify)
 
-StorageId = Annotated[
-    str, typer.Argument(metavar="ID", help="The checkpoint's id, or its first letters.", show_default=False)
-]
-StorageIds = Annotated[
-    list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids, or their first letters.", show_default=False)
+_COLUMNS = [
+    Column[CheckpointRow]("ID", lambda row: row.storage_id),
+    Column[CheckpointRow]("Trial", lambda row: str(row.trial_id), is_number=True),
+    Column[CheckpointRow]("Steps", lambda row: str(row.steps_completed), is_number=True),
+    Column[CheckpointRow]("State", lambda row: f"{row.state} pinned" if row.is_pinned else row.state),
+    Column[CheckpointRow]("Size", lambda row: format_size(row.size_bytes), is_number=True),
+    Column[CheckpointRow]("Stored", lambda row: format_time(row.time)),
 ]
 
 
@@ -51,23 +55,17 @@ def list_checkpoints(
 
     Within a trial the order is that of its saves, even if the clock was wrong.
     """
-    from core_sdk.cli.checkpoint.selection import read_rows
-    from core_sdk.tracking.rows import CheckpointRow
-
     form = choose_format(as_json, as_csv)
     shown = [row for row in read_rows(trial, experiment) if deleted or row.state != "DELETED"]
-    print_rows(shown, CheckpointRow, _columns, form, "No checkpoints.")
+    print_rows(shown, CheckpointRow, _COLUMNS, form, "No checkpoints.")
 
 
 @app.command()
 def describe(storage_id: StorageId, as_json: AsJson = False) -> None:
     """Show what is known of a checkpoint."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.checkpoint.selection import checkpoint_row
-
     with open_tracker().view() as view:
         row = checkpoint_row(view, storage_id)
-    print_one(row, lambda: _properties(row), as_json)
+    print_one(row, _properties(row), as_json)
 
 
 @app.command()
@@ -83,8 +81,6 @@ def download(
     Files that are there already and whole are not copied again. After an interruption the same command goes on where
     it stopped, within large files too.
     """
-    from core_sdk.cli.checkpoint.selection import find_checkpoints
-
     if directory is not None and to is not None:
         raise typer.BadParameter("give the directory once, as DIR or with --to")
     (checkpoint,) = find_checkpoints([storage_id])
@@ -97,8 +93,6 @@ def pin(
     note: Annotated[str, typer.Option(help="Why.", show_default=False)] = "",
 ) -> None:
     """Keep checkpoints from being deleted, until they are unpinned."""
-    from core_sdk.cli.checkpoint.selection import find_checkpoints
-
     for checkpoint in find_checkpoints(storage_ids):
         checkpoint.pin(note)
         typer.echo(f"pinned checkpoint {checkpoint.uuid}")
@@ -107,8 +101,6 @@ def pin(
 @app.command()
 def unpin(storage_ids: StorageIds) -> None:
     """Let checkpoints be deleted again."""
-    from core_sdk.cli.checkpoint.selection import find_checkpoints
-
     for checkpoint in find_checkpoints(storage_ids):
         was_pinned = checkpoint.is_pinned
         checkpoint.unpin()
@@ -125,15 +117,14 @@ def delete(
     force: Annotated[
         bool, typer.Option("--force", help="Also one that is pinned, or that a trial began with.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete a checkpoint's files; `checkpoint list --deleted` still shows that it was there.
 
     If its files have vanished already, its trial no longer counts on them. A checkpoint that is pinned, that a trial
     began with, or that a running trial uses is not deleted; --force overrides the first two.
     """
-    from core_sdk.cli.checkpoint.selection import find_checkpoints
-    from core_sdk.client import CheckpointState
+    from core_sdk.client import CheckpointState  # as in `find_checkpoints`
 
     (checkpoint,) = find_checkpoints([storage_id])
     storage_id = checkpoint.uuid
@@ -152,24 +143,7 @@ def delete(
         typer.echo(f"checkpoint {storage_id} has {len(checkpoint.resources)} files and directories left")
 
 
-def _columns() -> Sequence[Column[CheckpointRow]]:
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.cli.render.text import format_size, format_time
-
-    return [
-        Column("ID", lambda row: row.storage_id),
-        Column("Trial", lambda row: str(row.trial_id), is_number=True),
-        Column("Steps", lambda row: str(row.steps_completed), is_number=True),
-        Column("State", lambda row: f"{row.state} pinned" if row.is_pinned else row.state),
-        Column("Size", lambda row: format_size(row.size_bytes), is_number=True),
-        Column("Stored", lambda row: format_time(row.time)),
-    ]
-
-
 def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
-    from core_sdk.cli.render.json import encode
-    from core_sdk.cli.render.text import format_size, format_time
-
     return {
         "Checkpoint": row.storage_id,
         "Trial": f"{row.trial_id} (attempt {row.attempt})",

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
+from core_sdk.cli._arguments import SmallerIsBetter, Yes
 from core_sdk.cli._exit_codes import ExitCode
+from core_sdk.cli._home import open_tracker
+from core_sdk.cli._messages import say
+from core_sdk.cli.checkpoint.selection import experiment_of
+from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsJson, confirm
+from core_sdk.cli.render.tables import Column, print_table
+from core_sdk.cli.render.text import format_size
+from core_sdk.records import SearcherMetric
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.records import SearcherMetric
     from core_sdk.tracking.deletion.collection import Deletions, Plan, Verdict
 
 # How long to wait for another collector that is deleting.
@@ -31,12 +37,9 @@ def gc(
     save_trial_best: Annotated[int | None, _number("Keep the best N of each trial.", 1)] = None,
     save_trial_latest: Annotated[int | None, _number("Keep the latest N of each trial.", 1)] = None,
     metric: Annotated[str | None, typer.Option(help="The validation metric that says what is best.")] = None,
-    smaller_is_better: Annotated[
-        bool | None,
-        typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller"),
-    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which checkpoints a policy keeps, and why; then delete the others.
@@ -45,9 +48,7 @@ def gc(
     numbers. Pinned checkpoints, checkpoints that a trial began with or that a running trial needs, and the only good
     checkpoint of a trial are never deleted.
     """
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.checkpoint.selection import experiment_of
-    from core_sdk.tracking.deletion.collection import Request
+    from core_sdk.tracking.deletion.collection import Request  # storages, which are slow to import
 
     numbers = {
         "save_experiment_best": save_experiment_best,
@@ -88,8 +89,6 @@ def _show(plan: Plan) -> None:
             f"{policy.save_trial_best} and the latest {policy.save_trial_latest}, by {_metric(rules.metric)}"
         )
     if plan.verdicts:
-        from core_sdk.cli.render.tables import print_table
-
         print_table(_columns(), plan.verdicts)
 
 
@@ -100,9 +99,6 @@ def _metric(metric: SearcherMetric | None) -> str:
 
 
 def _columns() -> Sequence[Column[Verdict]]:
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.cli.render.text import format_size
-
     return [
         Column("ID", lambda verdict: verdict.storage_id),
         Column("Trial", lambda verdict: str(verdict.trial_id), is_number=True),
@@ -118,8 +114,6 @@ def _columns() -> Sequence[Column[Verdict]]:
 
 
 def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
-    from core_sdk.cli._messages import say
-
     problems = plan.problems if deletions is None else deletions.problems
     if as_json:
         _print_json(plan, deletions, problems)
@@ -137,10 +131,6 @@ def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
 
 
 def _print_json(plan: Plan, deletions: Deletions | None, problems: Sequence[str]) -> None:
-    import msgspec
-
-    from core_sdk.cli.render.json import print_object
-
     print_object(
         {
             "rules": {

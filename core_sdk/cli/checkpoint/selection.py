@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._home import open_tracker
 from core_sdk.errors import CheckpointNotFoundError
+from core_sdk.tracking import View
+from core_sdk.tracking.rows import CheckpointRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from core_sdk.client import Checkpoint
-    from core_sdk.tracking import View
-    from core_sdk.tracking.rows import CheckpointRow
+
+StorageId = Annotated[
+    str, typer.Argument(metavar="ID", help="The checkpoint's id, or its first letters.", show_default=False)
+]
+StorageIds = Annotated[
+    list[str], typer.Argument(metavar="ID…", help="The checkpoints' ids, or their first letters.", show_default=False)
+]
 
 _MAX_CANDIDATES = 5
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
 from core_sdk.cli._exit_codes import ExitCode
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from core_sdk.tracking.rows import CheckpointRow
+from core_sdk.cli.checkpoint.selection import find_checkpoints, read_rows
+from core_sdk.cli.render.text import printable
+from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
+from core_sdk.tracking.rows import CheckpointRow
 
 
 def verify(
@@ -38,16 +38,12 @@ def verify(
 
 
 def _verify_one(storage_id: str) -> None:
-    from core_sdk.cli.checkpoint.selection import find_checkpoints
-
     (checkpoint,) = find_checkpoints([storage_id])
     checkpoint.verify()
     typer.echo(f"checkpoint {checkpoint.uuid} is {_wholeness(checkpoint.resources, checkpoint.size_bytes)}")
 
 
 def _verify_all(trial: int | None, experiment: str | None) -> None:
-    from core_sdk.cli.checkpoint.selection import read_rows
-
     rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
     num_good = sum(_verify_row(row) for row in rows)
     typer.echo(f"{num_good} of {len(rows)} checkpoints are whole")
@@ -57,9 +53,7 @@ def _verify_all(trial: int | None, experiment: str | None) -> None:
 
 def _verify_row(row: CheckpointRow) -> bool:
     """Prints one line. Returns whether the checkpoint is whole."""
-    from core_sdk.cli.render.text import printable
-    from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
-    from core_sdk.storage import storage_from_url
+    from core_sdk.storage import storage_from_url  # slow to import
 
     try:
         with contextlib.closing(storage_from_url(row.storage)) as storage:

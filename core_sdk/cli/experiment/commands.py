@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Experiment, parse_experiment
+from core_sdk.cli._arguments import Experiment, Labels, Remove, SmallerIsBetter, Yes, parse_experiment
 from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_tracker
+from core_sdk.cli.render.json import fields_of
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one, print_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.tracking.rows import ExperimentRow
+from core_sdk.cli.render.tables import Column
+from core_sdk.cli.render.text import format_time, printable
+from core_sdk.cli.trial.best import best_trial
+from core_sdk.cli.trial.facts import read_facts
+from core_sdk.cli.trial.listing import json_object, print_trials
+from core_sdk.records import check_name
+from core_sdk.tracking.rows import ExperimentChange, ExperimentRow
 
 app = command_group()
 
 _NUM_TRIALS = 20
+_COLUMNS = [
+    Column[ExperimentRow]("ID", lambda row: str(row.experiment_id), is_number=True),
+    Column[ExperimentRow]("Name", lambda row: row.name, can_be_cut=True),
+    Column[ExperimentRow]("State", lambda row: row.state),
+    Column[ExperimentRow]("Trials", lambda row: str(row.num_trials), is_number=True),
+    Column[ExperimentRow]("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
+    Column[ExperimentRow]("Created", lambda row: format_time(row.created)),
+]
 
 
 @app.command("list")
 def list_experiments(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
     """List experiments."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.tracking.rows import ExperimentRow
-
     form = choose_format(as_json, as_csv)
     with open_tracker().view() as view:
         rows = view.experiments()
-    print_rows(rows, ExperimentRow, _columns, form, "No experiments yet: the first trial begins one.")
+    print_rows(rows, ExperimentRow, _COLUMNS, form, "No experiments yet: the first trial begins one.")
 
 
 @app.command()
@@ -39,19 +47,10 @@ def describe(
     metric: Annotated[
         str | None, typer.Option(help="The validation metric that says which trial is best.", show_default="recorded")
     ] = None,
-    smaller_is_better: Annotated[
-        bool | None,
-        typer.Option("--smaller-is-better/--larger-is-better", help="How to read it.", show_default="smaller"),
-    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is known of an experiment: its trials, and the best of them."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.render.json import fields_of
-    from core_sdk.cli.trial.best import best_trial
-    from core_sdk.cli.trial.facts import read_facts
-    from core_sdk.cli.trial.listing import json_object, print_trials
-
     tracker = open_tracker()
     with tracker.view() as view:
         row = view.experiment(parse_experiment(experiment))
@@ -59,7 +58,7 @@ def describe(
         best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
         found = read_facts(view, view.trials(row.experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
-    print_one(value, lambda: _properties(row) | {"Best": str(best or "")}, as_json)
+    print_one(value, _properties(row) | {"Best": str(best or "")}, as_json)
     if not as_json and found:
         typer.echo()
         print_trials(found[-_NUM_TRIALS:], (), Format.TABLE)
@@ -69,17 +68,8 @@ def describe(
 
 
 @app.command()
-def label(
-    experiment: Experiment,
-    labels: Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)],
-    remove: Annotated[bool, typer.Option("--remove", help="Take the labels away.")] = False,
-) -> None:
+def label(experiment: Experiment, labels: Labels, remove: Remove = False) -> None:
     """Give an experiment labels, or take them away."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.render.text import printable
-    from core_sdk.records import check_name
-    from core_sdk.tracking.rows import ExperimentChange
-
     tracker = open_tracker()
     with tracker.view() as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
@@ -97,16 +87,13 @@ def delete(
         bool,
         typer.Option("--force", help="Also with a checkpoint that is pinned, or that a trial of another began with."),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete an experiment with its trials, their records and their checkpoints.
 
     An experiment with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is not
     deleted; --force overrides all but the use by a running trial.
     """
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.render.text import printable
-
     tracker = open_tracker()
     with tracker.view() as view:
         row = view.experiment(parse_experiment(experiment))
@@ -116,23 +103,7 @@ def delete(
     typer.echo(f"deleted experiment {row.experiment_id}")
 
 
-def _columns() -> Sequence[Column[ExperimentRow]]:
-    from core_sdk.cli.render.tables import Column
-    from core_sdk.cli.render.text import format_time
-
-    return [
-        Column("ID", lambda row: str(row.experiment_id), is_number=True),
-        Column("Name", lambda row: row.name, can_be_cut=True),
-        Column("State", lambda row: row.state),
-        Column("Trials", lambda row: str(row.num_trials), is_number=True),
-        Column("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
-        Column("Created", lambda row: format_time(row.created)),
-    ]
-
-
 def _properties(row: ExperimentRow) -> dict[str, str]:
-    from core_sdk.cli.render.text import format_time
-
     return {
         "Experiment": str(row.experiment_id),
         "Name": row.name,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-if TYPE_CHECKING:
-    from core_sdk.cli.render.tables import Column
+from core_sdk.cli.render.csv import print_csv
+from core_sdk.cli.render.json import print_list, print_object
+from core_sdk.cli.render.tables import Column, print_properties, print_table
 
 _Row = TypeVar("_Row")
 
@@ -38,39 +39,26 @@ def choose_format(as_json: bool, as_csv: bool) -> Format:
 
 
 def print_rows(
-    rows: Sequence[_Row],
-    row_type: type[_Row],
-    columns: Callable[[], Sequence[Column[_Row]]],
-    form: Format,
-    nothing: str,
+    rows: Sequence[_Row], row_type: type[_Row], columns: Sequence[Column[_Row]], form: Format, nothing: str
 ) -> None:
     """All rows, dataclass instances of `row_type`; a table shows `columns` only, and says `nothing` if it is empty."""
     if form is Format.JSON:
-        from core_sdk.cli.render.json import print_list
-
         print_list(rows)
     elif form is Format.CSV:
-        from core_sdk.cli.render.csv import print_csv
-
         names = [field.name for field in dataclasses.fields(row_type)]  # type: ignore[arg-type]
         print_csv([names, *([getattr(row, name) for name in names] for row in rows)])
     elif rows:
-        from core_sdk.cli.render.tables import print_table
-
-        print_table(columns(), rows)
+        print_table(columns, rows)
     else:
         typer.echo(nothing)
 
 
-def print_one(value: Any, properties: Callable[[], Mapping[str, str | list[str]]], as_json: bool) -> None:
+def print_one(value: Any, properties: Mapping[str, str | list[str]], as_json: bool) -> None:
+    """All of `value` as JSON, or the `properties` of it that a person wants to know."""
     if as_json:
-        from core_sdk.cli.render.json import print_object
-
         print_object(value)
     else:
-        from core_sdk.cli.render.tables import print_properties
-
-        print_properties(properties())
+        print_properties(properties)
 
 
 def confirm(question: str, is_confirmed: bool) -> None:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, Any
+import time
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from core_sdk.cli._arguments import Force, Metrics, Output, TrialId, TrialIds, parse_experiment
+from core_sdk.cli._arguments import Force, Labels, Metrics, Output, Remove, TrialId, TrialIds, Yes, parse_experiment
 from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_tracker
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from core_sdk.tracking import HomeTracker
+from core_sdk.cli.render.text import printable
+from core_sdk.cli.running.pause import await_stop, pause_trial
+from core_sdk.cli.trial import reports
+from core_sdk.cli.trial.curves import draw
+from core_sdk.cli.trial.description import json_object, properties, read_description
+from core_sdk.cli.trial.listing import choose_trials, print_trials
+from core_sdk.cli.trial.logs import print_logs
+from core_sdk.errors import CoreSDKError
+from core_sdk.records import TrialLabelsChanged, check_name
+from core_sdk.tracking import HomeTracker
 
 app = command_group()
-labels_app = command_group("Give trials labels, and take them away.")
-app.add_typer(labels_app, name="label")
 
-Labels = Annotated[list[str], typer.Argument(metavar="LABEL…", help="The labels.", show_default=False)]
 Group = Annotated[
     str | None, typer.Option(help="Only this group; the profiler's groups are shown only when asked for.")
 ]
@@ -58,9 +62,6 @@ def list_trials(
     names with values by = != < <= > >=, and joins comparisons by and, or, not and parentheses. Text with spaces
     stands in quotes. A trial that lacks a name fulfils no comparison with it.
     """
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.listing import choose_trials, print_trials
-
     form = choose_format(as_json, as_csv)
     with open_tracker().view() as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
@@ -77,11 +78,8 @@ def list_trials(
 @app.command()
 def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.description import json_object, properties, read_description
-
     description = read_description(open_tracker(), trial_id)
-    print_one(json_object(description), lambda: properties(description), as_json)
+    print_one(json_object(description), properties(description), as_json)
 
 
 @app.command()
@@ -103,9 +101,6 @@ def metrics(
     as_csv: AsCsv = False,
 ) -> None:
     """Show what a trial reported."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial import reports
-
     form = choose_format(as_json, as_csv)
     if plot and (form is not Format.TABLE or superseded or last is not None or follow):
         raise typer.BadParameter(
@@ -135,9 +130,6 @@ def plot_trials(trial_ids: TrialIds, group: Group = None, metric: Metrics = None
 
     Steps from which a trial was resumed are marked if it is the only one.
     """
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.curves import draw
-
     trial_ids = list(dict.fromkeys(trial_ids))
     with open_tracker().view() as view:
         for trial_id in trial_ids:
@@ -162,9 +154,6 @@ def logs(
 
     With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
     """
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.logs import print_logs
-
     print_logs(open_tracker(), trial_id, attempt=attempt, ranks=rank or [], tail=tail, follow=follow)
 
 
@@ -174,9 +163,6 @@ def pause(
     wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
 ) -> None:
     """Ask a running trial to save a checkpoint and stop."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.running.pause import pause_trial
-
     pause_trial(open_tracker(), trial_id, wait=wait)
 
 
@@ -209,9 +195,7 @@ def resume(
     from core_sdk.agent.starting import Agent
 
     agent = Agent()  # it imports what it needs while we do
-    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.running.foreground import run_in_foreground
-    from core_sdk.cli.running.pause import await_stop
     from core_sdk.tracking.attempts import starting
 
     folder = open_tracker().home.trial(trial_id)
@@ -228,7 +212,6 @@ def continue_(trial_id: TrialId) -> None:
     from core_sdk.agent.starting import Agent
 
     agent = Agent()
-    from core_sdk.cli._home import open_tracker
     from core_sdk.cli.running.foreground import run_in_foreground
     from core_sdk.tracking.attempts.starting import continue_from
 
@@ -240,15 +223,13 @@ def continue_(trial_id: TrialId) -> None:
 def delete(
     trial_ids: TrialIds,
     force: Force = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete trials, their records and their checkpoints.
 
     A trial with a checkpoint that is pinned, that another trial began with, or that a running trial uses is not
     deleted; --force overrides the first two.
     """
-    from core_sdk.cli._home import open_tracker
-
     tracker = open_tracker()
     trial_ids = list(dict.fromkeys(trial_ids))
     for trial_id in trial_ids:
@@ -265,9 +246,6 @@ def delete(
 
 def _at_a_glance(tracker: HomeTracker, trial_id: int) -> str:
     """What lets a person notice a mistyped id; empty for a trial that cannot be read."""
-    from core_sdk.cli.render.text import printable
-    from core_sdk.errors import CoreSDKError
-
     try:
         with tracker.view() as view:
             row = view.trial(trial_id)
@@ -282,37 +260,20 @@ def tensorboard(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
 ) -> None:
     """Show a trial's curves in TensorBoard, until Ctrl-C."""
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.trial.tensorboard import serve_tensorboard
+    from core_sdk.cli.trial.tensorboard import serve_tensorboard  # slow to import
 
     raise typer.Exit(serve_tensorboard(open_tracker(), trial_id, port))
 
 
-@labels_app.command("add")
-def add_labels(trial_id: TrialId, labels: Labels) -> None:
-    """Give a trial labels, beside those that it has."""
-    _change_labels(trial_id, added=labels)
-
-
-@labels_app.command("remove")
-def remove_labels(trial_id: TrialId, labels: Labels) -> None:
-    """Take labels from a trial. A label that it does not have is no error."""
-    _change_labels(trial_id, removed=labels)
-
-
-def _change_labels(trial_id: int, added: Sequence[str] = (), removed: Sequence[str] = ()) -> None:
-    import time
-
-    from core_sdk.cli._home import open_tracker
-    from core_sdk.cli.render.text import printable
-    from core_sdk.records import TrialLabelsChanged, check_name
-
+@app.command()
+def label(trial_id: TrialId, labels: Labels, remove: Remove = False) -> None:
+    """Give a trial labels, or take them away."""
     tracker = open_tracker()
     with tracker.view() as view:
         view.trial(trial_id)
-    for label in (*added, *removed):
-        check_name("the label", label)
-    tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=list(added), removed=list(removed)))
+    texts = [check_name("the label", text) for text in labels]
+    added, removed = ([], texts) if remove else (texts, [])
+    tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
     with tracker.view() as view:
-        labels = view.trial(trial_id).labels
-    typer.echo(f"labels of trial {trial_id}: {printable(', '.join(labels)) or 'none'}")
+        now = view.trial(trial_id).labels
+    typer.echo(f"labels of trial {trial_id}: {printable(', '.join(now)) or 'none'}")

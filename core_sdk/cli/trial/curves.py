@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Collection, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,9 +14,7 @@ from core_sdk.cli.render.plot import num_buckets, plot
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial.reports import NoSuchMetricError, check_group
 from core_sdk.errors import CoreSDKError
-
-if TYPE_CHECKING:
-    from core_sdk.tracking import View
+from core_sdk.tracking import View
 
 _PICTURE_BUCKETS = 800
 

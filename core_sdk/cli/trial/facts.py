@@ -11,13 +11,11 @@ import difflib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core_sdk.cli.render.json import encode
-
-if TYPE_CHECKING:
-    from core_sdk.tracking import View
-    from core_sdk.tracking.rows import TrialRow
+from core_sdk.tracking import View
+from core_sdk.tracking.rows import TrialRow
 
 _EXTREMES = ("min.", "max.")
 _FIRST_GROUPS = ("validation", "training")

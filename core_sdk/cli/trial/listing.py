@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -15,10 +15,8 @@ from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_number, format_time
 from core_sdk.cli.trial.facts import Facts, differing_first, flattened, metric_titles, read_facts, unknown_name
 from core_sdk.cli.trial.where import Condition, ConditionError, parse_condition
+from core_sdk.tracking import View
 from core_sdk.tracking.rows import TrialRow
-
-if TYPE_CHECKING:
-    from core_sdk.tracking import View
 
 
 def choose_trials(

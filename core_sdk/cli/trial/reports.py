@@ -8,7 +8,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from core_sdk.cli.render.csv import print_csv
 from core_sdk.cli.render.json import encode, print_list
@@ -16,10 +16,8 @@ from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_number, format_time, printable
 from core_sdk.errors import NotFoundError
+from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import ReportRow, StreamPosition
-
-if TYPE_CHECKING:
-    from core_sdk.tracking import Tracker, View
 
 _CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
 _POLL_INTERVAL_S = 0.2
