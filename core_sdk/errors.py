@@ -69,6 +69,7 @@
     │   └── CodeDamagedError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
     └── MissingDependencyError        an optional library
+    InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
     ├── DuplicateMetricError
     └── InvalidNameError
@@ -89,6 +90,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -668,6 +670,27 @@ class NoMasterError(CoreSDKError, NotImplementedError):
 class MissingDependencyError(CoreSDKError, ImportError):
     def __init__(self, library: str, extra: str, purpose: str) -> None:
         super().__init__(f'{purpose} needs {library}: pip install "core-sdk[{extra}]"')
+
+
+@dataclass(frozen=True)
+class ConfigProblem:
+    """One thing that is wrong with a configuration.
+
+    `place` is a file and a line, or an override; `path` is dotted, such as `searcher.max_trials`.
+    """
+
+    place: str
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        return ": ".join(filter(None, (self.place, f"{self.path} {self.problem}".strip())))
+
+
+class InvalidConfigError(ValueError):
+    def __init__(self, problems: Sequence[ConfigProblem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(map(str, problems)))
 
 
 class InvalidMetricError(ValueError):

@@ -1,4 +1,16 @@
-"""The configuration of an experiment.
+"""The configuration of an experiment: a YAML file, and what it says as checked values with all defaults.
 
-`hyperparameters`, `searchers` and `lengths` have the types that a search works with.
+`load` reads a file; `to_yaml` writes the complete configuration, which loads as the same one. The types are public in
+`experiment`, `searchers`, `hyperparameters` and `lengths`, and docs/configuration.md is made from them.
+
+A file is composed as nodes of YAML first, which know their lines, and becomes plain values with the place of each.
+These are then read section by section, so that one attempt tells all that is wrong, each with its line. Rules that
+concern several fields are checked where each field is right by itself.
 """
+
+from core_sdk.config._loading import Loaded, from_mapping, load
+from core_sdk.config._writing import masked, to_mapping, to_yaml
+from core_sdk.config.entrypoint import entrypoint_argv
+from core_sdk.config.experiment import ExperimentConfig
+
+__all__ = ["ExperimentConfig", "Loaded", "entrypoint_argv", "from_mapping", "load", "masked", "to_mapping", "to_yaml"]

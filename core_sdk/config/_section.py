@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ class Section(msgspec.Struct, frozen=True):
     ignored: ClassVar[Mapping[str, str]] = {}
     """Keys that are accepted without effect, each with the reason."""
 
+    deprecated: ClassVar[Mapping[str, str]] = {}
+    """Fields that still have an effect, each with what has taken its place."""
+
     refused: ClassVar[Mapping[str, str]] = {}
     """Keys of the predecessor that cannot be honoured, each with the reason."""
 
@@ -27,6 +30,11 @@ class Section(msgspec.Struct, frozen=True):
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         """Fields that contradict others, each with what is wrong with it."""
         yield from ()
+
+
+def about(description: str, **limits: Any) -> msgspec.Meta:
+    """Says in an annotated type what a field means, and its limits."""
+    return msgspec.Meta(description=description, **limits)
 
 
 class InvalidSectionError(ValueError):

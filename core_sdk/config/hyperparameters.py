@@ -7,100 +7,81 @@ from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
 
-from core_sdk.config._section import Section
+from core_sdk.config._section import Section, about
 
-Count = Annotated[int, Meta(ge=1, description="the number of values in a grid, which needs it; ignored elsewhere")]
+Count = Annotated[int, about("the number of values in a grid, which needs it; ignored elsewhere", ge=1)]
 
 
 class Const(Section, frozen=True, tag_field="type", tag="const"):
     """The same value in every trial. A value without a `type` is one, too."""
 
-    val: Annotated[Any, Meta(description="any value; a map must be given in this form")]
-
-    @property
-    def num_points(self) -> int:
-        return 1
+    val: Annotated[Any, about("any value; a map must be given in this form")]
 
 
 class Categorical(Section, frozen=True, tag_field="type", tag="categorical"):
     """One of several values, each equally likely. A grid has all of them."""
 
-    vals: Annotated[tuple[Any, ...], Meta(min_length=1, description="the values, of any kind")]
-
-    @property
-    def num_points(self) -> int:
-        return len(self.vals)
+    vals: Annotated[tuple[Any, ...], about("the values, of any kind", min_length=1)]
 
 
-class Int(Section, frozen=True, tag_field="type", tag="int"):
+class _Range(Section, frozen=True):
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        ends: dict[str, float] = {key: getattr(self, key) for key in ("minval", "maxval")}
+        yield from ((key, f"must be finite, and is {end}") for key, end in ends.items() if not math.isfinite(end))
+        if ends["minval"] >= ends["maxval"]:
+            yield "minval", f"must be less than maxval, {ends['maxval']:g}, and is {ends['minval']:g}"
+
+
+class Int(_Range, frozen=True, tag_field="type", tag="int"):
     """A whole number, uniform, both ends included."""
 
-    minval: Annotated[int, Meta(description="the smallest value")]
-    maxval: Annotated[int, Meta(description="the largest value")]
+    minval: Annotated[int, about("the smallest value")]
+    maxval: Annotated[int, about("the largest value")]
     count: Count | None = None
 
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
-        return _order(self.minval, self.maxval)
 
-    @property
-    def num_points(self) -> int | None:
-        """The number of values in a grid; None without a `count`."""
-        return None if self.count is None else min(self.count, self.maxval - self.minval + 1)
-
-
-class Double(Section, frozen=True, tag_field="type", tag="double"):
+class Double(_Range, frozen=True, tag_field="type", tag="double"):
     """A number, uniform."""
 
-    minval: Annotated[float, Meta(description="the smallest value")]
-    maxval: Annotated[float, Meta(description="the upper end, which only a grid has as a value")]
+    minval: Annotated[float, about("the smallest value")]
+    maxval: Annotated[float, about("the upper end, which only a grid has as a value")]
     count: Count | None = None
 
-    def _contradictions(self) -> Iterator[tuple[str, str]]:
-        return _order(self.minval, self.maxval)
 
-    @property
-    def num_points(self) -> int | None:
-        """The number of values in a grid; None without a `count`."""
-        return self.count
-
-
-class Log(Section, frozen=True, tag_field="type", tag="log"):
+class Log(_Range, frozen=True, tag_field="type", tag="log"):
     """A number whose logarithm is uniform: `base` to the power of a number from `minval` to `maxval`.
 
     `loguniform: [1e-5, 0.1]` is the same by its values instead of exponents: base 10, -5 and -1.
     """
 
-    base: Annotated[float, Meta(gt=0, description="the base of the power")]
-    minval: Annotated[float, Meta(description="the smallest exponent")]
-    maxval: Annotated[float, Meta(description="the largest exponent")]
+    base: Annotated[float, about("the base of the power", gt=0)]
+    minval: Annotated[float, about("the smallest exponent")]
+    maxval: Annotated[float, about("the largest exponent")]
     count: Count | None = None
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
-        yield from _order(self.minval, self.maxval)
+        yield from super()._contradictions()
         for key, exponent in (("minval", self.minval), ("maxval", self.maxval)):
             try:
                 self.base**exponent
             except OverflowError:
                 yield key, f"is an exponent, and {self.base:g}**{exponent:g} is too large; `loguniform` takes values"
 
-    @property
-    def num_points(self) -> int | None:
-        """The number of values in a grid; None without a `count`."""
-        return self.count
-
-
-def _order(minval: float, maxval: float) -> Iterator[tuple[str, str]]:
-    if not math.isfinite(minval):
-        yield "minval", f"must be finite, and is {minval}"
-    if not math.isfinite(maxval):
-        yield "maxval", f"must be finite, and is {maxval}"
-    if minval >= maxval:
-        yield "minval", f"must be less than maxval, {maxval}, and is {minval}"
-
 
 Hyperparameter = Const | Categorical | Int | Double | Log
+
+
+def num_points(hyperparameter: Hyperparameter) -> int | None:
+    """The number of values that a grid has of it; None for a range without `count`."""
+    match hyperparameter:
+        case Const():
+            return 1
+        case Categorical(vals):
+            return len(vals)
+        case Int(minval, maxval, int(count)):
+            return min(count, maxval - minval + 1)
+    return hyperparameter.count
 
 
 class HyperparameterSpace(msgspec.Struct, frozen=True):

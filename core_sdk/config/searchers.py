@@ -5,28 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from msgspec import Meta
-
-from core_sdk.config._section import Section
+from core_sdk.config._section import Section, about
 from core_sdk.config.lengths import Length, Unit
 
-MaxLength = Annotated[
-    Length | None, Meta(description="how long to train, for scripts that ask `searcher.operations()`; `{epochs: 20}`")
-]
-MaxTrials = Annotated[int, Meta(ge=1, description="the number of trials")]
+MaxTrials = Annotated[int, about("the number of trials", ge=1)]
+MaxLength = Annotated[Length | None, about("how long to train, for scripts that ask `searcher.operations()`")]
+_Mode = Literal["aggressive", "standard", "conservative"]
 
 
 class SearcherConfig(Section, frozen=True, kw_only=True, tag_field="name"):
     """What all searchers have in common."""
 
-    metric: Annotated[str, Meta(min_length=1, description="the validation metric that decides which trial is better")]
-    smaller_is_better: Annotated[bool, Meta(description="whether smaller values of the metric are better")] = True
-    source_trial_id: Annotated[
-        int | None, Meta(description="every trial starts with the weights of this trial's latest checkpoint")
-    ] = None
-    source_checkpoint_uuid: Annotated[
-        str | None, Meta(description="every trial starts with the weights of this checkpoint")
-    ] = None
+    metric: Annotated[str, about("the validation metric by which one trial is better than another", min_length=1)]
+    smaller_is_better: Annotated[bool, about("whether smaller values of the metric are better")] = True
+    source_trial_id: Annotated[int | None, about("trials start with the weights of this trial's last checkpoint")] = (
+        None
+    )
+    source_checkpoint_uuid: Annotated[str | None, about("trials start with the weights of this checkpoint")] = None
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         if self.source_trial_id is not None and self.source_checkpoint_uuid is not None:
@@ -39,45 +34,37 @@ class SingleSearcher(SearcherConfig, frozen=True, kw_only=True, tag="single"):
     max_length: MaxLength = None
 
 
-class _Concurrent(SearcherConfig, frozen=True, kw_only=True):
-    """A searcher of several trials."""
-
-    max_concurrent_trials: Annotated[
-        int, Meta(ge=0, description="the number of trials that run at the same time; 0 is no limit")
-    ] = 16
+class _ConcurrentSearcher(SearcherConfig, frozen=True, kw_only=True):
+    max_concurrent_trials: Annotated[int, about("how many trials run at the same time; 0 is no limit", ge=0)] = 16
 
 
-class RandomSearcher(_Concurrent, frozen=True, kw_only=True, tag="random"):
+class RandomSearcher(_ConcurrentSearcher, frozen=True, kw_only=True, tag="random"):
     """Trials with sampled hyperparameters, each trained to its end."""
 
     max_trials: MaxTrials
     max_length: MaxLength = None
 
 
-class GridSearcher(_Concurrent, frozen=True, kw_only=True, tag="grid"):
+class GridSearcher(_ConcurrentSearcher, frozen=True, kw_only=True, tag="grid"):
     """One trial for every point of the grid of hyperparameters."""
 
-    max_points: Annotated[int, Meta(ge=1, description="a grid with more points than this is refused")] = 10_000
+    max_points: Annotated[int, about("a grid of more points is refused", ge=1)] = 10_000
     max_length: MaxLength = None
 
 
-class _Halving(_Concurrent, frozen=True, kw_only=True):
-    """What both halving searchers have in common: the best 1/divisor of the trials at a rung go on to the next.
+class _HalvingSearcher(_ConcurrentSearcher, frozen=True, kw_only=True):
+    """Of the trials at a rung, the best 1/divisor go on to the next.
 
-    With `time_metric` and `max_time`, a trial trains on and is stopped at a rung if it is not among the best. With
-    `max_length`, it is paused at each rung and goes on once it is among the best.
+    With `time_metric` and `max_time`, a trial trains on, and is stopped at a rung where it is not among the best. With
+    `max_length`, it pauses at each rung, and goes on once it is among the best.
     """
 
     max_trials: MaxTrials
-    divisor: Annotated[float, Meta(gt=1, description="one in this many trials goes on to the next rung")] = 4.0
-    time_metric: Annotated[
-        str | None, Meta(description="the value in each validation report that says how far the training is")
-    ] = None
-    max_time: Annotated[int, Meta(ge=1, description="the `time_metric` at which the top rung ends")] | None = None
+    divisor: Annotated[float, about("one in this many trials goes on to the next rung", gt=1)] = 4.0
+    time_metric: Annotated[str | None, about("the metric that says how far the training is, such as `epochs`")] = None
+    max_time: Annotated[int, about("the `time_metric` at which the training ends", ge=1)] | None = None
     max_length: MaxLength = None
-    stop_once: Annotated[
-        bool, Meta(description="with `max_length`: stop a trial that is not among the best, instead of pausing it")
-    ] = False
+    stop_once: Annotated[bool, about("with `max_length`: trials are stopped at a rung instead of paused")] = False
 
     def _contradictions(self) -> Iterator[tuple[str, str]]:
         yield from super()._contradictions()
@@ -86,36 +73,31 @@ class _Halving(_Concurrent, frozen=True, kw_only=True):
             yield "max_length", "cannot be given together with time_metric and max_time"
         elif is_timed and self.time_metric is None:
             yield "time_metric", "is missing: max_time is a value of the metric that it names, such as epochs"
-        elif is_timed and self.max_time is None:
-            yield "max_time", f"is missing: it says at how many {self.time_metric} the training ends"
-        elif not is_timed and self.max_length is None:
+        elif self.max_time is None and self.max_length is None:
             yield "max_time", "is missing: give time_metric and max_time, or max_length"
 
 
-class AsyncHalvingSearcher(_Halving, frozen=True, kw_only=True, tag="async_halving"):
-    """Asynchronous successive halving (ASHA), with one bracket; also called `asha`."""
+class AsyncHalvingSearcher(_HalvingSearcher, frozen=True, kw_only=True, tag="async_halving"):
+    """Asynchronous successive halving (ASHA), in one bracket; also called `asha`."""
 
-    num_rungs: Annotated[int, Meta(ge=1, description="the number of rungs")]
+    num_rungs: Annotated[int, about("the number of rungs", ge=1)]
 
 
-class AdaptiveAshaSearcher(_Halving, frozen=True, kw_only=True, tag="adaptive_asha"):
-    """Several brackets of asynchronous successive halving, side by side, with different numbers of rungs."""
+class AdaptiveAshaSearcher(_HalvingSearcher, frozen=True, kw_only=True, tag="adaptive_asha"):
+    """Brackets of asynchronous successive halving, side by side, with different numbers of rungs."""
 
-    mode: Annotated[
-        Literal["aggressive", "standard", "conservative"],
-        Meta(description="how early trials are stopped: the fewer brackets, the earlier"),
-    ] = "standard"
-    max_rungs: Annotated[int, Meta(ge=1, description="the largest number of rungs of a bracket")] = 5
-    bracket_rungs: Annotated[
-        tuple[Annotated[int, Meta(ge=1)], ...],
-        Meta(description="the number of rungs of each bracket, instead of a `mode`"),
-    ] = ()
+    mode: Annotated[_Mode, about("how early trials are stopped: `aggressive` has one bracket")] = "standard"
+    max_rungs: Annotated[int, about("the largest number of rungs of a bracket", ge=1)] = 5
+    bracket_rungs: Annotated[tuple[_Rungs, ...], about("the number of rungs of each bracket; overrides `mode`")] = ()
+
+
+_Rungs = Annotated[int, about("the number of rungs of a bracket", ge=1)]
 
 
 class CustomSearcher(SearcherConfig, frozen=True, kw_only=True, tag="custom"):
     """A search method of the user's own, which creates the trials."""
 
-    unit: Annotated[Unit | None, Meta(description="the unit of the lengths that the method asks for")] = None
+    unit: Annotated[Unit | None, about("the unit of the lengths that the method asks for")] = None
 
 
 Searcher = SingleSearcher | RandomSearcher | GridSearcher | AsyncHalvingSearcher | AdaptiveAshaSearcher | CustomSearcher

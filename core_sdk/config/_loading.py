@@ -1,0 +1,48 @@
+"""From a configuration file to a checked configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from core_sdk.config._document import Document, parse
+from core_sdk.config._reader import Reader
+from core_sdk.config._shapes import SHAPES
+from core_sdk.config.experiment import ExperimentConfig
+from core_sdk.errors import InvalidConfigError
+from core_sdk.records import from_json, to_json
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A configuration, with the warnings that its author should see: what is ignored, deprecated or suspicious."""
+
+    config: ExperimentConfig
+    warnings: tuple[str, ...]
+
+
+def load(text: str, *, source: str, overrides: Sequence[str] = ()) -> Loaded:
+    """Reads the YAML of an experiment's configuration.
+
+    `source` names the file in errors and warnings. Each of `overrides` is an `a.b=VALUE`, whose value is YAML; values
+    with commas between them are a list. Raises `InvalidConfigError`, which has all that is wrong with the file.
+    """
+    return _checked(parse(text, source), overrides)
+
+
+def from_mapping(
+    values: Mapping[str, Any], *, source: str = "the configuration", overrides: Sequence[str] = ()
+) -> Loaded:
+    """As `load`, from a mapping. Raises `TypeError` too, for values that a file cannot hold."""
+    return _checked(Document(source, from_json(to_json(values, source))), overrides)
+
+
+def _checked(document: Document, overrides: Sequence[str]) -> Loaded:
+    for assignment in overrides:
+        document.override(assignment)
+    reader = Reader(document, ExperimentConfig, SHAPES)
+    config = reader.read(ExperimentConfig, document.values, ())
+    if document.problems:
+        raise InvalidConfigError(document.problems)
+    return Loaded(config, tuple(reader.warnings))

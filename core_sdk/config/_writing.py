@@ -1,0 +1,65 @@
+"""From a configuration back to plain values and to YAML."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import yaml
+
+from core_sdk.config._document import SCALARS
+from core_sdk.config._section import Section
+from core_sdk.config.experiment import EnvironmentVariables, ExperimentConfig
+from core_sdk.config.hyperparameters import Const, HyperparameterSpace
+from core_sdk.config.lengths import Length
+
+_SECRET_KEYS = ("secret_key", "access_key", "connection_string", "credential")
+
+
+def to_mapping(config: ExperimentConfig) -> dict[str, Any]:
+    """The complete configuration as plain values, which load as the same configuration."""
+    values: dict[str, Any] = _plain(config)
+    return values
+
+
+def to_yaml(config: ExperimentConfig) -> str:
+    """The complete configuration as a file, which loads as the same configuration."""
+    return yaml.dump(to_mapping(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def masked(values: dict[str, Any]) -> dict[str, Any]:
+    """Plain values of a configuration to show to people: without `data.secrets` and the keys of storages."""
+    shown = dict(values)
+    data, storage = values.get("data", {}), values.get("checkpoint_storage")
+    if isinstance(data.get("secrets"), dict):
+        shown["data"] = data | {"secrets": dict.fromkeys(data["secrets"], "********")}
+    if isinstance(storage, dict):
+        shown["checkpoint_storage"] = {key: "********" if key in _SECRET_KEYS else storage[key] for key in storage}
+    return shown
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Length():
+            return value.value if value.unit is None else {value.unit: value.value}
+        case HyperparameterSpace():
+            return {name: _plain(member) for name, member in value.members.items()}
+        case Const(val) if not isinstance(val, dict) or not val:
+            return val
+        case EnvironmentVariables(cpu, cuda, rocm) if cpu == cuda == rocm:
+            return list(cpu)
+        case Section():
+            tag = {value.__struct_config__.tag_field: value.__struct_config__.tag}
+            fields = {name: _plain(item) for name, item in msgspec.structs.asdict(value).items() if item is not None}
+            return fields if None in tag else tag | fields
+        case list() | tuple():
+            return [_plain(item) for item in value]
+    return value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Puts a string in quotes if YAML 1.1 or 1.2 would take it for something else."""
+
+
+for _tag, _pattern, _first in SCALARS:
+    _Dumper.add_implicit_resolver(_tag, _pattern, _first)

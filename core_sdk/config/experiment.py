@@ -1,0 +1,186 @@
+"""The parts of an experiment's configuration, by the names that they have in the file."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from core_sdk.config._section import Section, about
+from core_sdk.config.entrypoint import Entrypoint, problem_of
+from core_sdk.config.hyperparameters import HyperparameterSpace, num_points
+from core_sdk.config.lengths import Period
+from core_sdk.config.searchers import GridSearcher, Searcher
+from core_sdk.records import RetentionPolicy
+
+MAX_SEED = 2**31 - 1
+
+_NO_CONTAINER = "trials run as plain processes, without a container"
+_NO_EFFECT = "it had no effect any more"
+_ANOTHER_LOOP = "it belongs to the predecessor's own training loop"
+_ANOTHER_LAUNCHER = "submit a batch job that calls `core-sdk experiment create --local`"
+
+Variable = Annotated[str, about("NAME=VALUE", pattern="^[^=]+=", examples=["NAME=VALUE"])]
+StorageSpec = str | dict[str, Any]
+
+
+class Reproducibility(Section, frozen=True):
+    """What the random numbers of an experiment derive from."""
+
+    experiment_seed: Annotated[
+        int, about("the seed of the searcher and the trials; else the time", ge=0, le=MAX_SEED)
+    ] = msgspec.field(default_factory=lambda: int(time.time()) % MAX_SEED)
+
+
+class Resources(Section, frozen=True, kw_only=True):
+    """What the trials of an experiment run on."""
+
+    ignored = {
+        "weight": "there is no fair-share scheduler",
+        "resource_pool": "an experiment runs on one machine",
+        **dict.fromkeys(("shm_size", "devices"), _NO_CONTAINER),
+        **dict.fromkeys(("agent_label", "native_parallel"), _NO_EFFECT),
+    }
+    refused = {"slots": "write `slots_per_trial`"}
+
+    slots_per_trial: Annotated[int, about("GPUs, or places on the CPU, of each trial; 0 is no GPU", ge=0)] = 1
+    max_slots: Annotated[int, about("the slots of all trials that run at the same time", ge=0)] | None = None
+    priority: Annotated[int, about("experiments of a smaller number start earlier", ge=1, le=99)] = 42
+    is_single_node: Annotated[bool, about("never spread a trial over machines")] = False
+
+
+class EnvironmentVariables(Section, frozen=True):
+    """`NAME=VALUE` by the kind of device. A list in its place is for all kinds."""
+
+    cpu: Annotated[tuple[Variable, ...], about("variables of trials without GPU")] = ()
+    cuda: Annotated[tuple[Variable, ...], about("variables of trials on GPUs of NVIDIA")] = ()
+    rocm: Annotated[tuple[Variable, ...], about("variables of trials on GPUs of AMD")] = ()
+
+
+class Environment(Section, frozen=True):
+    """What the processes of a trial find around them."""
+
+    ignored = {
+        "proxy_ports": "the ports of a trial are open on its machine",
+        **dict.fromkeys(("image", "ports", "force_pull_image", "registry_auth"), _NO_CONTAINER),
+        **dict.fromkeys(("add_capabilities", "drop_capabilities", "pod_spec"), _NO_CONTAINER),
+    }
+
+    environment_variables: EnvironmentVariables = EnvironmentVariables()
+
+
+class LogPolicy(Section, frozen=True):
+    """What a line in the output of a trial means. A pattern of null switches a policy off."""
+
+    name: Annotated[str, about("what the trial is marked with; each policy has its own", min_length=1)]
+    pattern: Annotated[str | None, about("a regular expression, which is searched in each line")] = None
+    action: Annotated[
+        Literal["cancel_retries", "exclude_node"] | None, about("fail without a restart, or restart on another machine")
+    ] = None
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        try:
+            re.compile(self.pattern or "")
+        except re.error as error:
+            yield "pattern", f"is not a regular expression of Python: {error}"
+
+
+LogPolicies = tuple[LogPolicy, ...]
+DEFAULT_LOG_POLICIES = (
+    LogPolicy("CUDA OOM", r".*CUDA out of memory.*"),
+    LogPolicy("ECC Error", r".*uncorrectable ECC error encountered.*"),
+)
+
+
+class Profiling(Section, frozen=True):
+    """The sampling of the machine's figures."""
+
+    ignored = dict.fromkeys(("begin_on_batch", "end_after_batch", "sync_timings"), _NO_EFFECT)
+
+    enabled: Annotated[bool, about("record the use of GPUs, memory, disks and network by each trial")] = False
+
+
+class Integrations(Section, frozen=True):
+    """Other systems."""
+
+    ignored = {"webhooks": "there are no webhooks"}
+    refused = {"pachyderm": "there is no connection to Pachyderm"}
+
+
+class ExperimentConfig(Section, frozen=True, kw_only=True):
+    """The complete configuration of an experiment."""
+
+    ignored = {
+        **dict.fromkeys(("scheduling_unit", "records_per_epoch", "optimizations"), _ANOTHER_LOOP),
+        "bind_mounts": _NO_CONTAINER,
+        "data_layer": _NO_EFFECT,
+        "tensorboard_storage": "event files lie beside the checkpoints",
+        "retention_policy": "output is kept until the trial is deleted",
+    }
+    deprecated = {
+        "min_validation_period": "it is only the default of the trainer's `validation_period`",
+        "min_checkpoint_period": "it is only the default of the trainer's `checkpoint_period`",
+    }
+    refused = {
+        "internal": "it marks experiments of an old kind",
+        "security": "there is no Kerberos",
+        **dict.fromkeys(("slurm", "pbs"), _ANOTHER_LAUNCHER),
+    }
+
+    name: Annotated[str, about("what lists call the experiment")] = ""
+    description: Annotated[str, about("free text")] = ""
+    labels: Annotated[tuple[str, ...], about("words to find the experiment by")] = ()
+    data: Annotated[dict[str, Any], about("anything that the script wants to know")] = {}
+    workspace: Annotated[str, about("the workspace of the project")] = ""
+    project: Annotated[str, about("the project that the experiment belongs to")] = ""
+    entrypoint: Annotated[Entrypoint, about("the command of each trial; a string is run by a shell, a list is not")]
+    hyperparameters: Annotated[HyperparameterSpace, about("values and ranges, by name")] = HyperparameterSpace()
+    searcher: Annotated[Searcher, about("how hyperparameters are chosen; its `name` is one of those below")]
+    reproducibility: Reproducibility = msgspec.field(default_factory=Reproducibility)
+    max_restarts: Annotated[int, about("how often a trial that fails is started again", ge=0)] = 5
+    checkpoint_storage: Annotated[
+        StorageSpec | None, about("[where](storage.md) checkpoints lie, and [how many](collection.md) are kept")
+    ] = None
+    checkpoint_policy: Annotated[
+        Literal["best", "all", "none"], about("which validations the trainer saves a checkpoint after")
+    ] = "best"
+    min_validation_period: Annotated[Period | None, about("how often the trainer validates")] = None
+    min_checkpoint_period: Annotated[Period | None, about("how often the trainer saves")] = None
+    perform_initial_validation: Annotated[bool, about("the trainer validates before its first step")] = False
+    preemption_timeout: Annotated[int, about("seconds from the wish to stop a trial until it is killed", ge=0)] = 3600
+    profiling: Profiling = Profiling()
+    log_policies: Annotated[LogPolicies, about("these are added to the two that are built in")] = DEFAULT_LOG_POLICIES
+    resources: Resources = Resources()
+    environment: Environment = Environment()
+    integrations: Integrations = Integrations()
+    debug: Annotated[bool, about("log more")] = False
+
+    @property
+    def retention(self) -> RetentionPolicy:
+        """How many checkpoints are kept."""
+        storage = self.checkpoint_storage
+        return RetentionPolicy.checked(storage if isinstance(storage, dict) else {})
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        if problem := problem_of(self.entrypoint):
+            yield "entrypoint", problem
+        if bool(self.workspace) != bool(self.project):
+            missing = "project" if self.workspace else "workspace"
+            yield missing, "is missing: give both workspace and project, or neither"
+        if isinstance(self.searcher, GridSearcher):
+            yield from _grid_problems(self.hyperparameters, self.searcher.max_points)
+
+
+def _grid_problems(space: HyperparameterSpace, max_points: int) -> Iterator[tuple[str, str]]:
+    points = {".".join(("hyperparameters", *path)): num_points(leaf) for path, leaf in space.leaves()}
+    for path, number in points.items():
+        if number is None:
+            yield f"{path}.count", "is missing: a grid needs the number of values of each range"
+    size = math.prod(number or 1 for number in points.values())
+    if size > max_points:
+        advice = "give smaller counts, or a larger searcher.max_points"
+        yield "hyperparameters", f"make a grid of {size:,} points, more than {max_points:,}: {advice}"
