@@ -39,26 +39,30 @@ class EnvironmentRecorder:
     def __init__(self, folder: TrialFolder, attempt: int) -> None:
         self._folder = folder
         self._attempt = attempt
-        self._thread = threading.Thread(target=self._record, name="core-sdk-environment", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        # Not in the thread: Python starts a process with signals blocked. If git ends before the thread unblocks them,
+        # its SIGCHLD interrupts the main thread, and unbuffered Python drops the rest of a `print` that is interrupted.
+        git = start_git(script_directory())
+        self._thread = threading.Thread(target=self._record, args=[git], name="core-sdk-environment", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Waits for the record for a moment."""
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def _record(self) -> None:
+    def _record(self, git: subprocess.Popen[bytes] | None) -> None:
         try:
-            self._folder.write_environment(self._attempt, find_environment(script_directory()))
+            self._folder.write_environment(self._attempt, find_environment(git))
         except OSError as error:
             logger.info("the environment of attempt %d was not recorded: %s", self._attempt, error)
 
 
-def find_environment(directory: Path) -> EnvironmentRecord:
-    """What this process runs with; `directory` is where its script lies."""
-    commit, is_dirty = _git(directory)
+def find_environment(git: subprocess.Popen[bytes] | None) -> EnvironmentRecord:
+    """What this process runs with; `git` is of `start_git`."""
+    commit, is_dirty = _code(git)
     return EnvironmentRecord(
         git_commit=commit,
         git_is_dirty=is_dirty,
@@ -74,25 +78,32 @@ def find_environment(directory: Path) -> EnvironmentRecord:
 def script_directory() -> Path:
     """The working directory in a notebook."""
     script = getattr(sys.modules.get("__main__"), "__file__", None)
-    return Path(script).absolute().parent if script else Path.cwd()
+    return Path(script).parent if script else Path()
 
 
-def _git(directory: Path) -> tuple[str, bool | None]:
-    """The commit, and whether files that git knows have changed since."""
+def start_git(directory: Path) -> subprocess.Popen[bytes] | None:
+    """Asks git for the commit and for changes; None if there is no git. `directory` is where the script lies."""
     command = ["git", "--no-optional-locks", "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        answer = subprocess.run(
-            command,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_GIT_TIMEOUT_S,
-            check=True,
+        return subprocess.Popen(
+            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-    except (OSError, subprocess.SubprocessError):  # no git, no repository, or one that is too slow
+    except OSError:
+        return None
+
+
+def _code(git: subprocess.Popen[bytes] | None) -> tuple[str, bool | None]:
+    """The commit, and whether files that git knows have changed since."""
+    if git is None:
         return "", None
-    lines = answer.stdout.decode(errors="replace").splitlines()
+    with git:
+        try:
+            answer, _ = git.communicate(timeout=_GIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            git.kill()
+    if git.returncode != 0:  # no repository, or one that is too slow
+        return "", None
+    lines = answer.decode(errors="replace").splitlines()
     commit = next((line.rpartition(" ")[2] for line in lines if line.startswith("# branch.oid ")), "")
     return commit.replace("(initial)", ""), any(not line.startswith("# ") for line in lines)
 

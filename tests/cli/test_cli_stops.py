@@ -37,6 +37,8 @@ SAVING = """
         print("saved", flush=True)
     print("left", flush=True)
 """
+FILLING = 'for _ in range(1000): print("x" * 999, flush=True)'
+FILLED = 1000 * ("x" * 999 + "\n")
 SAID = ["started", "stopping", "saved", "left"]
 LAUNCHER = ("-m", "launch.torch_distributed", "--nproc-per-node", "2", "--")
 ASKING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
@@ -107,17 +109,20 @@ def test_a_signal_at_the_very_start_does_not_end_the_agent(home: Home, tmp_path:
 @pytest.fixture
 def stalled(home: Home, write_script: WriteScript) -> Iterator[subprocess.Popen[bytes]]:
     """A `core-sdk run` that fills the pipe of its output, stdout and stderr, which nobody reads."""
-    script = write_script(SAVING.replace('print("started", flush=True)', 'print("x" * 1_000_000, flush=True)'))
+    script = write_script(SAVING.replace('print("started", flush=True)', FILLING))
     read, write = os.pipe()
     arguments = [*COMMAND, "run", "--", sys.executable, str(script)]
     run = subprocess.Popen(arguments, stdout=write, stderr=write, start_new_session=True)
     os.close(write)
     log = home.root / "runs" / "1" / "1.log"
-    wait_for(lambda: log.exists() and log.stat().st_size > 1_000_000)
-    yield run
-    os.close(read)
-    run.kill()
-    run.wait()
+    try:
+        wait_for(lambda: log.exists() and log.stat().st_size >= len(FILLED))
+        yield run
+    finally:
+        run.kill()
+        run.wait()
+        print(os.read(read, 1 << 16).decode())
+        os.close(read)
 
 
 def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subprocess.Popen[bytes]) -> None:
@@ -125,7 +130,7 @@ def test_a_reader_who_stalls_does_not_hold_up_a_stop(home: Home, stalled: subpro
     stalled.terminate()
 
     assert stalled.wait(TIMEOUT_S) == 75
-    assert home.trial(1).log_path(1).read_text().split() == ["x" * 1_000_000, *SAID[1:]]
+    assert home.trial(1).log_path(1).read_text() == FILLED + "".join(f"{line}\n" for line in SAID[1:])
     with Tracker().index() as index:
         assert index.trial(1).state == "PAUSED"
         assert len(index.checkpoints(trial_id=1)) == 1

@@ -11,7 +11,7 @@ import pytest
 from processes import Script
 
 from core_sdk._version import __version__
-from core_sdk.core._environment_recorder import find_environment
+from core_sdk.core._environment_recorder import find_environment, start_git
 from core_sdk.records import EnvironmentRecord
 from core_sdk.tracking import Home, HomeTracker
 
@@ -30,7 +30,7 @@ def test_a_clean_repository_gives_its_commit(repository: Path) -> None:
     """Files that git does not know do not make it dirty."""
     (repository / "unknown.txt").write_text("x")
 
-    found = find_environment(repository)
+    found = find_environment(start_git(repository))
 
     assert found.git_commit == _git(repository, "rev-parse", "HEAD")
     assert found.git_is_dirty is False
@@ -40,12 +40,12 @@ def test_a_change_that_is_not_committed_makes_it_dirty(repository: Path) -> None
     """The commit alone would not tell what ran."""
     (repository / "known.py").write_text("2\n")
 
-    assert find_environment(repository).git_is_dirty is True
+    assert find_environment(start_git(repository)).git_is_dirty is True
 
 
 def test_outside_of_a_repository_nothing_is_said_of_git(tmp_path: Path) -> None:
     """The machine and the packages are known all the same."""
-    found = find_environment(tmp_path)
+    found = find_environment(start_git(tmp_path))
 
     assert (found.git_commit, found.git_is_dirty) == ("", None)
     assert found.packages["core-sdk"] == __version__
