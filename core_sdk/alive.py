@@ -47,6 +47,10 @@ class AliveLock:
             _held.add(lock)
         return lock
 
+    def sign(self) -> None:
+        """Writes into the file that this process is the holder."""
+        os.pwrite(self._descriptor, b"%-20d\n" % os.getpid(), 0)
+
     def fileno(self) -> int:
         return self._descriptor
 
@@ -81,6 +85,14 @@ def is_alive(path: Path) -> bool:
         return _is_locked(descriptor)
     finally:
         os.close(descriptor)
+
+
+def signed_by(path: Path) -> int | None:
+    """The pid that the last holder to `sign` has left, which may have ended, or live on another host."""
+    try:
+        return int(path.read_bytes() or 0) or None
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def _open_and_lock(path: Path) -> int:

@@ -215,6 +215,15 @@ class TrialNotRunningError(AttemptError):
         )
 
 
+class AgentNotFoundError(AttemptError):
+    def __init__(self, trial_id: int, attempt: int) -> None:
+        self.trial_id = trial_id
+        super().__init__(
+            f"cannot kill trial {trial_id}: its attempt {attempt} runs, but on this machine there is no agent that "
+            f"`core-sdk run` has started for it. End its process, or pause it with `core-sdk trial pause {trial_id}`."
+        )
+
+
 class ExperimentNotRunningError(AttemptError):
     def __init__(self, experiment_id: int, action: str) -> None:
         self.experiment_id = experiment_id

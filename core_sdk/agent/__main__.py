@@ -51,6 +51,8 @@ class _Attempt:
         self._order = order
         self._folder = TrialFolder(Path(order["home"]), order["trial_id"])
         self._lock = AliveLock.adopt(descriptors.pop(0))
+        with contextlib.suppress(OSError):  # a full disk: the attempt can then not be killed by its trial's id
+            self._lock.sign()
         self._stdin = descriptors.pop(0) if order["has_stdin"] else None
         self._terminal = Terminal(*order["size"]) if order["size"] else None
         self._screen = _outlet(descriptors.pop(0)) if order["size"] else None

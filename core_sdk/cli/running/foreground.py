@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 from collections.abc import Callable
@@ -11,21 +10,17 @@ from core_sdk.agent.starting import Agent
 from core_sdk.cli._exit_codes import ExitCode, of_child
 from core_sdk.cli._messages import say
 from core_sdk.cli.running.display import Display
-from core_sdk.cli.running.pause import await_end
 from core_sdk.cli.running.signals import catch_signals, hand_on
 from core_sdk.cli.running.terminal import hand_on_lines, open_screen
 from core_sdk.errors import CommandError
-from core_sdk.journal import read_journal
-from core_sdk.records import Ended, StopAcknowledged
-from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.attempts.ending import read_end
+from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.rows import TrialState
-from core_sdk.tracking.states import AttemptEnd, error_told, trial_state
+from core_sdk.tracking.states import trial_state
 
 _STDIN = 0
 _STDOUT = 1
-# `Ended` is a journal's last record, and its error text is bounded.
-_TAIL_BYTES = 1 << 17
 # For the end of a script whose agent was killed.
 _ORPHAN_S = 5.0
 
@@ -54,7 +49,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         say(problem)
     if ended.code is None:
         await_end(start.folder, _ORPHAN_S)
-    state, reason = trial_state(_recorded_end(start.folder, ended.code), is_running=False)
+    state, reason = trial_state(read_end(start.folder, ended.code), is_running=False)
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}")
     return exit_status(state, ended.code)
 
@@ -112,21 +107,3 @@ def describe_end(trial_id: int, state: TrialState, reason: str) -> str:
         case "CANCELED":
             return f"was canceled{because}: `core-sdk trial resume {trial_id}` goes on with it"
     return f"failed{because}: `core-sdk trial resume {trial_id}` starts it again"
-
-
-def _recorded_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
-    """Only the status is known of a script that did not use Core SDK, or that was killed."""
-    end = AttemptEnd(exit_code=code)
-    # A launcher that starts its ranks anew begins further attempts.
-    attempt = max(folder.attempts())
-    journal = folder.journal_path(attempt)
-    if not journal.exists():
-        return end
-    # The first line may be cut: it is skipped as a bad one.
-    tail = read_journal(journal, offset=max(0, journal.stat().st_size - _TAIL_BYTES))
-    for record in (record for chunk in tail for record in chunk.records):
-        if isinstance(record, StopAcknowledged):
-            end = dataclasses.replace(end, stop_source=record.source)
-        elif isinstance(record, Ended):
-            end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
-    return dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))

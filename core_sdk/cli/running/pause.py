@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 from core_sdk.cli._messages import say
 from core_sdk.tracking import Tracker, TrialFolder
+from core_sdk.tracking.attempts.running import await_end
 
 _POLL_INTERVAL_S = 0.1
 # Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
@@ -30,9 +30,3 @@ def await_stop(folder: TrialFolder) -> None:
     if attempt is not None and folder.read_stop_request(attempt) is not None:
         say(f"trial {folder.trial_id} is stopping: waiting for its end")
         await_end(folder, _STOPPING_WAIT_S)
-
-
-def await_end(folder: TrialFolder, timeout_s: float = math.inf) -> None:
-    deadline = time.monotonic() + timeout_s
-    while folder.running_attempt() is not None and time.monotonic() < deadline:
-        time.sleep(_POLL_INTERVAL_S)

@@ -1,13 +1,19 @@
-"""The end of an attempt that was started with a command, recorded by its agent."""
+"""The end of an attempt that was started with a command: recorded by its agent, and read by those who have waited."""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 from core_sdk.errors import CoreSDKError
-from core_sdk.records import ExitRecord
+from core_sdk.journal import read_journal
+from core_sdk.records import Ended, ExitRecord, StopAcknowledged
 from core_sdk.tracking.attempts.provisional import settle_unnamed
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.states import AttemptEnd, error_told
+
+# `Ended` is a journal's last record, and its error text is bounded.
+_TAIL_BYTES = 1 << 17
 
 
 def record_end(folder: TrialFolder, code: int) -> list[str]:
@@ -28,3 +34,24 @@ def record_end(folder: TrialFolder, code: int) -> list[str]:
     except (CoreSDKError, OSError) as error:
         problems.append(f"the experiment of trial {folder.trial_id} stays without an entry by its name: {error}")
     return problems
+
+
+def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
+    """How the trial's newest attempt has ended, without an index. `code` is its exit status, if that is known.
+
+    Only the status is known of a script that did not use Core SDK, or that was killed.
+    """
+    end = AttemptEnd(exit_code=code)
+    # A launcher that starts its ranks anew begins further attempts.
+    attempt = max(folder.attempts())
+    journal = folder.journal_path(attempt)
+    if not journal.exists():
+        return end
+    # The first line may be cut: it is skipped as a bad one.
+    tail = read_journal(journal, offset=max(0, journal.stat().st_size - _TAIL_BYTES))
+    for record in (record for chunk in tail for record in chunk.records):
+        if isinstance(record, StopAcknowledged):
+            end = dataclasses.replace(end, stop_source=record.source)
+        elif isinstance(record, Ended):
+            end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
+    return dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))

@@ -1,0 +1,154 @@
+"""Attempts are found again, seen to end, killed and taken back by a process that has not started them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from processes import TIMEOUT_S, kill_tree, wait_for
+
+from core_sdk.agent.starting import Agent
+from core_sdk.errors import AgentNotFoundError, TrialRunningError
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.ending import read_end
+from core_sdk.tracking.attempts.running import await_end, kill, never_began, take_back
+from core_sdk.tracking.attempts.starting import Start, begin, resume
+from core_sdk.tracking.states import trial_state
+
+WAITING = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen(["sleep", "600"])
+daemon = subprocess.Popen(["sleep", "600"], start_new_session=True)
+pathlib.Path("pids").write_text(f"{child.pid} {daemon.pid}")
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def start(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Start]]:
+    """Starts a Python script as a trial, whose agent nobody listens to."""
+    monkeypatch.chdir(tmp_path)
+    agents: list[Agent] = []
+
+    def start(source: str) -> Start:
+        begun = begin(home.root, [sys.executable, "-c", source])
+        agents.append(Agent())
+        agents[-1].start(begun, stdin=None)
+        agents[-1].close()
+        return begun
+
+    yield start
+    for agent in agents:
+        kill_tree(agent.process.pid)
+        agent.process.wait(TIMEOUT_S)
+
+
+def pids(directory: Path) -> list[int]:
+    """Of the processes that the script has started, once it has."""
+    path = directory / "pids"
+    wait_for(lambda: path.exists() and len(path.read_text().split()) == 2)
+    return [int(pid) for pid in path.read_text().split()]
+
+
+def test_the_end_of_an_attempt_is_seen_by_whoever_has_not_started_it(
+    start: Callable[..., Start], home: Home, tmp_path: Path
+) -> None:
+    """With its exit status, from which the trial's state follows."""
+    begun = start(WAITING)
+    pids(tmp_path)
+
+    is_early = await_end(begun.folder, timeout_s=0)
+    (tmp_path / "go").touch()
+    has_ended = await_end(begun.folder, TIMEOUT_S)
+
+    record = begun.folder.read_exit(1)
+    assert (is_early, has_ended) == (False, True)
+    assert record is not None
+    assert trial_state(read_end(begun.folder, record.code), is_running=False) == (
+        "ERROR",
+        "its process exited with status 3",
+    )
+
+
+def test_a_killed_attempt_leaves_no_process_and_has_an_end(
+    start: Callable[..., Start], home: Home, tmp_path: Path
+) -> None:
+    """Also of processes in sessions of their own; the next attempt can begin at once."""
+    begun = start(WAITING)
+    started = pids(tmp_path)
+
+    kill(begun.folder, 1)
+
+    record = begun.folder.read_exit(1)
+    assert [pid for pid in started if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
+    assert record is not None
+    assert record.code == -signal.SIGKILL
+    assert begun.folder.running_attempt() is None
+    resume(begun.folder).lock.release()
+
+
+def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., Start]) -> None:
+    """Its agent's pid may mean another process."""
+    begun = start("")
+    await_end(begun.folder, TIMEOUT_S)
+
+    kill(begun.folder, 1)
+
+    record = begun.folder.read_exit(1)
+    assert record is not None
+    assert record.code == 0
+
+
+def test_no_other_process_is_killed_in_place_of_an_agent(start: Callable[..., Start], tmp_path: Path) -> None:
+    """The lock is signed by a pid that belongs to another process: one on another host, say."""
+    begun = start(WAITING)
+    pids(tmp_path)
+    with subprocess.Popen(["sleep", "600"]) as other:
+        begun.folder.supervised_path(1).write_text(str(other.pid))
+
+        with pytest.raises(AgentNotFoundError, match="cannot kill trial 1"):
+            kill(begun.folder, 1)
+
+        assert other.poll() is None
+        other.kill()
+
+
+def test_an_attempt_whose_starter_died_in_time_never_began(home: Home) -> None:
+    """It is taken back, and the next one has its number."""
+    begun = begin(home.root, ["true"])
+    is_starting = never_began(begun.folder, 1)
+    with pytest.raises(TrialRunningError):
+        take_back(begun.folder, 1)
+    begun.lock.release()
+
+    is_left = never_began(begun.folder, 1)
+    take_back(begun.folder, 1)
+    again = resume(begun.folder, is_again=True)
+
+    assert (is_starting, is_left) == (False, True)
+    assert again.number == 1
+    again.lock.release()
+
+
+def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., Start]) -> None:
+    """While it runs, and afterwards, also without an exit status."""
+    begun = start(WAITING)
+
+    def is_refused(folder: TrialFolder) -> bool:
+        with pytest.raises(TrialRunningError):
+            take_back(folder, 1)
+        return not never_began(folder, 1)
+
+    while_it_runs = is_refused(begun.folder)
+    kill(begun.folder, 1)
+    begun.folder.exit_path(1).unlink()
+
+    assert while_it_runs
+    assert is_refused(begun.folder)
