@@ -164,6 +164,14 @@ def test_no_beginning_of_a_journal_counts_as_damage(tmp_path: Path, content: byt
         assert not any(isinstance(found, ValueError) for found in find_records(path, WANTED))
 
 
+def test_the_beginning_of_a_line_is_no_empty_record(tmp_path: Path) -> None:
+    """Its checksum may be 0, as that of nothing is."""
+    path = tmp_path / "1.journal"
+    path.write_bytes(b"00000000 {")
+
+    assert list(read_journal(path)) == []
+
+
 def test_the_kind_of_a_record_is_its_first_field() -> None:
     """By this a reader finds the beginning of a record behind a lost newline."""
     for record in RECORDS:

@@ -22,7 +22,7 @@ from core_sdk.storage.bucket._storage import BucketStorage
 TIMEOUT_S = 60.0
 LIMITS = Limits(num_threads=4, whole_bytes=64 << 10)
 
-_ADAPTERS = [f"core_sdk.storage.bucket.{name}" for name in ("azure", "gcs", "s3")]
+_ADAPTERS = [f"core_sdk.storage.bucket.{name}._bucket" for name in ("azure", "gcs", "s3")]
 
 
 class WriterProcess:

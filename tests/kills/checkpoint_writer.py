@@ -14,9 +14,8 @@ import sys
 import uuid
 from pathlib import Path
 
-from saving import checkpoint_ids
-
 from core_sdk.errors import CheckpointNotFoundError
+from core_sdk.records import MANIFEST_NAME
 from core_sdk.storage import DirectoryStorage, unite
 
 _NUM_FILES = 4
@@ -28,7 +27,7 @@ def write_checkpoints(root: Path, num_checkpoints: int | None) -> None:
     storage = DirectoryStorage(root)
     storage.sweep()
     generator = random.Random()
-    committed = checkpoint_ids(storage)
+    committed = _checkpoint_ids(root)
     for steps_completed in itertools.count(1) if num_checkpoints is None else range(1, num_checkpoints + 1):
         storage_id = str(uuid.uuid4())
         with storage.stage(storage_id) as staging:
@@ -46,10 +45,14 @@ def write_checkpoints(root: Path, num_checkpoints: int | None) -> None:
                 storage.delete(committed.pop(0))
 
 
+def _checkpoint_ids(root: Path) -> list[str]:
+    return sorted(manifest.parent.name for manifest in root.glob(f"[!.]*/{MANIFEST_NAME}"))
+
+
 def check_what_is_left(root: Path, was_committed: bool) -> list[str]:
     """The visible checkpoints, each of them whole; at least one if ever one was committed. Sweeps."""
     storage = DirectoryStorage(root)
-    visible = checkpoint_ids(storage)
+    visible = _checkpoint_ids(root)
     for storage_id in visible:
         storage.verify(storage_id)
     assert visible or not was_committed, "a checkpoint was committed, and none can be restored"
