@@ -77,6 +77,7 @@
     EmptyCheckpointError (ValueError) a checkpoint of all ranks without a file
     CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
     └── CodeTooLargeError
+    AmbiguousNameError (ValueError)   a name that several experiments have
     NameTakenError (ValueError)       two experiments of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
@@ -788,6 +789,13 @@ class CodeTooLargeError(CodeDirectoryError):
             f"holds more than {max_size_bytes / (1 << 20):,.0f} MiB, among it {files}. Name in .coreignore what the "
             "trials do not need, or raise the limit with --max-code-size.",
         )
+
+
+class AmbiguousNameError(ValueError):
+    def __init__(self, name: str, experiment_ids: Sequence[int]) -> None:
+        self.experiment_ids = tuple(experiment_ids)
+        numbers = ", ".join(map(str, experiment_ids))
+        super().__init__(f"several experiments are called {name!r}: give the number of one of them: {numbers}")
 
 
 class NameTakenError(ValueError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from core_sdk.cli._exit_codes import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.errors import (
+    AmbiguousNameError,
     CheckpointNotFoundError,
     CodeDirectoryError,
     CommandNotExecutableError,
@@ -16,7 +17,7 @@ from core_sdk.errors import (
     UnsafePathError,
 )
 
-FAILURES = (CoreSDKError, CodeDirectoryError, InvalidNameError, UnsafePathError, OSError)
+FAILURES = (CoreSDKError, AmbiguousNameError, CodeDirectoryError, InvalidNameError, UnsafePathError, OSError)
 """The errors that a command expects. Any other one is a mistake of ours, and shows its traceback."""
 
 

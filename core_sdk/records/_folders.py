@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from core_sdk.records._retention import RetentionPolicy, SearcherMetric
 from core_sdk.records._values import Int64, Time
+
+ExperimentState = Literal[
+    "ACTIVE",
+    "PAUSED",
+    "STOPPING_COMPLETED",
+    "STOPPING_CANCELED",
+    "STOPPING_KILLED",
+    "STOPPING_ERROR",
+    "COMPLETED",
+    "CANCELED",
+    "ERROR",
+]
+"""The states of a submitted experiment; it leaves the last three only when it is continued."""
 
 
 class HomeRecord(msgspec.Struct, kw_only=True):
@@ -15,6 +28,28 @@ class HomeRecord(msgspec.Struct, kw_only=True):
 
     format: int
     sdk_version: str
+
+
+class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """What lists show of an experiment that was submitted. The master writes it as it goes on."""
+
+    searcher: str
+    state: ExperimentState | None = None
+    """None until a master has begun it; then nobody sees it."""
+    reason: str = ""
+    """The reason for the state, if there is one to tell."""
+    progress: float | None = None
+    started: Time | None = None
+    ended: Time | None = None
+    num_trials: Int64 | None = None
+    """How many trials the searcher wants in all, if that is known."""
+    parent: Int64 | None = None
+    """The experiment that it was forked from, or that it continues."""
+    is_archived: bool = False
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ("COMPLETED", "CANCELED", "ERROR")
 
 
 class ExperimentRecord(msgspec.Struct, kw_only=True):
@@ -30,6 +65,22 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     """Which checkpoints to keep, as the newest `init()` said; None: all."""
     searcher_metric: SearcherMetric | None = None
     """By what checkpoints are called better, as the newest `init()` knew it."""
+    search: SearchRecord | None = None
+    """None for an experiment that is only the name of trials."""
+
+
+class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """`<home>/experiments/<id>/config.json`: what the trials of a submitted experiment need."""
+
+    format: int = 1
+    config: dict[str, Any]
+    """The complete configuration."""
+    code_sha256: str
+    """Of the archive `<home>/code/<code_sha256>.tar.gz`."""
+    warm_start: str | None = None
+    """The checkpoint that the trials begin with."""
+    environment: dict[str, str] = {}
+    """Variables that were set where the experiment was submitted."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

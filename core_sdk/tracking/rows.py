@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
-from core_sdk.records import EnvironmentRecord, Metric, Report, from_json, metrics_from_json
+from core_sdk.records import (
+    EnvironmentRecord,
+    ExperimentState,
+    Metric,
+    Report,
+    SearchRecord,
+    from_json,
+    metrics_from_json,
+)
 
 TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
 """PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C. ERROR: it raised, or its process failed
@@ -23,8 +31,10 @@ class ExperimentRow:
     labels: tuple[str, ...]
     description: str
     num_trials: int
-    state: TrialState
-    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is."""
+    state: ExperimentState
+    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is, unless it was submitted."""
+    search: SearchRecord | None = None
+    """None for an experiment that is only the name of trials."""
 
 
 @dataclass(frozen=True)

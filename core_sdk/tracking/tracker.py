@@ -35,10 +35,10 @@ class View(Protocol):
     """What a tracker holds, as of one moment; only whether a process lives is looked up at each question."""
 
     def experiments(self) -> list[ExperimentRow]:
-        """The experiments that have trials; one without trials is still found by `experiment`."""
+        """The experiments that have trials or were begun by a master; others are still found by `experiment`."""
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
-        """Raises `ExperimentNotFoundError`, or `RecordDamagedError` for one that cannot be read."""
+        """Raises `ExperimentNotFoundError`, `AmbiguousNameError` or `RecordDamagedError`."""
 
     def trials(self, experiment_id: int | None = None) -> list[TrialRow]: ...
 

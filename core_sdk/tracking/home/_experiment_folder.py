@@ -13,7 +13,7 @@ import msgspec
 
 from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
 from core_sdk.files import write_atomically
-from core_sdk.records import ExperimentRecord, check_name
+from core_sdk.records import ExperimentRecord, SubmissionRecord, check_name
 from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -27,6 +27,9 @@ class ExperimentFolder:
         self.experiment_id = experiment_id
         self.path = home_root / "experiments" / str(experiment_id)
         self.record_path = self.path / "experiment.json"
+        self.config_path = self.path / "config.yaml"
+        self.submission_path = self.path / "config.json"
+        self.events_path = self.path / "events.journal"
 
     def read(self) -> ExperimentRecord:
         """Raises `ExperimentNotFoundError`."""
@@ -36,12 +39,22 @@ class ExperimentFolder:
         return record
 
     def is_named(self, name: str) -> bool:
-        """False where there is no such experiment. Raises `RecordDamagedError`."""
+        """Whether it is the experiment that `init(name=…)` means. Raises `RecordDamagedError`."""
         record = read_file(self.record_path, ExperimentRecord)
-        return record is not None and record.name == name
+        return record is not None and record.name == name and record.search is None
 
     def write(self, record: ExperimentRecord) -> None:
         write_file(self.record_path, record)
+
+    def read_submission(self) -> SubmissionRecord:
+        """Raises `ExperimentNotFoundError` for an experiment that was not submitted."""
+        record = read_file(self.submission_path, SubmissionRecord)
+        if record is None:
+            raise ExperimentNotFoundError(self.experiment_id, self._home_root)
+        return record
+
+    def write_submission(self, record: SubmissionRecord) -> None:
+        write_file(self.submission_path, record)
 
     @contextlib.contextmanager
     def edit(self) -> Iterator[ExperimentRecord]:
@@ -71,7 +84,11 @@ class ExperimentFolder:
         write_atomically(by_name, str(self.experiment_id).encode(), overwrite=False)
 
     def rename(self, name: str) -> None:
-        """Lets it be found by this name only. Raises `NameTakenError`."""
+        """Lets it be found by this name only. Raises `NameTakenError`, but not for one that was submitted."""
+        if self.read().search is not None:
+            with self.edit() as submitted:
+                submitted.name = check_name("the experiment's name", name)
+            return
         new_path = name_path(self._home_root, check_name("the experiment's name", name))
         with _name_lock(new_path), self.edit() as record:
             if name == record.name:
@@ -91,6 +108,8 @@ class ExperimentFolder:
         if record is not None:
             self._forget_name(name_path(self._home_root, record.name))
         self.record_path.unlink(missing_ok=True)
+        for path in (self.config_path, self.submission_path, self.events_path):
+            path.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Removes an experiment that was never registered; its id may be used again."""

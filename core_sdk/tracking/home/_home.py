@@ -109,9 +109,13 @@ class Home:
         """The experiment that is registered under this name. Raises `RecordDamagedError`."""
         return find_experiment(self.root, check_name("the experiment's name", name))
 
+    def allot_experiment(self) -> ExperimentFolder:
+        """An empty folder; it becomes an experiment when its record is written."""
+        return ExperimentFolder(self.root, self._make_numbered(self.experiments))
+
     def new_experiment(self, name: str) -> ExperimentFolder:
         """A further experiment of this name, which is found only by its id until it is registered."""
-        folder = ExperimentFolder(self.root, self._make_numbered(self.experiments))
+        folder = self.allot_experiment()
         folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
         return folder
 
@@ -121,7 +125,7 @@ class Home:
         Raises `RecordDamagedError` where damage keeps it from being found.
         """
         while (found := self.find_experiment(name)) is None:
-            candidate = ExperimentFolder(self.root, self._make_numbered(self.experiments))
+            candidate = self.allot_experiment()
             try:
                 candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
                 candidate.register()

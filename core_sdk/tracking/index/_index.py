@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
+    AmbiguousNameError,
     CheckpointNotFoundError,
     ExperimentNotFoundError,
     HomeNotWritableError,
@@ -45,6 +46,8 @@ logger = logging.getLogger("core_sdk.tracking")
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+_IS_BEGUN = "json_extract(search, '$.state') IS NOT NULL"
 
 
 class Index(View):
@@ -92,15 +95,20 @@ class Index(View):
             return self._refresh()
 
     def experiments(self) -> list[ExperimentRow]:
-        return self._experiments(Where("experiment_id IN (SELECT experiment_id FROM trial)"))
+        return self._experiments(Where(f"experiment_id IN (SELECT experiment_id FROM trial) OR {_IS_BEGUN}"))
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
-        column = "experiment_id" if isinstance(id_or_name, int) else "name"
-        is_possible = isinstance(id_or_name, str) or id_or_name < MAX_INT  # SQLite refuses greater numbers
-        if not is_possible or not (found := self._experiments(Where(f"{column} = ?", (id_or_name,)))):
-            if isinstance(id_or_name, int):
+        if isinstance(id_or_name, int):
+            is_possible = id_or_name < MAX_INT  # SQLite refuses greater numbers
+            found = self._experiments(Where("experiment_id = ?", (id_or_name,))) if is_possible else []
+            if not found:
                 self.home.experiment(id_or_name).read()
+        else:
+            found = self._experiments(Where(f"name = ? AND (search IS NULL OR {_IS_BEGUN})", (id_or_name,)))
+        if not found:
             raise ExperimentNotFoundError(id_or_name, self.home.root)
+        if len(found) > 1:
+            raise AmbiguousNameError(str(id_or_name), [row.experiment_id for row in found])
         return found[0]
 
     def trials(self, experiment_id: int | None = None) -> list[TrialRow]:

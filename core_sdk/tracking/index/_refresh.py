@@ -71,8 +71,9 @@ def _index_experiments(home: Home, batch: Batch) -> None:
 def _index_experiment(folder: ExperimentFolder, signature: str, connection: sqlite3.Connection) -> None:
     record = folder.read()
     labels = msgspec.json.encode(record.labels).decode()
-    row = folder.experiment_id, record.name, record.created, labels, record.description, signature
-    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?)", row)
+    search = None if record.search is None else msgspec.json.encode(record.search).decode()
+    row = folder.experiment_id, record.name, record.created, labels, record.description, search, signature
+    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-REVISION = 6
+REVISION = 7
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -14,6 +14,8 @@ CREATE TABLE experiment (
     created REAL NOT NULL,
     labels TEXT NOT NULL,
     description TEXT NOT NULL,
+    -- What was submitted, as JSON; NULL for an experiment that is only the name of trials.
+    search TEXT,
     signature TEXT NOT NULL
 );
 CREATE TABLE trial (

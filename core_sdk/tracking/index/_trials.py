@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.records import EnvironmentRecord, from_json
+from core_sdk.records import EnvironmentRecord, SearchRecord, from_json
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
@@ -114,6 +114,7 @@ def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
 
 
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:
+    search = None if row["search"] is None else msgspec.json.decode(row["search"], type=SearchRecord)
     return ExperimentRow(
         experiment_id=row["experiment_id"],
         name=row["name"],
@@ -121,7 +122,8 @@ def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> Experimen
         labels=tuple(msgspec.json.decode(row["labels"])),
         description=row["description"],
         num_trials=len(states),
-        state=experiment_state(set(states)),
+        state=experiment_state(set(states)) if search is None else search.state or "PAUSED",
+        search=search,
     )
 
 

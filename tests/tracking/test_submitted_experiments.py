@@ -1,0 +1,95 @@
+"""Experiments that were submitted: their folders, and how lists show them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from core_sdk.errors import AmbiguousNameError, ExperimentNotFoundError
+from core_sdk.records import ExperimentRecord, SearchRecord
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.home import ExperimentFolder
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home.create(tmp_path / "home")
+
+
+def submitted(home: Home, name: str, **search: object) -> ExperimentFolder:
+    folder = home.allot_experiment()
+    folder.write(
+        ExperimentRecord(
+            experiment_id=folder.experiment_id,
+            name=name,
+            created=time.time(),
+            search=msgspec.convert({"searcher": "random", **search}, SearchRecord),
+        )
+    )
+    return folder
+
+
+def test_an_experiment_is_listed_once_a_master_has_begun_it(home: Home) -> None:
+    """With the state that the master wrote, before it has any trial."""
+    submitted(home, "waiting")
+    submitted(home, "begun", state="STOPPING_CANCELED", progress=0.5)
+
+    with HomeTracker(home).view() as view:
+        rows = view.experiments()
+
+    assert [(row.name, row.state, row.num_trials) for row in rows] == [("begun", "STOPPING_CANCELED", 0)]
+    assert rows[0].search == SearchRecord(searcher="random", state="STOPPING_CANCELED", progress=0.5)
+
+
+def test_a_name_of_several_experiments_is_no_answer(home: Home) -> None:
+    """Their numbers are; one that no master has begun does not count."""
+    submitted(home, "digits")
+    first = submitted(home, "digits", state="ACTIVE")
+
+    with HomeTracker(home).view() as view:
+        assert view.experiment("digits").experiment_id == first.experiment_id
+    second = submitted(home, "digits", state="COMPLETED")
+
+    with HomeTracker(home).view() as view:
+        with pytest.raises(AmbiguousNameError, match=r"several experiments are called 'digits': .*: 2, 3$"):
+            view.experiment("digits")
+        assert view.experiment(second.experiment_id).state == "COMPLETED"
+
+
+def test_scripts_that_name_an_experiment_never_join_a_submitted_one(home: Home) -> None:
+    """Not even where the registry of names must be mended."""
+    search = submitted(home, "digits", state="ACTIVE")
+
+    named = home.find_or_create_experiment("digits")
+
+    assert named.experiment_id != search.experiment_id
+    (by_name,) = (home.experiments / "names").iterdir()
+    by_name.write_text(str(search.experiment_id))
+    assert home.find_or_create_experiment("digits").experiment_id == named.experiment_id
+
+
+def test_a_submitted_experiment_may_take_any_name(home: Home) -> None:
+    """Also one that another experiment has: its number tells it apart."""
+    home.find_or_create_experiment("taken")
+    folder = submitted(home, "digits", state="ACTIVE")
+
+    folder.rename("taken")
+
+    assert folder.read().name == "taken"
+
+
+def test_nothing_remains_of_a_deleted_experiment_but_its_number(home: Home) -> None:
+    """Configuration and events go with it."""
+    folder = submitted(home, "digits", state="COMPLETED")
+    for path in (folder.config_path, folder.submission_path, folder.events_path):
+        path.write_text("content")
+
+    folder.delete()
+
+    assert [path.name for path in folder.path.iterdir()] == []
+    assert home.allot_experiment().experiment_id == folder.experiment_id + 1
+    with pytest.raises(ExperimentNotFoundError):
+        folder.read_submission()
