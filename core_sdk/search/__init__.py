@@ -1,0 +1,79 @@
+"""Hyperparameter searches as pure state machines: events go in, operations come out.
+
+`Search` is one search by the method that a configuration names. A driver uses it like this:
+
+    search = Search(searcher, space, seed)          # values of `core_sdk.config`
+    operations = search.on(SearchStarted())         # the first event, once
+    ...
+    operations = search.on(event)                   # every later one, in the order in which they were recorded
+    search.state()                                  # JSON values
+    search = Search.restore(searcher, space, seed, state)
+
+The same events always give the same operations, so that a driver can also go on by calling `on` with all recorded
+events again and dropping the answers.
+
+What the driver owes each trial:
+
+- `Create`: make the trial, start it, and say `TrialCreated`. Its seed is `create.trial_seed`.
+- A trial that never gets a `ValidateAfter` trains as its script wants. For each of its validation reports, the driver
+  says what `search.read_report(request_id, metrics)` returns.
+- `ValidateAfter(length)` is the next operation that the script gets from `searcher.operations()`. When the script has
+  completed it, the driver says `ValidationCompleted(request_id, metric, length)`. After `Pause` the trial's process is
+  to end, with a checkpoint; a later `ValidateAfter` starts it again from there. After `Close`, the script gets no
+  operation beyond those that it has.
+- `Stop` asks the trial to save and to end, as a preemption does. What it still reports is ignored.
+- A trial that will not run again has ended: `TrialClosed` is its last event, however it ended. `TrialExitedEarly` comes
+  before it if the trial failed more often than it may be restarted, was canceled by the user, or raised `InvalidHP`. A
+  paused trial is closed at once by `Close`.
+- `Shutdown` ends the experiment, after the last `TrialClosed`. `Warn` is for the user.
+
+At most `max_concurrent_trials` trials have a process, or are to have one; when a trial is closed or paused, the answer
+to that event says what takes its place. A trial whose hyperparameters cannot be trained (`InvalidHP`) is replaced, but
+no more than `max(10, max_trials)` are, and none in a grid.
+"""
+
+from core_sdk.search._events import (
+    Event,
+    ExitedReason,
+    SearchStarted,
+    TrialClosed,
+    TrialCreated,
+    TrialExitedEarly,
+    TrialProgressed,
+    ValidationCompleted,
+)
+from core_sdk.search._operations import (
+    AnyOperation,
+    Close,
+    Create,
+    Operation,
+    Pause,
+    Progress,
+    Shutdown,
+    Stop,
+    ValidateAfter,
+    Warn,
+)
+from core_sdk.search._search import Search
+
+__all__ = [
+    "AnyOperation",
+    "Close",
+    "Create",
+    "Event",
+    "ExitedReason",
+    "Operation",
+    "Pause",
+    "Progress",
+    "Search",
+    "SearchStarted",
+    "Shutdown",
+    "Stop",
+    "TrialClosed",
+    "TrialCreated",
+    "TrialExitedEarly",
+    "TrialProgressed",
+    "ValidateAfter",
+    "ValidationCompleted",
+    "Warn",
+]

@@ -1,0 +1,69 @@
+"""What happens to the trials of a search, in the words in which a search hears of it. Events are plain JSON values."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from core_sdk.records import from_json
+
+
+class ExitedReason(enum.Enum):
+    """Why a trial has ended before its training was over."""
+
+    ERRORED = "ERRORED"
+    USER_CANCELED = "USER_CANCELED"
+    INVALID_HP = "INVALID_HP"
+
+
+class SearchStarted(msgspec.Struct, frozen=True, tag_field="event", tag="search_started"):
+    """The first event of every search."""
+
+
+class TrialCreated(msgspec.Struct, frozen=True, tag_field="event", tag="trial_created"):
+    """The trial that a `Create` asked for exists."""
+
+    request_id: UUID
+
+
+class ValidationCompleted(msgspec.Struct, frozen=True, tag_field="event", tag="validation_completed"):
+    """A trial has reported the searcher's metric, or has completed what a `ValidateAfter` asked for."""
+
+    request_id: UUID
+    metric: Any
+    """As `records.to_json` spells it; None if the report does not have it."""
+    length: float | None
+    """How far the trial has trained: the value of the time metric, or the completed length. Finite; None if unknown."""
+    reported: tuple[str, ...] = ()
+    """The names that the report has instead, if one of the two is None."""
+
+    @property
+    def value(self) -> Any:
+        """The metric itself."""
+        return from_json(self.metric)
+
+
+class TrialProgressed(msgspec.Struct, frozen=True, tag_field="event", tag="trial_progressed"):
+    """A trial has said which part of its training is done: 0 to 1."""
+
+    request_id: UUID
+    progress: float
+
+
+class TrialExitedEarly(msgspec.Struct, frozen=True, tag_field="event", tag="trial_exited_early"):
+    """A trial has ended without finishing, and will not be started again. `TrialClosed` follows."""
+
+    request_id: UUID
+    reason: ExitedReason
+
+
+class TrialClosed(msgspec.Struct, frozen=True, tag_field="event", tag="trial_closed"):
+    """A trial has ended, for whatever reason: its last event."""
+
+    request_id: UUID
+
+
+Event = SearchStarted | TrialCreated | ValidationCompleted | TrialProgressed | TrialExitedEarly | TrialClosed

@@ -1,0 +1,80 @@
+"""What a search asks for: plain JSON values, with the names and arguments of `determined` 0.37."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+import msgspec
+
+
+class Operation(msgspec.Struct, frozen=True, tag_field="operation"):
+    """What a search asks for."""
+
+
+class Create(Operation, frozen=True, tag="create"):
+    """Make a trial with these hyperparameters, and start it. The search chooses the id by which it speaks of it."""
+
+    request_id: UUID
+    hparams: dict[str, Any]
+    checkpoint: Any = None
+    """The id of a checkpoint with whose weights the trial begins; given as an object, its `uuid` is taken."""
+
+    def __post_init__(self) -> None:
+        if self.checkpoint is not None:
+            msgspec.structs.force_setattr(self, "checkpoint", str(getattr(self.checkpoint, "uuid", self.checkpoint)))
+
+    @property
+    def trial_seed(self) -> int:
+        """A seed for the trial, below 2**31, which follows from its request id."""
+        return self.request_id.int % 2**31
+
+
+class ValidateAfter(Operation, frozen=True, tag="validate_after"):
+    """Train until `length`, counted from the beginning of the trial, then report the metric. Resumes a paused trial."""
+
+    request_id: UUID
+    length: int
+
+
+class Pause(Operation, frozen=True, tag="pause"):
+    """End the trial's process and keep its checkpoint: a later `ValidateAfter` may resume it, or `Close` end it."""
+
+    request_id: UUID
+
+
+class Stop(Operation, frozen=True, tag="stop"):
+    """Ask the trial to save a checkpoint and to end, wherever it is in its training."""
+
+    request_id: UUID
+
+
+class Close(Operation, frozen=True, tag="close"):
+    """Let the trial end once it has completed what it was asked for."""
+
+    request_id: UUID
+
+
+class Progress(Operation, frozen=True, tag="progress"):
+    """Show this progress of the whole search: 0 to 1."""
+
+    progress: float
+
+
+class Shutdown(Operation, frozen=True, tag="shutdown"):
+    """End the experiment: as canceled, as failed, or as completed."""
+
+    cancel: bool = False
+    failure: bool = False
+
+
+class Warn(Operation, frozen=True, tag="warn"):
+    """Tell the user. A search says each kind of warning once, about the trial that it met first."""
+
+    kind: Literal["metric_missing", "time_missing", "time_not_growing", "ended_early", "invalid_hparams"]
+    message: str
+    request_id: UUID | None = None
+
+
+AnyOperation = Create | ValidateAfter | Pause | Stop | Close | Progress | Shutdown | Warn
+"""For decoding."""

@@ -1,0 +1,171 @@
+"""One search by a built-in method: what all methods have in common, as its driver sees it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
+from uuid import UUID
+
+import msgspec
+
+from core_sdk.config.hyperparameters import HyperparameterSpace
+from core_sdk.config.searchers import SearcherConfig
+from core_sdk.records import Metric, to_json
+from core_sdk.search._events import Event, ExitedReason, TrialClosed, TrialExitedEarly, ValidationCompleted
+from core_sdk.search._methods import open_method
+from core_sdk.search._operations import Operation, Shutdown, Warn
+from core_sdk.search._rungs import score_of
+from core_sdk.search._trials import OpenTrial, OpenTrials
+
+FORMAT = 1
+
+
+class SearchState(msgspec.Struct):
+    """All that changes in a search."""
+
+    format: int = FORMAT
+    num_created: int = 0
+    num_closed: int = 0
+    num_failed: int = 0
+    num_canceled: int = 0
+    num_invalid: int = 0
+    is_over: bool = False
+    warned: list[str] = []
+    """The kinds of warnings that were given."""
+    open_trials: dict[UUID, OpenTrial] = {}
+    method: Any = None
+
+
+class Search:
+    """Answers events with operations. It does no I/O, and the same events always get the same operations."""
+
+    def __init__(self, searcher: SearcherConfig, space: HyperparameterSpace, seed: int) -> None:
+        self._searcher = searcher
+        self._time_metric: str | None = getattr(searcher, "time_metric", None)
+        self._points, self._method = open_method(searcher, space, seed)
+        self._state = SearchState()
+        self._trials = OpenTrials(self._state.open_trials)
+
+    @classmethod
+    def restore(cls, searcher: SearcherConfig, space: HyperparameterSpace, seed: int, state: Any) -> Self:
+        """The search that had this `state()`, from the same three arguments."""
+        search = cls(searcher, space, seed)
+        search._state = msgspec.convert(state, SearchState)
+        search._trials = OpenTrials(search._state.open_trials)
+        search._points.num_made = search._state.num_created
+        search._method.decode(search._state.method)
+        return search
+
+    def state(self) -> Any:
+        """All that `restore` needs, as JSON values."""
+        self._state.num_created = self._points.num_made
+        self._state.method = self._method.encode()
+        return msgspec.to_builtins(self._state)
+
+    @property
+    def max_trials(self) -> int:
+        """The number of trials, apart from those whose hyperparameters cannot be trained."""
+        return self._method.max_trials
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1."""
+        if self._state.is_over:
+            return 1.0
+        num_ended = self._state.num_closed - self._state.num_invalid
+        of_open = math.fsum(trial.progress for trial in self._trials.by_id.values())
+        return min(max(num_ended + of_open, self._method.num_compared / 1.2) / self.max_trials, 1.0)
+
+    def read_report(self, request_id: UUID, metrics: Mapping[str, Metric]) -> ValidationCompleted:
+        """The event for a validation report of a trial that was not told how far to train."""
+        metric = metrics.get(self._searcher.metric)
+        length = _number(metrics.get(self._time_metric)) if self._time_metric else None
+        if length is not None and not math.isfinite(length):
+            length = None
+        is_whole = metric is not None and (length is not None or self._time_metric is None)
+        return ValidationCompleted(
+            request_id, to_json(metric, "the metric"), length, () if is_whole else tuple(sorted(metrics))
+        )
+
+    def on(self, event: Event) -> list[Operation]:
+        """What is to be done because of the event, in this order. Events of trials that have ended are ignored."""
+        if self._state.is_over or not self._trials.concerns(event):
+            return []
+        return list(self._trials.answered(event, self._answer(event)))
+
+    def _answer(self, event: Event) -> Iterator[Operation]:
+        for operation in self._decide(event):
+            if isinstance(operation, Warn):
+                if operation.kind in self._state.warned:
+                    continue
+                self._state.warned.append(operation.kind)
+            yield operation
+        yield from self._method.fill(self._method.max_concurrent - self._method.num_active)
+        if self._state.num_closed == self._points.num_made:
+            self._state.is_over = True
+            yield self._shutdown()
+
+    def _decide(self, event: Event) -> Iterator[Operation]:
+        match event:
+            case ValidationCompleted():
+                yield from self._judge(event)
+            case TrialExitedEarly():
+                self._state.num_failed += event.reason is ExitedReason.ERRORED
+                self._state.num_canceled += event.reason is ExitedReason.USER_CANCELED
+                self._state.num_invalid += event.reason is ExitedReason.INVALID_HP
+                yield from self._method.exited(event.request_id, event.reason is ExitedReason.INVALID_HP)
+            case TrialClosed():
+                self._state.num_closed += 1
+                was_asked = self._trials.by_id[event.request_id].was_asked_to_end
+                yield from self._method.closed(event.request_id, was_asked)
+
+    def _judge(self, event: ValidationCompleted) -> Iterator[Operation]:
+        trial = self._trials.by_id[event.request_id]
+        metric = _number(event.value)
+        if metric is None:
+            yield _missing("metric_missing", self._searcher.metric, event)
+        if trial.ordered is not None:
+            length, metric = float(trial.ordered), math.nan if metric is None else metric
+        else:
+            reported = _number(event.length)
+            if self._time_metric is None or metric is None:
+                return
+            if reported is None:
+                yield _missing("time_missing", self._time_metric, event)
+                return
+            if reported == trial.length:
+                yield Warn(
+                    "time_not_growing",
+                    f"a trial has reported {self._time_metric} {reported:g} twice. The searcher takes it for the "
+                    "length of the training: report how many epochs or batches are done.",
+                    event.request_id,
+                )
+            # A trial that goes on from a checkpoint reports again what it has reported before.
+            if reported <= trial.length:
+                return
+            length = reported
+        trial.length = length
+        yield from self._method.validated(event.request_id, score_of(metric, self._searcher.smaller_is_better), length)
+
+    def _shutdown(self) -> Shutdown:
+        """One good trial is enough for the search to be completed."""
+        state = self._state
+        has_good = state.num_closed > state.num_failed + state.num_canceled + state.num_invalid
+        is_canceled = state.num_canceled == state.num_closed
+        return Shutdown(cancel=is_canceled and not has_good, failure=not is_canceled and not has_good)
+
+
+def _number(value: Any) -> float | None:
+    """The value as a number; None if it is something else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _missing(kind: Literal["metric_missing", "time_missing"], name: str, event: ValidationCompleted) -> Warn:
+    reported = ", ".join(event.reported) or "nothing else"
+    return Warn(
+        kind,
+        f"a trial has reported {reported}, and not a number for {name!r}, which the searcher needs. Report it with the "
+        "validation metrics, or correct the name in the searcher's configuration.",
+        event.request_id,
+    )

@@ -1,0 +1,55 @@
+"""Several brackets of successive halving, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+from core_sdk.search._halving import Halving
+from core_sdk.search._method import Method
+from core_sdk.search._operations import Operation
+from core_sdk.search._rungs import Score
+
+
+class Tournament(Method):
+    """Brackets, each with trials of its own. Places that one cannot fill go to the others, to the first one first."""
+
+    def __init__(self, brackets: Sequence[Halving]) -> None:
+        self._brackets = brackets
+        self.max_trials = sum(bracket.max_trials for bracket in brackets)
+        self.max_concurrent = sum(bracket.max_concurrent for bracket in brackets)
+
+    @property
+    def num_active(self) -> int:
+        return sum(bracket.num_active for bracket in self._brackets)
+
+    @property
+    def num_compared(self) -> int:
+        return sum(bracket.num_compared for bracket in self._brackets)
+
+    def fill(self, num_free: int) -> Iterator[Operation]:
+        num_allowed = self.num_active + num_free
+        for bracket in self._brackets:
+            yield from bracket.fill(min(bracket.max_concurrent - bracket.num_active, num_allowed - self.num_active))
+        for bracket in self._brackets:
+            yield from bracket.fill(num_allowed - self.num_active)
+
+    def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
+        return self._bracket_of(request_id).validated(request_id, score, length)
+
+    def exited(self, request_id: UUID, is_invalid: bool) -> Iterator[Operation]:
+        return self._bracket_of(request_id).exited(request_id, is_invalid)
+
+    def closed(self, request_id: UUID, was_asked: bool) -> Iterator[Operation]:
+        return self._bracket_of(request_id).closed(request_id, was_asked)
+
+    def encode(self) -> Any:
+        return [bracket.encode() for bracket in self._brackets]
+
+    def decode(self, encoded: Any) -> None:
+        for bracket, of_bracket in zip(self._brackets, encoded, strict=True):
+            bracket.decode(of_bracket)
+
+    def _bracket_of(self, request_id: UUID) -> Halving:
+        return next(bracket for bracket in self._brackets if request_id in bracket)
