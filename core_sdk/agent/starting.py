@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import socket
@@ -118,11 +119,8 @@ class Agent:
         self._socket.close()
 
     def _tell(self, message: dict[str, Any]) -> None:
-        # One that has ended, or was killed, is noticed by `wait`.
-        try:
+        with contextlib.suppress(OSError):  # an agent that has ended, or was killed, is noticed by `wait`
             self._socket.sendall(json.dumps(message).encode() + b"\n")
-        except OSError:
-            return
 
     def _answer(self) -> dict[str, Any]:
         """Empty when there is no agent any more."""

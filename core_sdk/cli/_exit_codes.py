@@ -17,8 +17,3 @@ class ExitCode(enum.IntEnum):
     COMMAND_NOT_FOUND = 127
     CANCELED = 130
     """The trial was canceled by Ctrl-C; 128 + SIGINT, as in a shell."""
-
-
-def of_child(returncode: int) -> int:
-    """The status with which a shell would report a child's end: 128 + N for death by signal N."""
-    return returncode if returncode >= 0 else 128 - returncode

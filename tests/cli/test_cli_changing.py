@@ -88,7 +88,7 @@ def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder
     damage(home, "b")
 
     whole = cli("checkpoint", "verify", "a")
-    downloaded = cli("checkpoint", "download", "a", "--to", "copy")
+    downloaded = cli("checkpoint", "download", "a", "copy")
     damaged = cli("checkpoint", "verify", "b")
     not_downloaded = cli("checkpoint", "download", "b")
 

@@ -162,11 +162,12 @@ def test_verify_takes_an_id_or_all(home: Home, folder: TrialFolder, cli: Cli) ->
 
 
 def test_a_checkpoint_is_downloaded_to_the_directory_named_after_it(home: Home, folder: TrialFolder, cli: Cli) -> None:
-    """As an argument; twice is once too often."""
-    result = cli("checkpoint", "download", "a", "copy")
+    """Or to the one that an argument names."""
+    named = cli("checkpoint", "download", "a", "copy")
+    unnamed = cli("checkpoint", "download", "a")
 
-    assert result.output == "copy\n"
-    assert cli("checkpoint", "download", "a", "copy", "--to", "other").status == 2
+    assert named.output == "copy\n"
+    assert unnamed.output == "checkpoints/a\n"
 
 
 def test_a_part_of_a_checkpoint_is_deleted(home: Home, cli: Cli) -> None:

@@ -74,17 +74,14 @@ def download(
     directory: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The directory for the files.", show_default="checkpoints/ID")
     ] = None,
-    to: Annotated[Path | None, typer.Option(help="The same as DIR.")] = None,
 ) -> None:
     """Copy a checkpoint's files to a directory, and verify each of them.
 
     Files that are there already and whole are not copied again. After an interruption the same command goes on where
     it stopped, within large files too.
     """
-    if directory is not None and to is not None:
-        raise typer.BadParameter("give the directory once, as DIR or with --to")
     (checkpoint,) = find_checkpoints([storage_id])
-    typer.echo(checkpoint.download(directory or to))
+    typer.echo(checkpoint.download(directory))
 
 
 @app.command()

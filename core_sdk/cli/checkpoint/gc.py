@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from core_sdk.cli._arguments import SmallerIsBetter, Yes
@@ -133,13 +132,7 @@ def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
 def _print_json(plan: Plan, deletions: Deletions | None, problems: Sequence[str]) -> None:
     print_object(
         {
-            "rules": {
-                experiment_id: {
-                    "policy": msgspec.to_builtins(rules.policy),
-                    "metric": msgspec.to_builtins(rules.metric),
-                }
-                for experiment_id, rules in plan.rules.items()
-            },
+            "rules": plan.rules,
             "verdicts": plan.verdicts,
             "freed_bytes": sum(verdict.size_bytes for verdict in plan.condemned),
             "deleted": None if deletions is None else [verdict.storage_id for verdict in deletions.deleted],

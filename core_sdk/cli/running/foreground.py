@@ -7,12 +7,13 @@ import threading
 from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent
-from core_sdk.cli._exit_codes import ExitCode, of_child
+from core_sdk.cli._exit_codes import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.signals import catch_signals, hand_on
 from core_sdk.cli.running.terminal import hand_on_lines, open_screen
 from core_sdk.errors import CommandError
+from core_sdk.processes import exit_code
 from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
@@ -93,7 +94,7 @@ def exit_status(state: TrialState, code: int | None) -> int:
         case "CANCELED":
             return ExitCode.CANCELED
     # A script may end well although its Context has recorded an error.
-    return ExitCode.FAILURE if code in (None, ExitCode.OK, ExitCode.PAUSED) else of_child(code)
+    return ExitCode.FAILURE if code in (None, ExitCode.OK, ExitCode.PAUSED) else exit_code(code)
 
 
 def describe_end(trial_id: int, state: TrialState, reason: str) -> str:

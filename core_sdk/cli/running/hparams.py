@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -38,4 +39,4 @@ def _is_float(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return text[:1].isdigit() or text[:2] in {f"{sign}{digit}" for sign in "+-" for digit in range(10)}
+    return re.match(r"[+-]?\d", text) is not None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import shlex
+import subprocess
+import sys
 import time
 from typing import Annotated, Any
 
@@ -12,6 +16,7 @@ from typer.core import TyperCommand
 from core_sdk.cli._arguments import Force, Labels, Metrics, Output, Remove, TrialId, TrialIds, Yes, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
+from core_sdk.cli._messages import say
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.running.pause import await_stop, pause_trial
@@ -20,7 +25,7 @@ from core_sdk.cli.trial.curves import draw
 from core_sdk.cli.trial.description import json_object, properties, read_description
 from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, MissingDependencyError
 from core_sdk.records import TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker
 
@@ -260,9 +265,19 @@ def tensorboard(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 6006,
 ) -> None:
     """Show a trial's curves in TensorBoard, until Ctrl-C."""
-    from core_sdk.cli.trial.tensorboard import serve_tensorboard  # slow to import
+    if importlib.util.find_spec("tensorboard") is None:
+        raise MissingDependencyError("tensorboard", extra="tensorboard", purpose="trial tensorboard")
+    from core_sdk.processes import exit_code  # slow to import, like the next one
+    from core_sdk.tensorboard import write_event_files
 
-    raise typer.Exit(serve_tensorboard(open_tracker(), trial_id, port))
+    tracker = open_tracker()
+    directory = tracker.tensorboard_directory(trial_id)
+    # An attempt that was killed may not have written all of its event files.
+    write_event_files(tracker.journals(trial_id), directory)
+    say(f"TensorBoard shows {directory}; Ctrl-C ends it")
+    program = [sys.executable, "-m", "tensorboard.main", "--logdir", str(directory), "--port", str(port)]
+    with contextlib.suppress(KeyboardInterrupt):
+        raise typer.Exit(exit_code(subprocess.call(program)))
 
 
 @app.command()
