@@ -31,21 +31,19 @@ class HomeRecord(msgspec.Struct, kw_only=True):
 
 
 class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """What lists show of an experiment that was submitted. The master writes it as it goes on."""
+    """How a submitted experiment stands, as the master wrote it last: what lists show without a master."""
 
     searcher: str
-    state: ExperimentState | None = None
-    """None until a master has begun it; then nobody sees it."""
+    state: ExperimentState
     reason: str = ""
     """The reason for the state, if there is one to tell."""
     progress: float | None = None
-    started: Time | None = None
+    num_trials: Int64 = 0
+    """How many trials the searcher has asked for."""
+    num_running: Int64 = 0
     ended: Time | None = None
-    num_trials: Int64 | None = None
-    """How many trials the searcher wants in all, if that is known."""
-    parent: Int64 | None = None
-    """The experiment that it was forked from, or that it continues."""
-    is_archived: bool = False
+    warnings: list[str] = []
+    """What the searcher noticed in the reports of the trials."""
 
     @property
     def has_ended(self) -> bool:
@@ -65,22 +63,27 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     """Which checkpoints to keep, as the newest `init()` said; None: all."""
     searcher_metric: SearcherMetric | None = None
     """By what checkpoints are called better, as the newest `init()` knew it."""
+    is_submitted: bool = False
+    """False for an experiment that is only the name of trials."""
+    parent: Int64 | None = None
+    """The experiment that this one was forked from, or that it continues."""
+    is_archived: bool = False
     search: SearchRecord | None = None
-    """None for an experiment that is only the name of trials."""
+    """None until a master has begun it, and for one that was not submitted."""
 
 
 class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
-    """`<home>/experiments/<id>/config.json`: what the trials of a submitted experiment need."""
+    """`<home>/experiments/<id>/submission.json`: what the trials of an experiment need beside its configuration."""
 
     format: int = 1
-    config: dict[str, Any]
-    """The complete configuration."""
-    code_sha256: str
-    """Of the archive `<home>/code/<code_sha256>.tar.gz`."""
+    code: str | None = None
+    """The SHA-256 of `<home>/code/<code>.tar.gz`; None if the trials run in `cwd`."""
+    cwd: str
+    """Where the experiment was submitted."""
+    environment: dict[str, str] = {}
+    """Variables that were set there."""
     warm_start: str | None = None
     """The checkpoint that the trials begin with."""
-    environment: dict[str, str] = {}
-    """Variables that were set where the experiment was submitted."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

@@ -32,9 +32,12 @@ class ExperimentRow:
     description: str
     num_trials: int
     state: ExperimentState
-    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is, unless it was submitted."""
+    """The first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is, unless `search` says it."""
+    parent: int | None = None
+    """The experiment that it was forked from, or that it continues."""
+    is_archived: bool = False
     search: SearchRecord | None = None
-    """None for an experiment that is only the name of trials."""
+    """How a submitted experiment stands; None for one that is only the name of trials."""
 
 
 @dataclass(frozen=True)

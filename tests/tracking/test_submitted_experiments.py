@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from core_sdk.errors import AmbiguousNameError, ExperimentNotFoundError
-from core_sdk.records import ExperimentRecord, SearchRecord
+from core_sdk.records import ExperimentRecord, ExperimentState, SearchRecord
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.home import ExperimentFolder
 
@@ -19,14 +18,16 @@ def home(tmp_path: Path) -> Home:
     return Home.create(tmp_path / "home")
 
 
-def submitted(home: Home, name: str, **search: object) -> ExperimentFolder:
+def submitted(home: Home, name: str, state: ExperimentState | None = None) -> ExperimentFolder:
+    """With a state if a master has begun it."""
     folder = home.allot_experiment()
     folder.write(
         ExperimentRecord(
             experiment_id=folder.experiment_id,
             name=name,
             created=time.time(),
-            search=msgspec.convert({"searcher": "random", **search}, SearchRecord),
+            is_submitted=True,
+            search=state and SearchRecord(searcher="random", state=state, progress=0.5),
         )
     )
     return folder
@@ -35,7 +36,7 @@ def submitted(home: Home, name: str, **search: object) -> ExperimentFolder:
 def test_an_experiment_is_listed_once_a_master_has_begun_it(home: Home) -> None:
     """With the state that the master wrote, before it has any trial."""
     submitted(home, "waiting")
-    submitted(home, "begun", state="STOPPING_CANCELED", progress=0.5)
+    submitted(home, "begun", "STOPPING_CANCELED")
 
     with HomeTracker(home).view() as view:
         rows = view.experiments()
@@ -47,11 +48,11 @@ def test_an_experiment_is_listed_once_a_master_has_begun_it(home: Home) -> None:
 def test_a_name_of_several_experiments_is_no_answer(home: Home) -> None:
     """Their numbers are; one that no master has begun does not count."""
     submitted(home, "digits")
-    first = submitted(home, "digits", state="ACTIVE")
+    first = submitted(home, "digits", "ACTIVE")
 
     with HomeTracker(home).view() as view:
         assert view.experiment("digits").experiment_id == first.experiment_id
-    second = submitted(home, "digits", state="COMPLETED")
+    second = submitted(home, "digits", "COMPLETED")
 
     with HomeTracker(home).view() as view:
         with pytest.raises(AmbiguousNameError, match=r"several experiments are called 'digits': .*: 2, 3$"):
@@ -61,7 +62,7 @@ def test_a_name_of_several_experiments_is_no_answer(home: Home) -> None:
 
 def test_scripts_that_name_an_experiment_never_join_a_submitted_one(home: Home) -> None:
     """Not even where the registry of names must be mended."""
-    search = submitted(home, "digits", state="ACTIVE")
+    search = submitted(home, "digits", "ACTIVE")
 
     named = home.find_or_create_experiment("digits")
 
@@ -74,7 +75,7 @@ def test_scripts_that_name_an_experiment_never_join_a_submitted_one(home: Home) 
 def test_a_submitted_experiment_may_take_any_name(home: Home) -> None:
     """Also one that another experiment has: its number tells it apart."""
     home.find_or_create_experiment("taken")
-    folder = submitted(home, "digits", state="ACTIVE")
+    folder = submitted(home, "digits", "ACTIVE")
 
     folder.rename("taken")
 
@@ -83,8 +84,8 @@ def test_a_submitted_experiment_may_take_any_name(home: Home) -> None:
 
 def test_nothing_remains_of_a_deleted_experiment_but_its_number(home: Home) -> None:
     """Configuration and events go with it."""
-    folder = submitted(home, "digits", state="COMPLETED")
-    for path in (folder.config_path, folder.submission_path, folder.events_path):
+    folder = submitted(home, "digits", "COMPLETED")
+    for path in (folder.config_path, folder.completed_config_path, folder.submission_path, folder.events_path):
         path.write_text("content")
 
     folder.delete()

@@ -28,7 +28,8 @@ class ExperimentFolder:
         self.path = home_root / "experiments" / str(experiment_id)
         self.record_path = self.path / "experiment.json"
         self.config_path = self.path / "config.yaml"
-        self.submission_path = self.path / "config.json"
+        self.completed_config_path = self.path / "config.json"
+        self.submission_path = self.path / "submission.json"
         self.events_path = self.path / "events.journal"
 
     def read(self) -> ExperimentRecord:
@@ -41,7 +42,7 @@ class ExperimentFolder:
     def is_named(self, name: str) -> bool:
         """Whether it is the experiment that `init(name=…)` means. Raises `RecordDamagedError`."""
         record = read_file(self.record_path, ExperimentRecord)
-        return record is not None and record.name == name and record.search is None
+        return record is not None and record.name == name and not record.is_submitted
 
     def write(self, record: ExperimentRecord) -> None:
         write_file(self.record_path, record)
@@ -85,7 +86,7 @@ class ExperimentFolder:
 
     def rename(self, name: str) -> None:
         """Lets it be found by this name only. Raises `NameTakenError`, but not for one that was submitted."""
-        if self.read().search is not None:
+        if self.read().is_submitted:
             with self.edit() as submitted:
                 submitted.name = check_name("the experiment's name", name)
             return
@@ -108,7 +109,7 @@ class ExperimentFolder:
         if record is not None:
             self._forget_name(name_path(self._home_root, record.name))
         self.record_path.unlink(missing_ok=True)
-        for path in (self.config_path, self.submission_path, self.events_path):
+        for path in (self.config_path, self.completed_config_path, self.submission_path, self.events_path):
             path.unlink(missing_ok=True)
 
     def discard(self) -> None:

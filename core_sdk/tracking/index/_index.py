@@ -47,8 +47,6 @@ logger = logging.getLogger("core_sdk.tracking")
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_IS_BEGUN = "json_extract(search, '$.state') IS NOT NULL"
-
 
 class Index(View):
     """The index of a home. It answers as of the last `refresh`; only whether a process lives is looked up each time.
@@ -95,7 +93,7 @@ class Index(View):
             return self._refresh()
 
     def experiments(self) -> list[ExperimentRow]:
-        return self._experiments(Where(f"experiment_id IN (SELECT experiment_id FROM trial) OR {_IS_BEGUN}"))
+        return self._experiments(Where("experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"))
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         if isinstance(id_or_name, int):
@@ -104,7 +102,7 @@ class Index(View):
             if not found:
                 self.home.experiment(id_or_name).read()
         else:
-            found = self._experiments(Where(f"name = ? AND (search IS NULL OR {_IS_BEGUN})", (id_or_name,)))
+            found = self._experiments(Where("name = ? AND (search IS NOT NULL OR NOT is_submitted)", (id_or_name,)))
         if not found:
             raise ExperimentNotFoundError(id_or_name, self.home.root)
         if len(found) > 1:

@@ -72,8 +72,11 @@ def _index_experiment(folder: ExperimentFolder, signature: str, connection: sqli
     record = folder.read()
     labels = msgspec.json.encode(record.labels).decode()
     search = None if record.search is None else msgspec.json.encode(record.search).decode()
-    row = folder.experiment_id, record.name, record.created, labels, record.description, search, signature
-    connection.execute("INSERT OR REPLACE INTO experiment VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    row = (
+        *(folder.experiment_id, record.name, record.created, labels, record.description),
+        *(record.parent, record.is_submitted, record.is_archived, search, signature),
+    )
+    connection.execute(f"INSERT OR REPLACE INTO experiment VALUES ({', '.join('?' * len(row))})", row)
 
 
 def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) -> None:

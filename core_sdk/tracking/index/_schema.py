@@ -14,7 +14,10 @@ CREATE TABLE experiment (
     created REAL NOT NULL,
     labels TEXT NOT NULL,
     description TEXT NOT NULL,
-    -- What was submitted, as JSON; NULL for an experiment that is only the name of trials.
+    parent INTEGER,
+    is_submitted INTEGER NOT NULL,
+    is_archived INTEGER NOT NULL,
+    -- How a submitted experiment stands, as JSON; NULL until a master has begun it.
     search TEXT,
     signature TEXT NOT NULL
 );

@@ -122,7 +122,9 @@ def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> Experimen
         labels=tuple(msgspec.json.decode(row["labels"])),
         description=row["description"],
         num_trials=len(states),
-        state=experiment_state(set(states)) if search is None else search.state or "PAUSED",
+        state=experiment_state(set(states)) if search is None else search.state,
+        parent=row["parent"],
+        is_archived=bool(row["is_archived"]),
         search=search,
     )
 
