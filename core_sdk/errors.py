@@ -684,17 +684,19 @@ class MissingDependencyError(CoreSDKError, ImportError):
 
 @dataclass(frozen=True)
 class ConfigProblem:
-    """One thing that is wrong with a configuration.
+    """One thing that is wrong with a configuration, or that its author should know.
 
-    `place` is a file and a line, or an override; `path` is dotted, such as `searcher.max_trials`.
+    `source` is a file, or an override, which has no lines; `path` is dotted, such as `searcher.max_trials`.
     """
 
-    place: str
+    source: str
+    line: int | None
     path: str
     problem: str
 
     def __str__(self) -> str:
-        return ": ".join(filter(None, (self.place, f"{self.path} {self.problem}".strip())))
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{place}: {f'{self.path} {self.problem}'.strip()}"
 
 
 class InvalidConfigError(ValueError):

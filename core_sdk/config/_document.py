@@ -7,13 +7,13 @@ ten, and `yes`, `on` and `2026-11-22` are strings. PyYAML alone reads YAML 1.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
 
-from core_sdk.errors import ConfigProblem
+from core_sdk.errors import ConfigProblem, InvalidConfigError
 
 try:
     from yaml import CSafeLoader as _SafeLoader
@@ -21,6 +21,8 @@ except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
 
 Path = tuple[str | int, ...]
+Place = tuple[str, int | None]
+"""A file and a line, or an override."""
 
 MAX_CHARACTERS = 2**20
 MAX_VALUES = 100_000
@@ -29,16 +31,11 @@ MAX_DEPTH = 50
 
 _TAG = "tag:yaml.org,2002:"
 SCALARS = [
-    (f"{_TAG}null", re.compile(r"(?:~|null|Null|NULL|)$", re.ASCII), ["~", "n", "N", ""]),
-    (f"{_TAG}bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)$", re.ASCII), list("tTfF")),
-    (f"{_TAG}int", re.compile(r"(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$", re.ASCII), list("-+0123456789")),
-    (
-        f"{_TAG}float",
-        re.compile(
-            r"(?:[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$", re.ASCII
-        ),
-        list("-+.0123456789"),
-    ),
+    (f"{_TAG}null", re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+    (f"{_TAG}bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+    (f"{_TAG}int", re.compile(r"(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$"), list("-+0123456789")),
+    (f"{_TAG}float", re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$"), list("-+.0123456789")),
+    (f"{_TAG}float", re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$"), list("-+.")),
     (f"{_TAG}merge", re.compile(r"<<$"), ["<"]),
 ]
 
@@ -49,50 +46,52 @@ class Document:
 
     source: str
     values: dict[str, Any] = field(default_factory=dict)
-    places: dict[Path, str] = field(default_factory=dict)
+    places: dict[Path, Place] = field(default_factory=dict)
     problems: list[ConfigProblem] = field(default_factory=list)
+    warnings: list[ConfigProblem] = field(default_factory=list)
 
     def add_problem(self, path: Path, problem: str) -> None:
-        self.problems.append(ConfigProblem(self.place(path), dotted(path), problem))
+        self.problems.append(ConfigProblem(*self._place(path), dotted(path), problem))
+
+    def add_warning(self, path: Path, warning: str) -> None:
+        self.warnings.append(ConfigProblem(*self._place(path), dotted(path), warning))
 
     def override(self, assignment: str) -> None:
-        """Applies one `a.b=VALUE`, as of `--config`."""
-        place = f"--config {assignment}"
-        name, equals, text = assignment.partition("=")
+        """Applies one `a.b=VALUE`."""
+        name, _, text = assignment.partition("=")
         path = tuple(name.split("."))
-        if not equals or not all(path):
-            self.problems.append(ConfigProblem(place, "", "is not of the form a.b=VALUE"))
-            return
-        parser = _Parser(place, is_file=False)
+        parser = _Parser(f"--config {assignment}")
         value = _assigned(parser, name, text)
         self.problems += parser.problems
+        self.places = {known: place for known, place in self.places.items() if known[: len(path)] != path}
+        self.places[path] = (f"--config {assignment}", None)
+        if "=" not in assignment or not all(path):
+            self.add_problem(path, "is not of the form a.b=VALUE")
+            return
         group = self.values
         for depth, key in enumerate(path[:-1], start=1):
             if group.get(key) is None:
                 group[key] = {}
             group = group[key]
             if not isinstance(group, dict):
-                self.problems.append(ConfigProblem(place, dotted(path[:depth]), "is not a map, and has no keys"))
+                self.add_problem(path, f"cannot be set, because {dotted(path[:depth])} is not a map")
                 return
         group[path[-1]] = value
-        for known in [known for known in self.places if known[: len(path)] == path]:
-            del self.places[known]
-        self.places[path] = place
 
-    def place(self, path: Path) -> str:
-        """The file and the line, or the `--config`, where the value stands or should stand."""
+    def _place(self, path: Path) -> Place:
+        """Where the value stands or should stand."""
         known = (self.places.get(path[:length]) for length in range(len(path), 0, -1))
-        return next(filter(None, known), self.source)
+        return next(filter(None, known), (self.source, None))
 
 
 def parse(text: str, source: str) -> Document:
-    """The document in `text`; what is wrong with it is among its `problems`."""
-    parser = _Parser(source)
+    """The document in `text`, with its `problems`. Raises `InvalidConfigError` if it has no values at all."""
+    parser = _Parser(source, has_lines=True)
     values = parser.parse(text)
-    document = Document(source, values if isinstance(values, dict) else {}, parser.places, parser.problems)
-    if not isinstance(values, dict) and not parser.problems:
-        document.add_problem((), "the file is empty" if values is None else "the file must be a map")
-    return document
+    if not isinstance(values, dict):
+        nothing = "the file is empty" if values is None else "the file must be a map"
+        raise InvalidConfigError(parser.problems or [ConfigProblem(source, None, "", nothing)])
+    return Document(source, values, parser.places, parser.problems)
 
 
 def dotted(path: Path) -> str:
@@ -105,8 +104,7 @@ _LISTS = frozenset({"labels", "environment.environment_variables", "log_policies
 
 
 def _assigned(parser: _Parser, name: str, text: str) -> Any:
-    is_yaml = text.startswith(("[", "{", "'", '"'))
-    if "," in text and not is_yaml:
+    if "," in text and not text.startswith(("[", "{", "'", '"')):
         return [parser.parse(part) for part in text.split(",")]
     value = parser.parse(text)
     return [value] if name in _LISTS and not isinstance(value, list) and value is not None else value
@@ -126,28 +124,46 @@ class _TooLarge(Exception):
     pass
 
 
+_TOO_DEEP = f"it is nested more than {MAX_DEPTH} levels deep"
+
+
+def _check_bounds(text: str) -> None:
+    """Composing recurses in C, where too many levels end the process."""
+    if len(text) > MAX_CHARACTERS:
+        raise _TooLarge(f"it is longer than {MAX_CHARACTERS:,} characters")
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise _TooLarge(_TOO_DEEP)
+
+
+def _compose(text: str) -> yaml.Node | None:
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
 class _Parser:
-    def __init__(self, source: str, *, is_file: bool = True) -> None:
+    """Makes values of YAML, and collects their places and what is wrong with them."""
+
+    def __init__(self, source: str, *, has_lines: bool = False) -> None:
         self._source = source
-        self._is_file = is_file
+        self._has_lines = has_lines
         self._num_values = 0
-        self.places: dict[Path, str] = {}
+        self.places: dict[Path, Place] = {}
         self.problems: list[ConfigProblem] = []
 
     def parse(self, text: str) -> Any:
         try:
-            if len(text) > MAX_CHARACTERS:
-                raise _TooLarge(f"is longer than {MAX_CHARACTERS:,} characters")
-            loader = _Loader(text)
-            try:
-                node = loader.get_single_node()
-            finally:
-                loader.dispose()
+            _check_bounds(text)
+            node = _compose(text)
             return None if node is None else self._value(node, ())
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            self._add_problem(mark, (), f"this is not YAML: {error.problem or error.context}")
-        except (yaml.YAMLError, _TooLarge, RecursionError) as error:
+            self._add_problem(error.problem_mark, (), f"this is not YAML: {error.problem}")
+        except (yaml.YAMLError, _TooLarge) as error:
             self._add_problem(None, (), f"this cannot be read: {error}")
         return None
 
@@ -156,75 +172,66 @@ class _Parser:
         if self._num_values > MAX_VALUES:
             raise _TooLarge(f"it has more than {MAX_VALUES:,} values, counting each alias as what it stands for")
         if len(path) > MAX_DEPTH:
-            raise _TooLarge(f"it is nested more than {MAX_DEPTH} levels deep")
-        if isinstance(node, yaml.MappingNode):
+            raise _TooLarge(_TOO_DEEP)
+        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
             return self._mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return list(self._items(node, path))
-        return self._scalar(node, path)
-
-    def _items(self, node: yaml.SequenceNode, path: Path) -> Iterator[Any]:
-        for index, item in enumerate(node.value):
-            self.places.setdefault((*path, index), self._place(item.start_mark))
-            yield self._value(item, (*path, index))
+        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
+            return [self._entry(item, item, (*path, index)) for index, item in enumerate(node.value)]
+        try:
+            return _scalar(node)
+        except ValueError as error:
+            self._add_problem(node.start_mark, path, str(error))
+            return None
 
     def _mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
         values: dict[str, Any] = {}
         lines: dict[str, int] = {}
-        for key_node, value_node in node.value:
-            if key_node.tag == f"{_TAG}merge":
-                continue
-            key = key_node.value
-            if key_node.tag != f"{_TAG}str":
-                self._add_problem(key_node.start_mark, path, f"has the key {_text(key_node)}: write it in quotes")
-            elif key in lines:
-                self._add_problem(key_node.start_mark, (*path, key), f"is given twice, first in line {lines[key]}")
-            else:
-                lines[key] = key_node.start_mark.line + 1
-                self.places.setdefault((*path, key), self._place(key_node.start_mark))
-                values[key] = self._value(value_node, (*path, key))
+        for key, value in node.value:
+            if key.tag == f"{_TAG}str" and key.value not in lines:
+                lines[key.value] = key.start_mark.line + 1
+                values[key.value] = self._entry(key, value, (*path, key.value))
+            elif key.tag == f"{_TAG}str":
+                first = f"is given twice, first in line {lines[key.value]}"
+                self._add_problem(key.start_mark, (*path, key.value), first)
+            elif key.tag != f"{_TAG}merge":
+                self._add_problem(key.start_mark, path, "has a key that is not a string: write it in quotes")
         for merged in _merged(node):
             inherited = self._value(merged, path)
-            values = inherited | values if isinstance(inherited, dict) else values
+            values = (inherited if isinstance(inherited, dict) else {}) | values
         return values
 
-    def _scalar(self, node: yaml.Node, path: Path) -> Any:
-        try:
-            value = _scalar(node.tag.removeprefix(_TAG), node.value)
-        except ValueError as error:
-            self._add_problem(node.start_mark, path, str(error))
-            return None
-        return value
+    def _entry(self, where: yaml.Node, node: yaml.Node, path: Path) -> Any:
+        self.places.setdefault(path, self._place(where.start_mark))
+        return self._value(node, path)
 
     def _add_problem(self, mark: yaml.Mark | None, path: Path, problem: str) -> None:
-        self.problems.append(ConfigProblem(self._place(mark), dotted(path), problem))
+        self.problems.append(ConfigProblem(*self._place(mark), dotted(path), problem))
 
-    def _place(self, mark: yaml.Mark | None) -> str:
-        return f"{self._source}:{mark.line + 1}" if mark is not None and self._is_file else self._source
+    def _place(self, mark: yaml.Mark | None) -> Place:
+        return self._source, mark.line + 1 if mark is not None and self._has_lines else None
 
 
-def _merged(node: yaml.MappingNode) -> Sequence[yaml.Node]:
+def _merged(node: yaml.MappingNode) -> Iterator[yaml.Node]:
     """The maps that `<<` takes in; the first has precedence."""
-    found = [value for key, value in node.value if key.tag == f"{_TAG}merge"]
-    return [inner for value in found for inner in (value.value if isinstance(value, yaml.SequenceNode) else [value])]
+    for key, value in node.value:
+        if key.tag == f"{_TAG}merge":
+            yield from value.value if isinstance(value, yaml.SequenceNode) else [value]
 
 
-def _text(node: yaml.Node) -> str:
-    return node.value if isinstance(node, yaml.ScalarNode) else "that is a list or a map"
-
-
-def _scalar(kind: str, text: str) -> Any:
-    match kind:
-        case "str":
-            return text
-        case "null":
-            return None
-        case "bool":
-            return text.lower() == "true"
-        case "int":
-            return _int64(text.replace("_", ""))
-        case "float":
-            return float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
+def _scalar(node: yaml.Node) -> Any:
+    kind, text = node.tag.removeprefix(_TAG), node.value
+    if isinstance(node, yaml.ScalarNode):
+        match kind:
+            case "str":
+                return text
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return _int64(text.replace("_", ""))
+            case "float":
+                return float(re.sub(r"\.(?=inf|nan)", "", text.lower()))
     raise ValueError(f"has the tag {kind}, which configurations do not use")
 
 

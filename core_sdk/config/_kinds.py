@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import types
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -40,8 +41,8 @@ def bare(kind: Any) -> Any:
     """The type without annotations, and without None."""
     if get_origin(kind) is Annotated:
         return bare(kind.__origin__)
-    if is_union(kind) and len(members(kind)) == 1:
-        return bare(members(kind)[0])
+    if is_union(kind):
+        return functools.reduce(operator.or_, map(bare, members(kind)))
     return kind
 
 

@@ -10,7 +10,7 @@ from core_sdk.config._document import Document, parse
 from core_sdk.config._reader import Reader
 from core_sdk.config._shapes import SHAPES
 from core_sdk.config.experiment import ExperimentConfig
-from core_sdk.errors import InvalidConfigError
+from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.records import from_json, to_json
 
 
@@ -44,5 +44,9 @@ def _checked(document: Document, overrides: Sequence[str]) -> Loaded:
     reader = Reader(document, ExperimentConfig, SHAPES)
     config = reader.read(ExperimentConfig, document.values, ())
     if document.problems:
-        raise InvalidConfigError(document.problems)
-    return Loaded(config, tuple(reader.warnings))
+        raise InvalidConfigError(sorted(document.problems, key=_line))
+    return Loaded(config, tuple(str(warning) for warning in sorted(document.warnings, key=_line)))
+
+
+def _line(problem: ConfigProblem) -> int:
+    return problem.line or 0

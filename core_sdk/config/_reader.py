@@ -23,10 +23,9 @@ class Reader:
     """
 
     def __init__(self, document: Document, root: type[Section], shapes: Mapping[Any, Shape]) -> None:
-        self._document = document
+        self.document = document
         self._root = root
         self._shapes = shapes
-        self.warnings: list[str] = []
 
     def read(self, kind: Any, value: Any, path: Path) -> Any:
         """The value as one of type `kind`, or INVALID."""
@@ -70,17 +69,14 @@ class Reader:
         name = value.get(tag)
         if name is None:
             return self.invalid((*path, tag), f"is missing: one of {', '.join(kinds)}")
-        if name not in kinds:
+        if not isinstance(name, str) or name not in kinds:
             return self.invalid((*path, tag), f"is {shown(name)}, which does not exist; {_proposal(str(name), kinds)}")
         return self.section(kinds[name], {key: item for key, item in value.items() if key != tag}, path)
 
     def invalid(self, path: Path, problem: str) -> Any:
         """Notes what is wrong at `path`, and returns INVALID."""
-        self._document.add_problem(path, problem)
+        self.document.add_problem(path, problem)
         return INVALID
-
-    def warn(self, path: Path, warning: str) -> None:
-        self.warnings.append(f"{self._document.place(path)}: {dotted(path)} {warning}")
 
     def unknown(self, path: Path, known: Iterable[str]) -> Any:
         """Notes a key that does not exist, with the nearest one that does, and returns INVALID."""
@@ -95,16 +91,18 @@ class Reader:
         return self.invalid(path, f"is unknown here; {proposal}")
 
     def _field(self, kind: type[Section], fields: Mapping[str, Any], key: str, value: Any, path: Path) -> Any:
+        if value is None and (key in kind.refused or key in kind.ignored):
+            return None
         if key in kind.refused:
-            return None if value is None else self.invalid(path, f"cannot be honoured: {kind.refused[key]}")
+            return self.invalid(path, f"cannot be honoured: {kind.refused[key]}")
         if key in kind.ignored:
             for place in [(*path, inner) for inner in value] if isinstance(value, dict) else [path]:
-                self.warn(place, f"is ignored: {kind.ignored[key]}")
+                self.document.add_warning(place, f"is ignored: {kind.ignored[key]}")
             return None
         if key not in fields:
             return self.unknown(path, fields)
         if key in kind.deprecated:
-            self.warn(path, f"is deprecated: {kind.deprecated[key]}")
+            self.document.add_warning(path, f"is deprecated: {kind.deprecated[key]}")
         return self.read(fields[key].type, value, path)
 
 

@@ -19,39 +19,15 @@ from core_sdk.config.experiment import (
     StorageSpec,
     Variable,
 )
-from core_sdk.config.hyperparameters import Categorical, Const, Double, HyperparameterSpace, Int, Log
+from core_sdk.config.hyperparameters import Const, Hyperparameter, HyperparameterSpace, Log
 from core_sdk.config.lengths import Length, Period, Unit
-from core_sdk.config.searchers import (
-    AdaptiveAshaSearcher,
-    AsyncHalvingSearcher,
-    CustomSearcher,
-    GridSearcher,
-    RandomSearcher,
-    Searcher,
-    SingleSearcher,
-)
+from core_sdk.config.searchers import AsyncHalvingSearcher, Searcher, SingleSearcher
 from core_sdk.records import RETENTION_KEYS
 
-HYPERPARAMETERS: dict[str, type[Section]] = {
-    "const": Const,
-    "categorical": Categorical,
-    "int": Int,
-    "double": Double,
-    "log": Log,
-}
-SEARCHERS: dict[str, type[Section]] = {
-    "single": SingleSearcher,
-    "random": RandomSearcher,
-    "grid": GridSearcher,
-    "async_halving": AsyncHalvingSearcher,
-    "asha": AsyncHalvingSearcher,
-    "adaptive_asha": AdaptiveAshaSearcher,
-    "custom": CustomSearcher,
-}
-OLD_SEARCHERS = {
-    "adaptive": "adaptive_asha",
-    "adaptive_simple": "adaptive_asha",
-    "sync_halving": "async_halving",
+HYPERPARAMETERS: dict[str, type[Section]] = {kind.__struct_config__.tag: kind for kind in get_args(Hyperparameter)}
+SEARCHERS = {kind.__struct_config__.tag: kind for kind in get_args(Searcher)} | {"asha": AsyncHalvingSearcher}
+OLD_SEARCHERS = dict.fromkeys(("adaptive", "adaptive_simple"), "adaptive_asha") | {
+    "sync_halving": "asha",
     "pbt": "custom",
 }
 STORAGE_TYPES = ("directory", "shared_fs", "s3", "gcs", "azure")
@@ -83,7 +59,7 @@ def _member(reader: Reader, value: Any, path: Path) -> Any:
     # Exponents of learning rates are negative, and those of sizes are at most some tens.
     if isinstance(member, Log) and member.minval > 0 and (member.minval < 1 or member.base**member.maxval > 1e15):
         low, high = f"{member.minval:g}", f"{member.maxval:g}"
-        reader.warn(
+        reader.document.add_warning(
             path,
             f"has exponents as minval and maxval, and so values from {member.base**member.minval:g} to "
             f"{member.base**member.maxval:g}; for values from {low} to {high} write loguniform: [{low}, {high}]",

@@ -1,0 +1,234 @@
+"""What is wrong with a configuration is said with file, line, path and the nearest key."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from config.configurations import SINGLE, loaded, problems_of
+
+from core_sdk.errors import ConfigProblem, InvalidConfigError
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    """Nobody corrects a file one error at a time."""
+    problems = problems_of(
+        textwrap.dedent("""\
+        name: 123
+        max_trials: 3
+        hyperparameters:
+          lr: {type: double, minval: 3, maxval: 1}
+          opt:
+            width: {type: intt, minval: 1, maxval: 3}
+        searcher:
+          name: adaptive_asha
+          metrics: loss
+          max_trials: ten
+          mode: standart
+        resources:
+          priority: 100
+        labels: [a, 3]
+        pbs: {slots_per_node: 2}
+        """)
+    )
+
+    assert problems == [
+        "const.yaml: entrypoint is missing: the command of each trial; a string is run by a shell, a list is not",
+        "const.yaml:1: name must be a string, and is 123",
+        "const.yaml:2: max_trials is unknown here; did you mean searcher.max_trials?",
+        "const.yaml:4: hyperparameters.lr.minval must be less than maxval, 1, and is 3",
+        "const.yaml:6: hyperparameters.opt.width.type is 'intt', which does not exist; did you mean int?",
+        "const.yaml:7: searcher.metric is missing: the validation metric by which one trial is better than another",
+        "const.yaml:9: searcher.metrics is unknown here; did you mean metric?",
+        "const.yaml:10: searcher.max_trials must be an int of at least 1, and is 'ten'",
+        "const.yaml:11: searcher.mode must be one of aggressive, standard, conservative, and is 'standart'",
+        "const.yaml:13: resources.priority must be an int from 1 to 99, and is 100",
+        "const.yaml:14: labels[1] must be a string, and is 3",
+        "const.yaml:15: pbs cannot be honoured: submit a batch job that calls `core-sdk experiment create --local`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("resource: {}", "resource is unknown here; did you mean resources?"),
+        ("slots_per_trial: 2", "slots_per_trial is unknown here; did you mean resources.slots_per_trial?"),
+        ("resources: {slots_per_tril: 2}", "resources.slots_per_tril is unknown here; did you mean slots_per_trial?"),
+        (
+            "resources: {zzz: 2}",
+            "resources.zzz is unknown here; there are slots_per_trial, max_slots, priority, is_single_node",
+        ),
+        ("resources: 3", "resources must be a map, and is 3"),
+        ("resources: {slots_per_trial: true}", "resources.slots_per_trial must be an int of at least 0, and is true"),
+        ("resources: {slots_per_trial: 1.5}", "resources.slots_per_trial must be an int of at least 0, and is 1.5"),
+        ("resources: {slots_per_trial: -1}", "resources.slots_per_trial must be an int of at least 0, and is -1"),
+        ("debug: yes", "debug must be true or false, and is 'yes'"),
+        ("max_restarts: [1]", "max_restarts must be an int of at least 0, and is a list"),
+        ("name: {a: 1}", "name must be a string, and is a map"),
+        ("labels: mnist", "labels must be a list, and is 'mnist'"),
+        ("data: [1]", "data must be a map, and is a list"),
+        (f"name: [{'x' * 80}]", "name must be a string, and is a list"),
+        (f"debug: {'x' * 80}", f"debug must be true or false, and is '{'x' * 58}…"),
+        ("checkpoint_policy: bets", "checkpoint_policy must be one of best, all, none, and is 'bets'"),
+        ("workspace: vision", "project is missing: give both workspace and project, or neither"),
+        ("project: mnist", "workspace is missing: give both workspace and project, or neither"),
+        ("hyperparameters: [1]", "hyperparameters must be a map of hyperparameters by name"),
+        ("checkpoint_storage: ''", "checkpoint_storage must be a string that is not empty, and is ''"),
+        (
+            "checkpoint_storage: {type: hdfs}",
+            "checkpoint_storage.type must be one of directory, shared_fs, s3, gcs, azure, and is 'hdfs'",
+        ),
+        (
+            "checkpoint_storage: {save_trial_best: -1}",
+            "checkpoint_storage.save_trial_best must be an int of at least 0, and is -1",
+        ),
+        (
+            "environment: {environment_variables: [PATH]}",
+            "environment.environment_variables[0] must be a string such as NAME=VALUE, and is 'PATH'",
+        ),
+        (
+            "environment: {environment_variables: {cpus: [A=1]}}",
+            "environment.environment_variables.cpus is unknown here; did you mean cpu?",
+        ),
+        ("log_policies: {}", "log_policies must be a list of policies"),
+        ("log_policies: [oom]", "log_policies[0] must be a map, and is 'oom'"),
+        (
+            "log_policies: [{name: oom, pattern: '('}]",
+            "log_policies[0].pattern is not a regular expression of Python: missing ), unterminated subpattern at "
+            "position 0",
+        ),
+        (
+            "log_policies: [{name: oom, pattern: a}, {name: oom, pattern: b}]",
+            "log_policies has 2 policies of the name 'oom'",
+        ),
+        (
+            "log_policies: [{name: oom, pattern: a, action: retry}]",
+            "log_policies[0].action must be one of cancel_retries, exclude_node, and is 'retry'",
+        ),
+        (
+            "min_validation_period: {epoch: 1}",
+            "min_validation_period.epoch is unknown here; did you mean epochs?",
+        ),
+        (
+            "min_validation_period: {epochs: -1}",
+            "min_validation_period.epochs must be an int of at least 0, and is -1",
+        ),
+        (
+            "min_checkpoint_period: {epochs: 1, batches: 3}",
+            "min_checkpoint_period must have one unit, such as {epochs: 20}, and has 2",
+        ),
+        ("min_checkpoint_period: 1.5", "min_checkpoint_period must be an int of at least 0, and is 1.5"),
+    ],
+)
+def test_a_bad_value_is_named(text: str, problem: str) -> None:
+    """The last line of the file is wrong."""
+    assert problems_of(f"{SINGLE}{text}\n") in ([f"const.yaml:4: {problem}"], [f"const.yaml: {problem}"])
+
+
+@pytest.mark.parametrize(
+    ("searcher", "problem"),
+    [
+        ("single", "must be a map, and is 'single'"),
+        ("{metric: loss}", ".name is missing: one of single, random, grid, async_halving, adaptive_asha, custom, asha"),
+        ("{name: adaptive_ahsa, metric: loss}",
+         ".name is 'adaptive_ahsa', which does not exist; did you mean adaptive_asha?"),
+        ("{name: [single], metric: loss}", ".name is a list, which does not exist; did you mean single?"),
+        ("{name: single, metric: ''}", ".metric must be a string that is not empty, and is ''"),
+        ("{name: single, metric: loss, max_trials: 3}", ".max_trials is unknown here; there are metric, "
+         "smaller_is_better, source_trial_id, source_checkpoint_uuid, max_length"),
+        ("{name: random, metric: loss}", ".max_trials is missing: the number of trials"),
+        ("{name: random, metric: loss, max_trials: 3, max_length: {epochs: 0}}",
+         ".max_length.epochs must be an int of at least 1, and is 0"),
+        ("{name: single, metric: loss, source_trial_id: 3, source_checkpoint_uuid: a}",
+         ".source_trial_id cannot be given together with source_checkpoint_uuid"),
+        ("{name: asha, metric: loss, max_trials: 3, num_rungs: 2}",
+         ".max_time is missing: give time_metric and max_time, or max_length"),
+        ("{name: asha, metric: loss, max_trials: 3, num_rungs: 2, max_time: 9}",
+         ".time_metric is missing: max_time is a value of the metric that it names, such as epochs"),
+        ("{name: asha, metric: loss, max_trials: 3, num_rungs: 2, time_metric: epochs}",
+         ".max_time is missing: give time_metric and max_time, or max_length"),
+        ("{name: asha, metric: loss, max_trials: 3, num_rungs: 2, time_metric: epochs, max_time: 9, max_length: 9}",
+         ".max_length cannot be given together with time_metric and max_time"),
+        ("{name: adaptive_asha, metric: loss, max_trials: 3, max_length: 9, divisor: 1}",
+         ".divisor must be a number greater than 1, and is 1"),
+        ("{name: adaptive_asha, metric: loss, max_trials: 3, max_length: 9, bracket_rungs: [2, 0]}",
+         ".bracket_rungs[1] must be an int of at least 1, and is 0"),
+    ],
+)  # fmt: skip
+def test_a_bad_searcher_is_named(searcher: str, problem: str) -> None:
+    """Each kind has keys of its own, and rules that concern several of them."""
+    problems = problems_of(f"entrypoint: python3 train.py\nsearcher: {searcher}\n")
+
+    assert problems == [f"const.yaml:2: searcher{problem if problem[0] == '.' else f' {problem}'}"]
+
+
+@pytest.mark.parametrize(
+    ("hyperparameter", "problem"),
+    [
+        ("{type: int, minval: 1}", ".maxval is missing: the largest value"),
+        ("{type: int, minval: 1, maxval: 2.5}", ".maxval must be an int, and is 2.5"),
+        ("{type: int, minval: 3, maxval: 3}", ".minval must be less than maxval, 3, and is 3"),
+        ("{type: int, minval: 3, maxval: 4, count: 0}", ".count must be an int of at least 1, and is 0"),
+        ("{type: double, minval: 3, maxval: .inf}", ".maxval must be finite, and is inf"),
+        ("{type: categorical, vals: []}", ".vals must be a list that is not empty, and is a list"),
+        ("{type: const}", ".val is missing: any value; a map must be given in this form"),
+        ("{type: log, base: 0, minval: 1, maxval: 2}", ".base must be a number greater than 0, and is 0"),
+        ("{type: log, base: 10, minval: 32, maxval: 512}",
+         ".maxval is an exponent, and 10**512 is too large; `loguniform` takes values"),
+        ("{loguniform: 3}", ".loguniform must be a list of two numbers, such as [1e-5, 0.1]"),
+        ("{loguniform: [0, 1]}", ".loguniform[0] must be a number greater than 0, and is 0"),
+        ("{loguniform: [1e-1, 1e-5]}", ".loguniform must have the smaller number first, and is [0.1, 1e-05]"),
+        ("{loguniform: [1e-5, 1e-1], counts: 3}", ".counts is unknown here; did you mean count?"),
+        ("{loguniform: [1e-5, 1e-1], count: a}", ".count must be an int of at least 1, and is 'a'"),
+        ("{type: gaussian, mean: 3}", ".type is 'gaussian', which does not exist; there are const, categorical, int, "
+         "double, log"),
+    ],
+)  # fmt: skip
+def test_a_bad_hyperparameter_is_named(hyperparameter: str, problem: str) -> None:
+    """Also where it is nested in groups."""
+    problems = problems_of(f"{SINGLE}hyperparameters:\n  optimizer:\n    lr: {hyperparameter}\n")
+
+    assert problems == [f"const.yaml:6: hyperparameters.optimizer.lr{problem}"]
+
+
+GRID = "entrypoint: python3 train.py\nsearcher: {name: grid, metric: loss}\n"
+
+
+def test_a_grid_needs_counts() -> None:
+    """Every range without one is named, and its line."""
+    problems = problems_of(
+        f"{GRID}hyperparameters:\n"
+        "  lr: {type: double, minval: 0, maxval: 1}\n"
+        "  group: {width: {type: int, minval: 1, maxval: 8}, depth: {type: int, minval: 1, maxval: 8, count: 3}}\n"
+    )
+
+    missing = "is missing: a grid needs the number of values of each range"
+    assert problems == [
+        f"const.yaml:4: hyperparameters.lr.count {missing}",
+        f"const.yaml:5: hyperparameters.group.width.count {missing}",
+    ]
+
+
+def test_a_large_grid_is_refused_unless_it_is_meant() -> None:
+    """A hundred values of three hyperparameters are a million trials."""
+    ranges = "".join(f"  {name}: {{type: double, minval: 0, maxval: 1, count: 100}}\n" for name in "abc")
+    text = f"{GRID}hyperparameters:\n{ranges}"
+
+    assert problems_of(text) == [
+        "const.yaml:3: hyperparameters make a grid of 1,000,000 points, more than 10,000: give smaller counts, or a "
+        "larger searcher.max_points"
+    ]
+    loaded(text, "searcher.max_points=1000000")
+
+
+def test_a_grid_counts_only_the_ints_that_exist() -> None:
+    """Two million values between 1 and 8 are eight."""
+    loaded(f"{GRID}hyperparameters: {{n: {{type: int, minval: 1, maxval: 8, count: 2000000}}}}")
+
+
+def test_the_error_has_its_problems_as_values() -> None:
+    """A program can show them in its own way."""
+    with pytest.raises(InvalidConfigError) as caught:
+        loaded(f"{SINGLE}debug: 3\n")
+
+    assert caught.value.problems == (ConfigProblem("const.yaml", 4, "debug", "must be true or false, and is 3"),)
