@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
 
 import grimp
 import pytest
 
+ROOT = Path(__file__).resolve().parent.parent
 MAX_MODULES = 15
 
 
@@ -33,3 +37,36 @@ def test_a_package_of_many_modules_has_folders(graph: grimp.ImportGraph) -> None
     counts = Counter(module.rpartition(".")[0] for module in modules if not module.endswith(".__main__"))
 
     assert {package: count for package, count in counts.items() if count > MAX_MODULES} == {}
+
+
+def test_what_an_inner_package_exports_is_imported_from_it() -> None:
+    """A package exports what its `__init__` imports, and somebody outside of the package needs it."""
+    inits = {init: ast.parse(init.read_text()) for init in (ROOT / "core_sdk").rglob("__init__.py")}
+    exported = {
+        (_package(init), name)
+        for init, tree in inits.items()
+        if "__all__" not in init.read_text()
+        for module, name in _imports(tree.body)
+        if module.startswith(f"{_package(init)}.")
+    }
+
+    used = {
+        (module, name)
+        for folder in ("core_sdk", "launchers", "tests", "benchmarks")
+        for file in (ROOT / folder).rglob("*.py")
+        for module, name in _imports(ast.walk(ast.parse(file.read_text())))
+        if not f"{_package(file)}.".startswith(f"{module}.")
+    }
+
+    assert sorted(exported - used) == []
+
+
+def _package(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).parent.parts)
+
+
+def _imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Module and name of each `from … import …`."""
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from ((node.module, alias.name) for alias in node.names)

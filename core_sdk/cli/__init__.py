@@ -10,8 +10,6 @@ import io
 import os
 import sys
 
-__all__ = ["main"]
-
 _STDOUT = 1
 _STDERR = 2
 

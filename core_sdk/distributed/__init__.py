@@ -11,5 +11,3 @@ carries what no call waits for: deaths, farewells, questions to a late rank, not
 from core_sdk.distributed._channel import Channel, Listener, SoloChannel
 from core_sdk.distributed._context import DistributedContext, has_process_group
 from core_sdk.distributed.transport._encoding import Failure
-
-__all__ = ["Channel", "DistributedContext", "Failure", "Listener", "SoloChannel", "has_process_group"]

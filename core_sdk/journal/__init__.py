@@ -17,14 +17,3 @@ from core_sdk.journal._line import encode_line
 from core_sdk.journal._rank_journal import RankJournal
 from core_sdk.journal._reader import Chunk, read_journal, read_records
 from core_sdk.journal._writer import JournalWriter
-
-__all__ = [
-    "Chunk",
-    "Journal",
-    "JournalWriter",
-    "RankJournal",
-    "encode_line",
-    "find_records",
-    "read_journal",
-    "read_records",
-]

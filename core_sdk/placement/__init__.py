@@ -8,16 +8,3 @@ from core_sdk.placement._jobs import JOB_ID_VARIABLE, Job, named_job, scheduled_
 from core_sdk.placement._kubernetes import INDEX_VARIABLE, kubernetes_placement
 from core_sdk.placement._placement import MEETING_PORTS, Placement
 from core_sdk.placement._slurm import slurm_placement
-
-__all__ = [
-    "INDEX_VARIABLE",
-    "JOB_ID_VARIABLE",
-    "MEETING_PORTS",
-    "Job",
-    "Placement",
-    "kubernetes_placement",
-    "named_job",
-    "scheduled_job",
-    "slurm_job_name",
-    "slurm_placement",
-]

@@ -26,32 +26,4 @@ from core_sdk.processes._outcomes import (
 )
 from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1
-from core_sdk.processes._supervisor import NotStarted, RankStatements, Supervisor
-
-__all__ = [
-    "GUARDIAN_FILE",
-    "ISOLATION",
-    "STOPPED",
-    "STOPS",
-    "WELL",
-    "CaughtSignals",
-    "Failed",
-    "FailedElsewhere",
-    "Guardian",
-    "Killed",
-    "Kind",
-    "NodesLost",
-    "NotStarted",
-    "Obeyed",
-    "Outcome",
-    "RankStatements",
-    "Ranks",
-    "Succeeded",
-    "Supervisor",
-    "block_usr1",
-    "cause_of",
-    "exit_code",
-    "failure_report",
-    "kind_of",
-    "signal_name",
-]
+from core_sdk.processes._supervisor import Supervisor

@@ -23,19 +23,3 @@ from core_sdk.storage._open import open_storage, storage_from_url
 from core_sdk.storage._shard import Shard, ShardUnion, file_conflicts, unite
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage.directory._storage import DirectoryStorage
-
-__all__ = [
-    "METADATA_NAME",
-    "DirectoryStorage",
-    "Selector",
-    "Shard",
-    "ShardUnion",
-    "Staging",
-    "Storage",
-    "check_storage_id",
-    "file_conflicts",
-    "open_storage",
-    "storage_from_url",
-    "unite",
-    "without",
-]

@@ -11,5 +11,3 @@ wait for a copy that can be made at any time.
 from core_sdk.tensorboard._copy import copy_event_files
 from core_sdk.tensorboard._event_file import write_event_files
 from core_sdk.tensorboard._mirror import TensorboardMirror, TensorboardMode
-
-__all__ = ["TensorboardMirror", "TensorboardMode", "copy_event_files", "write_event_files"]

@@ -21,5 +21,3 @@ folder, `tracking.index` the database; only readers import the latter.
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home_tracker import HomeTracker
 from core_sdk.tracking.tracker import Tracker, View
-
-__all__ = ["Home", "HomeTracker", "Tracker", "TrialFolder", "View"]

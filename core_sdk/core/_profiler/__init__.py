@@ -6,5 +6,3 @@ names it, and the others go on.
 
 from core_sdk.core._profiler._collector import Source
 from core_sdk.core._profiler._context import ProfilerContext
-
-__all__ = ["ProfilerContext", "Source"]

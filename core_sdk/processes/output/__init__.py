@@ -5,7 +5,5 @@ from __future__ import annotations
 from core_sdk.processes.output._forwarder import Forwarder
 from core_sdk.processes.output._outlet import Outlet
 from core_sdk.processes.output._prefixed_lines import PrefixedLines
-from core_sdk.processes.output._rank_output import RankOutput, RankPipes
+from core_sdk.processes.output._rank_output import RankOutput
 from core_sdk.processes.output._stream import Stream
-
-__all__ = ["Forwarder", "Outlet", "PrefixedLines", "RankOutput", "RankPipes", "Stream"]

@@ -11,16 +11,6 @@ file has its own object, also where an earlier checkpoint has the same content: 
 any checkpoint can be deleted, or fetched with the store's own tools, without regard to others.
 """
 
-from core_sdk.storage.bucket._bucket import Bucket
 from core_sdk.storage.bucket._limits import Limits
 from core_sdk.storage.bucket._open import CONFIG_KEYS, bucket_storage_from_config, bucket_storage_from_url
 from core_sdk.storage.bucket._storage import BucketStorage
-
-__all__ = [
-    "CONFIG_KEYS",
-    "Bucket",
-    "BucketStorage",
-    "Limits",
-    "bucket_storage_from_config",
-    "bucket_storage_from_url",
-]

@@ -8,12 +8,3 @@ from core_sdk.tracking.deletion._by_hand import (
     remove_checkpoint,
     remove_files,
 )
-
-__all__ = [
-    "delete_checkpoint",
-    "delete_experiment",
-    "delete_files",
-    "delete_trial",
-    "remove_checkpoint",
-    "remove_files",
-]

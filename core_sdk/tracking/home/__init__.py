@@ -3,5 +3,3 @@
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder
 from core_sdk.tracking.home._home import Home
 from core_sdk.tracking.home._trial_folder import TrialFolder, journal_name
-
-__all__ = ["ExperimentFolder", "Home", "TrialFolder", "journal_name"]

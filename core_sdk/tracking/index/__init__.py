@@ -16,5 +16,3 @@ belong to a time, not to a step: `reports` gives them when asked for by name; `s
 
 from core_sdk.tracking.index._batch import RefreshResult
 from core_sdk.tracking.index._index import Index
-
-__all__ = ["Index", "RefreshResult"]

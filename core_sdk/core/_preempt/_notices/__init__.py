@@ -5,5 +5,3 @@ and does not disturb the training.
 """
 
 from core_sdk.core._preempt._notices._clouds import Cloud, chosen_clouds
-
-__all__ = ["Cloud", "chosen_clouds"]
