@@ -64,7 +64,7 @@ class _Attempt:
 
     def run(self, messages: Iterator[dict[str, Any]]) -> None:
         """Returns when the command has ended, its end is recorded, and nobody writes its output any more."""
-        guardian = Guardian(None, f"{RUN_INFO_VARIABLE}={self._order['variables'][RUN_INFO_VARIABLE]}")
+        guardian = Guardian.forked(f"{RUN_INFO_VARIABLE}={self._order['variables'][RUN_INFO_VARIABLE]}")
         try:
             process, output = self._start()
         except OSError as error:

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,28 +40,63 @@ class Screen:
     num_columns: int
 
 
-class Agent:
-    """An agent that waits, from construction on, for the attempt that it is to start.
+class Spawner:
+    """Starts agents cheaply: a process that has imported what they need forks one for each.
 
-    It imports what it needs meanwhile. If it is closed, or this process dies, before `start`, it ends.
+    It is started when the first agent is wanted, and again if somebody has killed it; the agents that it has forked
+    live on without it. It ends with this process. Thread-safe.
     """
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._requests: socket.socket | None = None
+
+    def spawn(self, connection: socket.socket) -> None:
+        """Starts an agent that has this connection to its starter."""
+        with self._lock:
+            if self._requests is not None:
+                try:
+                    socket.send_fds(self._requests, [b"+"], [connection.fileno()])
+                    return
+                except OSError:
+                    self._end()
+            self._requests, theirs = socket.socketpair()
+            with theirs:
+                self._process = _run_module("core_sdk.agent._spawner", theirs)
+            socket.send_fds(self._requests, [b"+"], [connection.fileno()])
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._requests is not None:
+            self._requests.close()
+            self._requests = None
+        if self._process is not None:
+            self._process.wait()
+            self._process = None
+
+
+class Agent:
+    """An agent that waits, from construction on, for the attempt that it is to start.
+
+    It imports what it needs meanwhile, or is forked from a `spawner` that has done so. If it is closed, or this process
+    dies, before `start`, it ends.
+    """
+
+    def __init__(self, spawner: Spawner | None = None) -> None:
+        self._spawner = spawner
+        self._connect()
+
+    def _connect(self) -> None:
         self._socket, theirs = socket.socketpair()
-        self.mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            # `-P`: the user's working directory must not shadow our modules.
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "core_sdk.agent"],
-                env=agent_variables(),
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-            theirs.close()
+        with theirs:
+            if self._spawner is None:
+                self.process = _run_module("core_sdk.agent", theirs)
+            else:
+                self._spawner.spawn(theirs)
         self._answers = self._socket.makefile("rb")
 
     def start(self, start: Start, *, stdin: int | None, screen: Screen | None = None) -> None:
@@ -84,19 +120,28 @@ class Agent:
             "argv": command.argv,
             "cwd": command.cwd,
             "variables": child_variables(variables, start.default_variables),
-            "mask": [int(number) for number in self.mask],
+            "mask": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
             "has_stdin": stdin is not None,
             "size": None if screen is None else [screen.num_rows, screen.num_columns],
         }
         descriptors = [start.lock.fileno()]
         descriptors += [] if stdin is None else [stdin]
         descriptors += [] if screen is None else [screen.output]
-        socket.send_fds(self._socket, [b"+"], descriptors)
-        self._tell(order)
-        answer = self._answer()
+        answer = self._order(order, descriptors)
+        if not answer and self._spawner is not None and not folder.log_path(start.number).exists():
+            # Somebody has killed the spawner before it has forked our agent: the next spawner does it.
+            self.close()
+            self._connect()
+            answer = self._order(order, descriptors) or {"refused": "no agent could be started for it"}
         if "refused" in answer:
             raise CommandNotExecutableError(command.argv[0], answer["refused"])
         start.lock.leave()
+
+    def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
+        with contextlib.suppress(OSError):
+            socket.send_fds(self._socket, [b"+"], descriptors)
+        self._tell(order)
+        return self._answer()
 
     def signal(self, number: int) -> None:
         """To the command; SIGTERM and its like to its own process, what a terminal sends to its process group."""
@@ -130,3 +175,20 @@ class Agent:
             line = b""
         answer: dict[str, Any] = json.loads(line) if line.endswith(b"\n") else {}
         return answer
+
+
+def _run_module(module: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Starts a process in a session of its own, with all signals blocked and the connection as its stdin."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        # `-P`: the user's working directory must not shadow our modules.
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", module],
+            env=agent_variables(),
+            stdin=connection.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)

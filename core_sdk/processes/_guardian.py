@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
@@ -30,6 +30,7 @@ GUARDIAN_FILE = __file__
 _LEAST_S = 1.0
 _MOST_S = 60.0
 _PAUSE_S = 0.05
+_WAIT_S = 0.001
 _END_S = 5.0
 _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
 
@@ -42,10 +43,9 @@ class Guardian:
 
         `variables` is the guardian's own environment; None for this process's.
         """
-        from_launcher, self._to_guardian = os.pipe()
-        self._lock = threading.Lock()
-        try:
-            self._process = subprocess.Popen(
+
+        def start(from_launcher: int) -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
                 [sys.executable, *ISOLATION, __file__, str(directory or ""), mark],
                 env=variables,
                 cwd="/",
@@ -54,6 +54,21 @@ class Guardian:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+
+        self._begin(start)
+
+    @classmethod
+    def forked(cls, mark: str) -> Guardian:
+        """A guardian that costs no start of Python, for a process that has only one thread yet."""
+        guardian = cls.__new__(cls)
+        guardian._begin(lambda from_launcher: _Fork(from_launcher, mark))
+        return guardian
+
+    def _begin(self, start: Callable[[int], subprocess.Popen[bytes] | _Fork]) -> None:
+        from_launcher, self._to_guardian = os.pipe()
+        self._lock = threading.Lock()
+        try:
+            self._process = start(from_launcher)
         except BaseException:
             self._close()
             raise
@@ -73,7 +88,7 @@ class Guardian:
         self._tell(".")
         self._close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
+            self._process.wait(timeout=_END_S)
 
     def end_all(self) -> None:
         """Lets the guardian do what it does when the launcher dies: kill all, and remove the directory."""
@@ -89,6 +104,33 @@ class Guardian:
             if self._to_guardian >= 0:
                 os.close(self._to_guardian)
                 self._to_guardian = -1
+
+
+class _Fork:
+    """A guardian that was forked from this process, and holds nothing of it."""
+
+    def __init__(self, from_launcher: int, mark: str) -> None:
+        self._pid = os.fork()
+        if self._pid:
+            return
+        try:
+            os.setsid()
+            os.chdir("/")
+            null = os.open(os.devnull, os.O_RDWR)
+            for number, descriptor in enumerate((from_launcher, null, null)):
+                os.dup2(descriptor, number)
+            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            with os.fdopen(0) as lines:
+                main("", mark, lines)
+        finally:
+            os._exit(0)
+
+    def wait(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+            if time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("guardian", timeout)
+            time.sleep(_WAIT_S)
 
 
 def main(directory: str, mark: str, lines: Iterable[str]) -> None:

@@ -1,0 +1,180 @@
+"""Agents that one process forks do all that others do, and share nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from processes import TIMEOUT_S, kill_tree, wait_for
+
+from core_sdk.agent.starting import Agent, Ended, Spawner
+from core_sdk.errors import CommandNotExecutableError
+from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.running import await_end, kill
+from core_sdk.tracking.attempts.starting import Start, begin
+
+WAITING = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+pathlib.Path("pid-" + sys.argv[1]).write_text(f"{child.pid}.")
+while not pathlib.Path("go").exists():
+    time.sleep(0.01)
+print("done")
+"""
+
+Run = Callable[..., tuple[Start, Agent]]
+
+
+@pytest.fixture
+def spawner() -> Iterator[Spawner]:
+    with_agents = Spawner()
+    yield with_agents
+    with_agents.close()
+
+
+@pytest.fixture
+def run(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawner: Spawner) -> Iterator[Run]:
+    """Starts a Python script as a trial."""
+    monkeypatch.chdir(tmp_path)
+    started: list[tuple[Start, Agent]] = []
+
+    def run(source: str, *arguments: str, agent: Agent | None = None) -> tuple[Start, Agent]:
+        start = begin(home.root, [sys.executable, "-c", source, *arguments])
+        agent = agent or Agent(spawner)
+        agent.start(start, stdin=None)
+        started.append((start, agent))
+        return start, agent
+
+    yield run
+    (tmp_path / "go").touch()
+    for start, agent in started:
+        agent.close()
+        assert await_end(start.folder, TIMEOUT_S)
+
+
+def child_of_script(directory: Path, argument: str) -> psutil.Process:
+    """The process that a script has started, once it has."""
+    path = directory / f"pid-{argument}"
+    wait_for(lambda: path.exists() and path.read_text().endswith("."))
+    return psutil.Process(int(path.read_text().rstrip(".")))
+
+
+def agent_of(start: Start) -> psutil.Process:
+    return psutil.Process(int(start.folder.supervised_path(start.number).read_bytes()))
+
+
+def process_of(spawner: Spawner) -> psutil.Process:
+    assert spawner._process is not None
+    return psutil.Process(spawner._process.pid)
+
+
+def test_a_forked_agent_runs_its_command(run: Run) -> None:
+    """With its output, its exit status and the environment of the starter as it is now."""
+    os.environ["NEWEST"] = "yes"
+
+    start, agent = run("import os, sys; print(os.environ['NEWEST']); sys.exit(3)")
+
+    assert agent.wait() == Ended(3)
+    assert start.folder.log_path(1).read_text() == "yes\n"
+
+
+def test_a_forked_agent_says_that_a_command_cannot_be_started(home: Home, spawner: Spawner, tmp_path: Path) -> None:
+    """As any other does."""
+    broken = tmp_path / "broken"
+    broken.write_text("no program")
+    broken.chmod(0o700)
+    start = begin(home.root, [str(broken)])
+
+    agent = Agent(spawner)
+
+    with pytest.raises(CommandNotExecutableError):
+        agent.start(start, stdin=None)
+
+    agent.close()
+    start.withdraw()
+
+
+def test_forked_agents_hold_nothing_of_each_other(run: Run, spawner: Spawner, tmp_path: Path) -> None:
+    """Neither a sibling's lock nor its log, and each has a session of its own."""
+    first, second = run(WAITING, "1")[0], run(WAITING, "2")[0]
+    child_of_script(tmp_path, "2")
+
+    opened = {Path(file.path).name for file in agent_of(second).open_files()}
+    sessions = {os.getsid(process.pid) for process in (process_of(spawner), agent_of(first), agent_of(second))}
+
+    assert {"1.supervised", "1.log"} == opened
+    assert {Path(file.path).parent.name for file in agent_of(second).open_files()} == {"2"}
+    assert len(sessions) == 3
+
+
+def test_attempts_outlive_the_spawner_and_another_takes_its_place(run: Run, spawner: Spawner, tmp_path: Path) -> None:
+    """Their ends are still told and recorded."""
+    _, first = run(WAITING, "1")
+    child_of_script(tmp_path, "1")
+    process = process_of(spawner)
+
+    process.kill()
+    process.wait(TIMEOUT_S)
+    _, second = run("pass")
+    (tmp_path / "go").touch()
+
+    assert (first.wait(), second.wait()) == (Ended(0), Ended(0))
+    assert process_of(spawner) != process
+
+
+def test_an_agent_that_the_spawner_never_forked_is_forked_by_the_next(run: Run, spawner: Spawner) -> None:
+    """The spawner was killed after it had got the request."""
+    run("pass")[1].wait()
+    process = process_of(spawner)
+    process.suspend()
+    agent = Agent(spawner)
+    process.kill()
+
+    start, _ = run("print('ran')", agent=agent)
+
+    assert agent.wait() == Ended(0)
+    assert start.folder.log_path(1).read_text() == "ran\n"
+
+
+def test_a_killed_forked_agent_leaves_no_script(run: Run, tmp_path: Path) -> None:
+    """Its guardian was forked, too."""
+    start, agent = run(WAITING, "1")
+    child = child_of_script(tmp_path, "1")
+
+    kill(start.folder, 1)
+
+    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+    assert agent.wait() == Ended(None)
+
+
+def test_the_spawner_leaves_no_zombies(run: Run, spawner: Spawner) -> None:
+    """However many agents it has forked."""
+    for _ in range(3):
+        run("pass")[1].wait()
+
+    wait_for(lambda: process_of(spawner).children() == [])
+
+
+def test_the_spawner_ends_with_its_starter(tmp_path: Path, run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """Also when that is killed."""
+    source = """
+        import os, signal, socket
+        from core_sdk.agent.starting import Agent, Spawner
+        spawner = Spawner()
+        agent = Agent(spawner)
+        print(spawner._process.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+
+    status, output, _ = run_script(source)
+
+    assert status == -signal.SIGKILL
+    try:
+        wait_for(lambda: not psutil.pid_exists(int(output)) or psutil.Process(int(output)).status() == "zombie")
+    finally:
+        kill_tree(int(output))
