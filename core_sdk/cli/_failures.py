@@ -1,8 +1,9 @@
-"""How failures are shown: one message on stderr without a traceback, and an exit status for each kind."""
+"""The exit statuses of `core-sdk`, and how failures are shown: one message on stderr, without a traceback."""
 
 from __future__ import annotations
 
-from core_sdk.cli._exit_codes import ExitCode
+import enum
+
 from core_sdk.cli._messages import say
 from core_sdk.errors import (
     AmbiguousNameError,
@@ -19,6 +20,20 @@ from core_sdk.errors import (
 
 FAILURES = (CoreSDKError, AmbiguousNameError, CodeDirectoryError, InvalidNameError, UnsafePathError, OSError)
 """The errors that a command expects. Any other one is a mistake of ours, and shows its traceback."""
+
+
+class ExitCode(enum.IntEnum):
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    """A trial, an experiment or a checkpoint does not exist."""
+    PAUSED = 75
+    """The trial was stopped on request and can be resumed; EX_TEMPFAIL of sysexits.h."""
+    NOT_EXECUTABLE = 126
+    COMMAND_NOT_FOUND = 127
+    CANCELED = 130
+    """The trial was canceled by Ctrl-C; 128 + SIGINT, as in a shell."""
 
 
 def exit_status_of(error: BaseException) -> int:

@@ -16,8 +16,7 @@ from core_sdk.environment import LaunchSettings, meeting_port, visible_gpus
 from core_sdk.processes import ISOLATION
 from launch._command_line import UsageError
 from launch._deepspeed import _core_binding
-from launch._deepspeed._options import DeepSpeedOptions, parse_options
-from launch._deepspeed._plan import Plan, plan_here, plan_hosts
+from launch._deepspeed._options import DeepSpeedOptions, Plan, parse_options, plan_here, plan_hosts
 from launch._framework import Framework, Start
 from launch._launcher import run
 from launch._ssh._hostfile import SshLaunch, read_hostfile

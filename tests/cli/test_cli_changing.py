@@ -93,9 +93,9 @@ def test_a_checkpoint_is_verified_and_downloaded(home: Home, folder: TrialFolder
     not_downloaded = cli("checkpoint", "download", "b")
 
     assert (whole.status, downloaded.status, damaged.status, not_downloaded.status) == (0, 0, 1, 1)
-    assert "is whole: 2 files" in whole.output
+    assert "a  whole: 2 files" in whole.output
     assert (home.root.parent / "copy" / "weights.bin").read_bytes() == b"weights" * 100
-    assert "weights.bin" in damaged.errors
+    assert "weights.bin" in damaged.output
     assert "weights.bin" in not_downloaded.errors
 
 

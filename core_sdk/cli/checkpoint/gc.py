@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from core_sdk.cli._arguments import SmallerIsBetter, Yes
-from core_sdk.cli._exit_codes import ExitCode
+from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
 from core_sdk.cli.checkpoint.selection import experiment_of

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
-from core_sdk.cli._exit_codes import ExitCode
-from core_sdk.cli.checkpoint.selection import find_checkpoints, read_rows
+from core_sdk.cli._failures import ExitCode
+from core_sdk.cli._home import open_tracker
+from core_sdk.cli.checkpoint.selection import checkpoint_row, read_rows
 from core_sdk.cli.render.text import printable
 from core_sdk.errors import CheckpointError, CheckpointNotFoundError, MissingDependencyError, StorageError
 from core_sdk.tracking.rows import CheckpointRow
 
 
 def verify(
-    storage_id: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The checkpoint's id, or its first letters.", show_default=False)
+    storage_ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ID…", help="The checkpoints' ids, or their first letters.", show_default=False),
     ] = None,
     verify_all: Annotated[bool, typer.Option("--all", help="All that are not deleted.")] = False,
     trial: Annotated[int | None, typer.Option(help="With --all: only those of this trial.")] = None,
@@ -29,22 +30,13 @@ def verify(
 
     A checkpoint whose storage cannot be reached is reported as unreachable, and the exit status is 1 too.
     """
-    if (storage_id is None) != verify_all or (storage_id is not None and (trial, experiment) != (None, None)):
+    if (not storage_ids) != verify_all or (storage_ids and (trial, experiment) != (None, None)):
         raise typer.BadParameter("give an ID, or --all with --trial or --experiment to choose among them")
-    if storage_id is not None:
-        _verify_one(storage_id)
+    if storage_ids:
+        with open_tracker().view() as view:
+            rows = [checkpoint_row(view, text) for text in storage_ids]
     else:
-        _verify_all(trial, experiment)
-
-
-def _verify_one(storage_id: str) -> None:
-    (checkpoint,) = find_checkpoints([storage_id])
-    checkpoint.verify()
-    typer.echo(f"checkpoint {checkpoint.uuid} is {_wholeness(checkpoint.resources, checkpoint.size_bytes)}")
-
-
-def _verify_all(trial: int | None, experiment: str | None) -> None:
-    rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
+        rows = [row for row in read_rows(trial, experiment) if row.state != "DELETED" or row.is_missing]
     num_good = sum(_verify_row(row) for row in rows)
     typer.echo(f"{num_good} of {len(rows)} checkpoints are whole")
     if num_good < len(rows):
@@ -65,12 +57,8 @@ def _verify_row(row: CheckpointRow) -> bool:
     except CheckpointError as error:
         result = f"damaged: {error}"
     else:
-        typer.echo(f"{row.storage_id}  {_wholeness(row.resources, row.size_bytes)}")
+        num_files = sum(not name.endswith("/") for name in row.resources)
+        typer.echo(f"{row.storage_id}  whole: {num_files} files, {row.size_bytes:,} bytes")
         return True
     typer.echo(f"{row.storage_id}  {printable(result)}")
     return False
-
-
-def _wholeness(resources: Mapping[str, int], size_bytes: int) -> str:
-    num_files = sum(not name.endswith("/") for name in resources)
-    return f"whole: {num_files} files, {size_bytes:,} bytes"

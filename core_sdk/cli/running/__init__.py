@@ -1,1 +1,1 @@
-"""Attempts in the foreground: `core-sdk run`, `trial resume`, `trial continue` and `trial pause`."""
+"""Attempts in the foreground: `core-sdk run`, `trial resume` and `trial continue`."""

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from core_sdk.agent.starting import Agent
-from core_sdk.cli._exit_codes import ExitCode
+from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.cli.running.display import Display
 from core_sdk.cli.running.signals import catch_signals, hand_on

@@ -19,7 +19,6 @@ from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 from core_sdk.cli.render.text import printable
-from core_sdk.cli.running.pause import await_stop, pause_trial
 from core_sdk.cli.trial import reports
 from core_sdk.cli.trial.curves import draw
 from core_sdk.cli.trial.description import json_object, properties, read_description
@@ -27,7 +26,8 @@ from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import CoreSDKError, MissingDependencyError
 from core_sdk.records import TrialLabelsChanged, check_name
-from core_sdk.tracking import HomeTracker
+from core_sdk.tracking import HomeTracker, TrialFolder
+from core_sdk.tracking.attempts.running import await_end
 
 app = command_group()
 
@@ -36,6 +36,9 @@ Group = Annotated[
 ]
 
 _NUM_LAST = 20
+_POLL_INTERVAL_S = 0.1
+# Long enough for a save of the usual size; `trial pause --wait` waits for longer ones.
+_STOPPING_WAIT_S = 60.0
 _NO_TRIALS = "No trials yet: `core-sdk run -- python train.py` starts one."
 
 
@@ -168,7 +171,13 @@ def pause(
     wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
 ) -> None:
     """Ask a running trial to save a checkpoint and stop."""
-    pause_trial(open_tracker(), trial_id, wait=wait)
+    tracker = open_tracker()
+    attempt = tracker.request_stop(trial_id, "core-sdk trial pause")
+    say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+    if wait:
+        while any(row.is_running for row in tracker.attempts(trial_id) if row.attempt == attempt):
+            time.sleep(_POLL_INTERVAL_S)
+        say(f"trial {trial_id} has stopped: `core-sdk trial resume {trial_id}` goes on with it")
 
 
 class _CommandAfterDashes(TyperCommand):
@@ -204,8 +213,16 @@ def resume(
     from core_sdk.tracking.attempts import starting
 
     folder = open_tracker().home.trial(trial_id)
-    await_stop(folder)
+    _await_stop(folder)
     raise typer.Exit(run_in_foreground(agent, lambda: starting.resume(folder, command or (), is_again=again)))
+
+
+def _await_stop(folder: TrialFolder) -> None:
+    """Waits for the end of an attempt that was asked to stop, but not for long; any other is not waited for."""
+    attempt = folder.running_attempt()
+    if attempt is not None and folder.read_stop_request(attempt) is not None:
+        say(f"trial {folder.trial_id} is stopping: waiting for its end")
+        await_end(folder, _STOPPING_WAIT_S)
 
 
 @app.command("continue")
