@@ -19,6 +19,7 @@
     │   └── RunInfoError
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
     │   └── SchedulerVariableError
+    ├── MasterError                   the process that runs a home's experiments
     ├── JournalError                  the record file of one attempt
     │   ├── JournalClosedError
     │   ├── JournalForkedError
@@ -278,6 +279,13 @@ class CommandNotExecutableError(CommandError):
 class CommandNotRecordableError(CommandError):
     def __init__(self, argument: str) -> None:
         super().__init__(f"the argument {argument!r} is not UTF-8, so that it could not be kept for a later resume")
+
+
+class MasterError(CoreSDKError):
+    """The master cannot be reached, or refuses what it was asked for."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the master of this home: {reason}.")
 
 
 class PlacementError(CoreSDKError, ValueError):

@@ -6,6 +6,26 @@ Every struct here is a file format: fields are added with a default, never renam
 
 from core_sdk.records._checkpoints import MANIFEST_NAME, FileEntry, Manifest, decode_manifest, encode_manifest
 from core_sdk.records._cluster import PLACED, ClusterInfo, TrialInfo
+from core_sdk.records._events import (
+    AttemptBegun,
+    AttemptOutcome,
+    AttemptOver,
+    Event,
+    ExperimentBegun,
+    ExperimentContinued,
+    ExperimentEnded,
+    ExperimentFailed,
+    ExperimentWanted,
+    FinalState,
+    KillSent,
+    OperationsPosted,
+    SettingsChanged,
+    StopSent,
+    TrialCreated,
+    TrialWanted,
+    ValidationRead,
+    Wish,
+)
 from core_sdk.records._files import decode_file, encode_file
 from core_sdk.records._folders import (
     CommandRecord,

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from core_sdk.records._values import Int64, Time
+from core_sdk.records._events import Event
+from core_sdk.records._values import Int64, Line, Time
 
 FORMAT = 1
 """The format of journals and of the folders around them."""
@@ -14,12 +15,7 @@ FORMAT = 1
 Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error"]
 
 
-class _Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
-    time: Time
-    """By the writer's clock. Records are ordered by their lines, never by time."""
-
-
-class AttemptStarted(_Line, tag="attempt"):
+class AttemptStarted(Line, tag="attempt"):
     """The first line of every journal."""
 
     format: int
@@ -47,43 +43,43 @@ class Report(msgspec.Struct, tag="report", tag_field="type", gc=False, omit_defa
     """Metrics that are no numbers, as `to_json` spells them; only generic groups have any."""
 
 
-class Profile(_Line, tag="profile"):
+class Profile(Line, tag="profile"):
     """Figures of the machine, means over the sampled interval; they belong to a time, not to a step."""
 
     group: str
     metrics: dict[str, int | float | str]
 
 
-class Progress(_Line, tag="progress"):
+class Progress(Line, tag="progress"):
     progress: float
 
 
-class StatusSet(_Line, tag="status"):
+class StatusSet(Line, tag="status"):
     status: str
 
 
-class MetadataSet(_Line, tag="metadata"):
+class MetadataSet(Line, tag="metadata"):
     metadata: dict[str, Any]
 
 
-class EarlyExit(_Line, tag="early_exit"):
+class EarlyExit(Line, tag="early_exit"):
     reason: str
 
 
-class Alert(_Line, tag="alert"):
+class Alert(Line, tag="alert"):
     title: str
     description: str
     level: str
 
 
-class OperationCompleted(_Line, tag="operation"):
+class OperationCompleted(Line, tag="operation"):
     """A searcher operation of `length` was completed with `metric`."""
 
     length: int
     metric: Any
 
 
-class _OfCheckpoint(_Line):
+class _OfCheckpoint(Line):
     storage_id: str
 
 
@@ -137,7 +133,7 @@ class CheckpointMetadataSet(_OfCheckpoint, tag="checkpoint_metadata"):
     removed: list[str] = []
 
 
-class TrialLabelsChanged(_Line, tag="trial_labels"):
+class TrialLabelsChanged(Line, tag="trial_labels"):
     added: list[str] = []
     removed: list[str] = []
 
@@ -146,20 +142,20 @@ class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):
     """The attempt uses a checkpoint of another trial, for inference say."""
 
 
-class StopAcknowledged(_Line, tag="stop"):
+class StopAcknowledged(Line, tag="stop"):
     """`should_preempt()` returned True to the script."""
 
     source: str
 
 
-class Dropped(_Line, tag="dropped"):
+class Dropped(Line, tag="dropped"):
     """`count` records before this line could not be written."""
 
     count: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     reason: str
 
 
-class Ended(_Line, tag="ended"):
+class Ended(Line, tag="ended"):
     outcome: Outcome
     error: str | None = None
 
@@ -187,4 +183,5 @@ Record = (
     | StopAcknowledged
     | Dropped
     | Ended
+    | Event
 )

@@ -30,6 +30,14 @@ Int64 = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
 Time = Annotated[float, msgspec.Meta(gt=-(2.0**40), lt=2.0**40)]
 """Seconds since the Unix epoch. A number beyond 34,000 years is damage."""
 
+
+class Line(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, gc=False):
+    """What every kind of journal's line has."""
+
+    time: Time
+    """By the writer's clock. Records are ordered by their lines, never by time."""
+
+
 _FLOAT_TAG = "$float"
 _NONFINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 

@@ -17,8 +17,8 @@ TRY_AGAIN = 75
 
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
-# Once the Context is left, a stop that comes too late ends the process, and nothing else.
-_STOPS = (-signal.SIGTERM, _SHELL_BASE + signal.SIGTERM, -signal.SIGUSR1, _SHELL_BASE + signal.SIGUSR1)
+STOP_CODES = (-signal.SIGTERM, _SHELL_BASE + signal.SIGTERM, -signal.SIGUSR1, _SHELL_BASE + signal.SIGUSR1)
+"""The exit statuses of a process that a stop has ended: once the Context is left, it does nothing else."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
 
 def _allowed_statuses(end: AttemptEnd) -> tuple[int, ...]:
     if end.outcome is not None:
-        return (0, TRY_AGAIN, *_STOPS)
+        return (0, TRY_AGAIN, *STOP_CODES)
     return (0,) if end.stop_source is None else (0, TRY_AGAIN)
 
 

@@ -1,0 +1,51 @@
+"""What an experiment wants done. The master does it, after it has recorded that it is about to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from core_sdk.records import FinalState
+
+
+@dataclass(frozen=True)
+class Start:
+    """Start the trial's next attempt, as soon as there are slots for it."""
+
+    request_id: UUID
+
+
+@dataclass(frozen=True)
+class AskToStop:
+    """Ask the trial's attempt to save a checkpoint and to end."""
+
+    request_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill the trial's attempt."""
+
+    request_id: UUID
+    reason: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """Let the trial's script know how far to train: all lengths so far, and whether more can follow."""
+
+    request_id: UUID
+    lengths: tuple[int, ...]
+    is_closed: bool
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Record that the experiment has ended."""
+
+    state: FinalState
+    reason: str
+
+
+Action = Start | AskToStop | Kill | Order | Finish

@@ -1,0 +1,326 @@
+"""An experiment as the outcome of its events: the same events give the same state, and the same decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from uuid import UUID
+
+import msgspec
+
+from core_sdk.config import ExperimentConfig
+from core_sdk.config.searchers import AdaptiveAshaSearcher, AsyncHalvingSearcher, CustomSearcher
+from core_sdk.experiments._actions import Action, Finish
+from core_sdk.experiments._trial import Trial, Wish
+from core_sdk.records import (
+    AttemptBegun,
+    AttemptOver,
+    Event,
+    ExperimentBegun,
+    ExperimentContinued,
+    ExperimentEnded,
+    ExperimentFailed,
+    ExperimentState,
+    ExperimentWanted,
+    FinalState,
+    KillSent,
+    Metric,
+    OperationsPosted,
+    SettingsChanged,
+    StopSent,
+    TrialCreated,
+    TrialWanted,
+    ValidationRead,
+)
+from core_sdk.search import (
+    AnyOperation,
+    Close,
+    Create,
+    ExitedReason,
+    Operation,
+    Pause,
+    Progress,
+    Search,
+    SearchStarted,
+    Shutdown,
+    Stop,
+    TrialClosed,
+    TrialExitedEarly,
+    ValidateAfter,
+    ValidationCompleted,
+    Warn,
+)
+from core_sdk.search import Event as SearchEvent
+from core_sdk.search import TrialCreated as SearchTrialCreated
+
+NO_LIMIT = -1
+
+_STOPPING: dict[FinalState, ExperimentState] = {
+    "COMPLETED": "STOPPING_COMPLETED",
+    "CANCELED": "STOPPING_CANCELED",
+    "ERROR": "STOPPING_ERROR",
+}
+
+
+class Experiment:
+    """Its searcher, its trials, and what users asked for. `apply` is the only thing that changes it.
+
+    What is to be done is in `waiting` and in what `take_due` returns. After a replay, `outstanding` repeats what may
+    have been recorded but not done.
+    """
+
+    def __init__(self, experiment_id: int, config: ExperimentConfig) -> None:
+        self.experiment_id = experiment_id
+        self.config = config
+        self.trials: dict[UUID, Trial] = {}
+        self.waiting: dict[UUID, None] = {}
+        """Trials whose next attempt waits for slots, the first first."""
+        self.warnings: list[str] = []
+        self.is_paused = False
+        self.priority = config.resources.priority
+        self.max_slots = config.resources.max_slots
+        self.closing: tuple[FinalState, str] | None = None
+        """The state in which it is to end, and why, once its trials have ended."""
+        self.state_at_end: FinalState | None = None
+        self.reason = ""
+        self.num_events = 0
+        self._by_trial_id: dict[int, Trial] = {}
+        self._search = _open_search(config)
+        self._progress: float | None = None
+        self._num_running = 0
+        self._dirty: dict[UUID, None] = {}
+        self._is_revived = False
+
+    @property
+    def state(self) -> ExperimentState:
+        """ACTIVE, PAUSED, STOPPING_COMPLETED and so on while trials still end, then COMPLETED, CANCELED or ERROR."""
+        if self.state_at_end is not None:
+            return self.state_at_end
+        if self.closing is not None:
+            return _STOPPING[self.closing[0]]
+        return "PAUSED" if self.is_paused else "ACTIVE"
+
+    @property
+    def is_ended(self) -> bool:
+        return self.state_at_end is not None
+
+    @property
+    def progress(self) -> float:
+        """The part of the search that is done, 0 to 1."""
+        if self.state_at_end == "COMPLETED":
+            return 1.0
+        if self._progress is None:
+            return self._search.progress if self._search else 0.0
+        return self._progress
+
+    @property
+    def num_running(self) -> int:
+        return self._num_running
+
+    @property
+    def num_slots_in_use(self) -> int:
+        return sum(len(trial.slots) for trial in self.running())
+
+    def running(self) -> Iterator[Trial]:
+        return (trial for trial in self.trials.values() if trial.is_running)
+
+    def trial(self, trial_id: int) -> Trial | None:
+        return self._by_trial_id.get(trial_id)
+
+    def validation(self, request_id: UUID, metrics: Mapping[str, Metric]) -> ValidationCompleted:
+        """What the searcher reads in a validation report."""
+        if self._search is not None:
+            return self._search.read_report(request_id, metrics)
+        metric = metrics.get(self.config.searcher.metric)
+        return ValidationCompleted(request_id, metric, None, () if metric is not None else tuple(sorted(metrics)))
+
+    def apply(self, event: Event) -> None:
+        self.num_events += 1
+        match event:
+            case ExperimentBegun():
+                self.is_paused = event.is_paused
+                self._tell(SearchStarted())
+            case ExperimentWanted():
+                self._want(event)
+            case ExperimentContinued():
+                self._revive()
+            case TrialWanted():
+                self._want_trial(event)
+            case SettingsChanged():
+                self._change(event)
+            case TrialCreated():
+                trial = self.trials[event.request_id]
+                trial.trial_id = event.trial_id
+                self._by_trial_id[event.trial_id] = trial
+                self._tell(SearchTrialCreated(event.request_id))
+            case AttemptBegun():
+                self._touched(event.request_id).begin(event)
+                self._num_running += 1
+            case ValidationRead():
+                self._read(event)
+            case StopSent():
+                self._touched(event.request_id).stop = event
+            case KillSent():
+                self._touched(event.request_id).kill = event
+            case AttemptOver():
+                self._end_attempt(event)
+            case OperationsPosted():
+                self._perform(msgspec.convert(event.operations, list[AnyOperation]))
+            case ExperimentFailed():
+                self._close("ERROR", event.reason, Wish.CANCEL)
+            case ExperimentEnded():
+                self.state_at_end, self.reason = event.state, event.reason
+                self.waiting.clear()
+
+    def take_due(self) -> list[Action]:
+        """What is to be done since the last call."""
+        actions = [action for request_id in self._dirty for action in self._due(self.trials[request_id])]
+        self._dirty.clear()
+        if self.closing is not None and self._num_running == 0 and not self.is_ended:
+            actions.append(Finish(*self.closing))
+        return actions
+
+    def outstanding(self) -> list[Action]:
+        """What is to be done after a replay, when it is not known what of the last decisions was carried out."""
+        self._dirty.update(dict.fromkeys(self.trials))
+        orders = (action for trial in self.trials.values() if not trial.is_over for action in trial.orders())
+        return [*self.take_due(), *orders]
+
+    def _due(self, trial: Trial) -> Iterator[Action]:
+        halt = "the experiment is paused" if self.is_paused else ""
+        if not trial.is_over and trial.wish is Wish.RUN and not trial.is_running and not halt and not self.closing:
+            self.waiting.setdefault(trial.request_id)
+        else:
+            self.waiting.pop(trial.request_id, None)
+        if not trial.is_over:
+            yield from trial.due(halt)
+
+    def _touched(self, request_id: UUID) -> Trial:
+        self._dirty[request_id] = None
+        return self.trials[request_id]
+
+    def _tell(self, event: SearchEvent) -> None:
+        if self._search is not None:
+            self._perform(self._search.on(event))
+
+    def _perform(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            match operation:
+                case Create():
+                    self.trials[operation.request_id] = Trial(operation)
+                    self._dirty[operation.request_id] = None
+                case ValidateAfter():
+                    trial = self._touched(operation.request_id)
+                    trial.order(operation.length)
+                case Close():
+                    self._close_trial(self._touched(operation.request_id))
+                case Pause():
+                    self._touched(operation.request_id).ask(Wish.REST)
+                case Stop():
+                    self._ask(self._touched(operation.request_id), Wish.STOP, "")
+                case Progress():
+                    self._progress = operation.progress
+                case Warn():
+                    self._warn(operation)
+                case Shutdown():
+                    self._shut_down(operation)
+
+    def _shut_down(self, operation: Shutdown) -> None:
+        if operation.failure:
+            self._close("ERROR", "all its trials failed", Wish.STOP)
+        else:
+            self._close("CANCELED" if operation.cancel else "COMPLETED", "", Wish.STOP)
+
+    def _warn(self, warning: Warn) -> None:
+        self.warnings.append(warning.message)
+        is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
+        if warning.kind in ("metric_missing", "time_missing") and is_halving:
+            # Nothing would ever be compared, and every trial would train to its end.
+            self._close("ERROR", warning.message, Wish.CANCEL)
+
+    def _close_trial(self, trial: Trial) -> None:
+        trial.is_closed = True
+        if trial.wish is Wish.REST and not trial.is_running and not trial.is_over:
+            trial.close("COMPLETED", "")
+            self._closed(trial, None)
+
+    def _want(self, event: ExperimentWanted) -> None:
+        match event.state:
+            case "ACTIVE" | "PAUSED":
+                self.is_paused = event.state == "PAUSED"
+                self._dirty.update(dict.fromkeys(self.trials))
+            case "CANCELED":
+                self._close("CANCELED", event.by, Wish.CANCEL)
+            case "KILLED":
+                self._close("CANCELED", event.by, Wish.KILL)
+
+    def _want_trial(self, event: TrialWanted) -> None:
+        wish = Wish.CANCEL if event.state == "CANCELED" else Wish.KILL
+        self._ask(self._touched(event.request_id), wish, event.by)
+
+    def _ask(self, trial: Trial, wish: Wish, why: str) -> None:
+        """A trial without a process ends at once."""
+        was_over = trial.is_over
+        trial.ask(wish, why)
+        if was_over or trial.is_running or trial.wish < Wish.STOP:
+            return
+        if trial.wish is Wish.STOP:
+            trial.close("COMPLETED", "stopped by the searcher")
+            self._closed(trial, None)
+        else:
+            trial.close("CANCELED", why)
+            self._closed(trial, ExitedReason.USER_CANCELED)
+
+    def _close(self, state: FinalState, reason: str, wish: Wish) -> None:
+        """Ends all trials, and then the experiment. What was decided first stands, but a kill is always heard."""
+        if self.is_ended:
+            return
+        if self.closing is None:
+            self.closing = state, reason
+        for trial in list(self.trials.values()):
+            if not trial.is_over:
+                self._dirty[trial.request_id] = None
+                self._ask(trial, wish, reason or "the experiment ends")
+
+    def _change(self, event: SettingsChanged) -> None:
+        if event.priority is not None:
+            self.priority = event.priority
+        if event.max_slots is not None:
+            self.max_slots = None if event.max_slots == NO_LIMIT else event.max_slots
+
+    def _read(self, event: ValidationRead) -> None:
+        trial = self.trials[event.request_id]
+        if trial.read(event) and self.closing is None:
+            self._tell(ValidationCompleted(event.request_id, event.metric, event.length, tuple(event.names)))
+
+    def _end_attempt(self, event: AttemptOver) -> None:
+        trial = self._touched(event.request_id)
+        self._num_running -= 1
+        exited = trial.end(event, self.config.max_restarts)
+        if trial.is_over:
+            self._closed(trial, exited)
+
+    def _closed(self, trial: Trial, exited: ExitedReason | None) -> None:
+        if self.closing is not None:
+            return
+        if exited is not None:
+            self._tell(TrialExitedEarly(trial.request_id, exited))
+        self._tell(TrialClosed(trial.request_id))
+        if self._is_revived and all(other.is_over for other in self.trials.values()):
+            # The searcher has ended before, and says nothing more.
+            self.closing = ("ERROR" if trial.state == "ERROR" else "COMPLETED"), trial.reason
+
+    def _revive(self) -> None:
+        self._is_revived = True
+        self.state_at_end, self.closing, self.reason, self.is_paused = None, None, "", False
+        is_single = len(self.trials) == 1
+        for trial in self.trials.values():
+            if trial.state != "COMPLETED" or is_single:
+                trial.revive()
+                self._dirty[trial.request_id] = None
+
+
+def _open_search(config: ExperimentConfig) -> Search | None:
+    """None for a method of the user's own, which posts its operations."""
+    if isinstance(config.searcher, CustomSearcher):
+        return None
+    return Search(config.searcher, config.hyperparameters, config.reproducibility.experiment_seed)

@@ -1,0 +1,70 @@
+"""An experiment that was submitted, as the master needs it: its configuration, its code, and the record for lists."""
+
+from __future__ import annotations
+
+import json
+import time
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from core_sdk.config import ExperimentConfig, entrypoint_argv, from_mapping
+from core_sdk.experiments.code import has_startup_hook, unpack_for_trial, with_startup_hook
+from core_sdk.experiments.experiment import Experiment
+from core_sdk.records import CommandRecord, SearchRecord, SubmissionRecord
+from core_sdk.tracking.attempts.command import resolve
+from core_sdk.tracking.home import Home, TrialFolder
+
+
+class SubmittedExperiment:
+    """What was submitted, which does not change."""
+
+    def __init__(self, home: Home, experiment_id: int) -> None:
+        """Raises `ExperimentNotFoundError`."""
+        self.home = home
+        self.experiment_id = experiment_id
+        self.folder = home.experiment(experiment_id)
+
+    @cached_property
+    def record(self) -> SubmissionRecord:
+        return self.folder.read_submission()
+
+    @cached_property
+    def config_values(self) -> dict[str, Any]:
+        """The completed configuration as JSON values, as scripts are told it."""
+        values: dict[str, Any] = json.loads(self.folder.completed_config_path.read_bytes())
+        return values
+
+    @cached_property
+    def config(self) -> ExperimentConfig:
+        return from_mapping(self.config_values, source=str(self.folder.completed_config_path)).config
+
+    def prepare(self, trial: TrialFolder) -> CommandRecord:
+        """Unpacks the code for a trial, and returns the command that starts it there. Raises `CommandError`."""
+        argv, cwd = entrypoint_argv(self.config.entrypoint), Path(self.record.cwd)
+        if self.record.code is not None:
+            cwd = unpack_for_trial(self.home, self.record.code, trial)
+            if has_startup_hook(cwd):
+                argv = with_startup_hook(argv)
+        return CommandRecord(argv=resolve(argv), cwd=str(cwd), environment=self.record.environment)
+
+    def publish(self, experiment: Experiment) -> None:
+        """Writes how the experiment stands into its record, for lists."""
+        with self.folder.edit() as record:
+            before = record.search
+            ended = None if not experiment.is_ended else (before and before.ended) or time.time()
+            record.search = SearchRecord(
+                searcher=str(self.config.searcher.__struct_config__.tag),
+                state=experiment.state,
+                reason=experiment.reason,
+                progress=round(experiment.progress, 3),
+                num_trials=len(experiment.trials),
+                num_running=experiment.num_running,
+                ended=ended,
+                warnings=list(experiment.warnings),
+            )
+
+    def has_to_go_on(self) -> bool:
+        """Whether a master has begun it, and it has not ended."""
+        search = self.folder.read().search
+        return self.folder.events_path.exists() and (search is None or not search.has_ended)

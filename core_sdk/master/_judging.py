@@ -1,0 +1,55 @@
+"""How an attempt has ended, in the words of an experiment's events."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from core_sdk.records import AttemptOutcome
+from core_sdk.tracking.attempts.ending import read_end
+from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.states import STOP_CODES, trial_state
+
+
+def judge(
+    folder: TrialFolder, *, was_asked: bool, is_lost: bool, hopeless: Iterable[str]
+) -> tuple[AttemptOutcome, str]:
+    """The outcome of the newest attempt, which runs no more, and the reason for it.
+
+    `is_lost`: the machine was started anew meanwhile. `hopeless` are patterns of lines of output after which a failed
+    attempt is not repeated.
+    """
+    told = folder.read_exit(max(folder.attempts()))
+    end = read_end(folder, None if told is None else told.code)
+    if end.outcome is None and end.exit_code is None and is_lost:
+        return "lost", "the machine was started anew"
+    if end.outcome == "invalid_hp":
+        return "invalid_hp", trial_state(end, is_running=False)[1]
+    if was_asked and end.outcome is None and end.exit_code in STOP_CODES:
+        return "paused", ""
+    match trial_state(end, is_running=False):
+        case "COMPLETED", reason:
+            return "completed", reason
+        case "PAUSED", reason:
+            return "paused", reason
+        case "CANCELED", reason:
+            return "canceled", reason
+        case _, reason:
+            pattern = _pattern_in_log(folder, hopeless)
+            return ("failed", reason) if pattern is None else ("hopeless", f"its output has {pattern!r}: {reason}")
+
+
+def _pattern_in_log(folder: TrialFolder, patterns: Iterable[str]) -> str | None:
+    """The first of these regular expressions that a line of the newest attempt's output matches."""
+    searches = [(pattern, re.compile(pattern.encode()).search) for pattern in patterns]
+    if not searches:
+        return None
+    log = folder.log_path(max(folder.attempts()))
+    if not log.exists():
+        return None
+    with log.open("rb") as lines:
+        for line in lines:
+            for pattern, search in searches:
+                if search(line):
+                    return pattern
+    return None

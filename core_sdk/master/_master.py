@@ -1,0 +1,257 @@
+"""The master of a home: carries out its experiments on this machine's slots."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from core_sdk._version import __version__
+from core_sdk.agent.starting import Agent
+from core_sdk.alive import AliveLock
+from core_sdk.errors import MasterError, RecordDamagedError
+from core_sdk.experiments.calling import lock_path
+from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.master._queue import decide
+from core_sdk.master._run import Run
+from core_sdk.master._slots import Machine
+from core_sdk.records import (
+    FORMAT,
+    ExperimentBegun,
+    ExperimentContinued,
+    ExperimentWanted,
+    OperationsPosted,
+    SettingsChanged,
+    TrialWanted,
+)
+from core_sdk.tracking.home import Home
+
+logger = logging.getLogger("core_sdk.master")
+
+# How often journals and ends of attempts are looked at while any runs.
+_LOOK_S = 0.1
+
+
+class Master:
+    """Holds the home's lock from construction to `close`. One thread, that of `run`, owns all state.
+
+    Raises `BlockingIOError` if the home has a master.
+    """
+
+    def __init__(self, home: Home, machine: Machine, idle_s: float | None = None) -> None:
+        """`run` returns when nothing was to be done for `idle_s`; None: when `stop` was asked for."""
+        self._lock = AliveLock(lock_path(home.root))
+        self._home = home
+        self._machine = machine
+        self._idle_s = idle_s
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._runs: dict[int, Run] = {}
+        self._suspended: dict[int, str] = {}
+        """Experiments that the disk keeps from going on, with its words."""
+        self._free = set(range(machine.num_slots))
+        self._is_stopping = False
+        self._spare: Agent | None = None
+
+    def recover(self) -> None:
+        """Takes up the experiments that had not ended."""
+        for experiment_id in self._home.experiment_ids():
+            try:
+                if SubmittedExperiment(self._home, experiment_id).has_to_go_on():
+                    self._open(experiment_id)
+            except (RecordDamagedError, OSError) as error:
+                logger.error("experiment %d cannot go on: %s", experiment_id, error)
+
+    def run(self, is_done: Callable[[], bool] = lambda: False) -> None:
+        """Carries out experiments until `is_done`, or `stop`, or for as long as there is something to do."""
+        idle_since = time.monotonic()
+        while not self._is_stopping and not is_done():
+            is_busy = bool(self._suspended) or any(
+                run.attempts or run.experiment.waiting for run in self._runs.values()
+            )
+            if is_busy:
+                idle_since = time.monotonic()
+            if self._idle_s is not None and time.monotonic() - idle_since > self._idle_s:
+                return
+            with contextlib.suppress(queue.Empty):
+                self._inbox.get(timeout=_LOOK_S if is_busy else self._idle_s)()
+                while True:
+                    self._inbox.get_nowait()()
+            self._go_on()
+
+    def stop(self) -> None:
+        """Lets `run` return; attempts go on, and the next master finds them. Can be called in any thread."""
+        self._is_stopping = True
+        self._inbox.put(lambda: None)
+
+    def close(self) -> None:
+        for run in self._runs.values():
+            run.close()
+        if self._spare is not None:
+            self._spare.close()
+        self._lock.release()
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Lets the thread of `run` do what is asked, and returns its answer. Called in any other thread."""
+        future: Future[dict[str, Any]] = Future()
+
+        def do() -> None:
+            try:
+                future.set_result(self._do(**request))
+            except Exception as error:  # noqa: BLE001  (it belongs to who has asked)
+                future.set_exception(error)
+
+        self._inbox.put(do)
+        return future.result()
+
+    # What can be asked
+
+    def _do(self, do: str, **arguments: Any) -> dict[str, Any]:
+        requests: dict[str, Callable[..., dict[str, Any]]] = {
+            "submit": self._submit,
+            "want": self._want,
+            "continue": self._continue,
+            "change": self._change,
+            "kill_trial": self._kill_trial,
+            "post": self._post,
+            "status": self._status,
+            "down": self._down,
+        }
+        if do not in requests:
+            raise MasterError(f"it does not know {do!r}")
+        return requests[do](**arguments)
+
+    def _submit(self, experiment_id: int, is_paused: bool = False) -> dict[str, Any]:
+        run = self._open(experiment_id)
+        if run.experiment.num_events == 0:
+            run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused))
+            run.carry_out(run.experiment.take_due())
+        return {"state": run.experiment.state}
+
+    def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
+        run = self._unended(experiment_id)
+        run.record(ExperimentWanted(time=time.time(), state=state, by=by))
+        run.carry_out(run.experiment.take_due())
+        return {"state": run.experiment.state}
+
+    def _continue(self, experiment_id: int, by: str = "") -> dict[str, Any]:
+        run = self._open(experiment_id)
+        if not run.experiment.is_ended:
+            raise MasterError(f"experiment {experiment_id} has not ended: it is {run.experiment.state}")
+        run.record(ExperimentContinued(time=time.time(), by=by))
+        run.carry_out(run.experiment.take_due())
+        return {"state": run.experiment.state}
+
+    def _change(self, experiment_id: int, priority: int | None = None, max_slots: int | None = None) -> dict[str, Any]:
+        run = self._unended(experiment_id)
+        run.record(SettingsChanged(time=time.time(), priority=priority, max_slots=max_slots))
+        return {}
+
+    def _kill_trial(self, experiment_id: int, trial_id: int, by: str = "") -> dict[str, Any]:
+        run = self._unended(experiment_id)
+        trial = run.experiment.trial(trial_id)
+        if trial is None:
+            raise MasterError(f"experiment {experiment_id} has no trial {trial_id}")
+        run.record(TrialWanted(time=time.time(), request_id=trial.request_id, state="KILLED", by=by))
+        run.carry_out(run.experiment.take_due())
+        return {}
+
+    def _post(self, experiment_id: int, num_events: int, operations: list[dict[str, Any]]) -> dict[str, Any]:
+        run = self._unended(experiment_id)
+        run.record(OperationsPosted(time=time.time(), num_events=num_events, operations=operations))
+        run.carry_out(run.experiment.take_due())
+        return {"num_events": run.experiment.num_events}
+
+    def _status(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "num_slots": self._machine.num_slots,
+            "gpus": list(self._machine.gpus),
+            "experiments": [
+                {
+                    "experiment_id": experiment_id,
+                    "state": run.experiment.state,
+                    "priority": run.experiment.priority,
+                    "suspended": self._suspended.get(experiment_id, ""),
+                    "waiting": len(run.experiment.waiting),
+                    "running": [
+                        {"trial_id": trial.trial_id, "slots": list(trial.slots)} for trial in run.experiment.running()
+                    ],
+                }
+                for experiment_id, run in sorted(self._runs.items())
+            ],
+        }
+
+    def _down(self) -> dict[str, Any]:
+        self.stop()
+        return {"pid": os.getpid()}
+
+    # How it is done
+
+    def _open(self, experiment_id: int) -> Run:
+        if experiment_id not in self._runs:
+            run = Run(self._home, SubmittedExperiment(self._home, experiment_id), self._machine, self._wake)
+            self._runs[experiment_id] = run
+            self._free.difference_update(slot for trial in run.experiment.running() for slot in trial.slots)
+            run.recover()
+        return self._runs[experiment_id]
+
+    def _unended(self, experiment_id: int) -> Run:
+        run = self._open(experiment_id)
+        if run.experiment.is_ended:
+            raise MasterError(f"experiment {experiment_id} has ended: it is {run.experiment.state}")
+        return run
+
+    def _wake(self) -> None:
+        self._inbox.put(lambda: None)
+
+    def _go_on(self) -> None:
+        for experiment_id, run in list(self._runs.items()):
+            with self._suspending(experiment_id):
+                run.look()
+                self._suspended.pop(experiment_id, None)
+        self._schedule()
+        for experiment_id, run in list(self._runs.items()):
+            with self._suspending(experiment_id):
+                run.publish()
+                if run.experiment.is_ended:
+                    run.close()
+                    del self._runs[experiment_id]
+
+    def _schedule(self) -> None:
+        used = {slot for run in self._runs.values() for trial in run.experiment.running() for slot in trial.slots}
+        self._free = set(range(self._machine.num_slots)) - used
+        active = [run.demand() for id_, run in self._runs.items() if id_ not in self._suspended]
+        decisions = decide(active, self._machine.num_slots)
+        for experiment_id, request_id in decisions.preempt:
+            with self._suspending(experiment_id):
+                self._runs[experiment_id].preempt(request_id)
+        for experiment_id, request_id in decisions.start:
+            run = self._runs[experiment_id]
+            chosen = tuple(sorted(self._free)[: run.slots_per_trial])
+            with self._suspending(experiment_id):
+                run.start(request_id, chosen, self._take_agent())
+                self._free.difference_update(chosen)
+
+    def _take_agent(self) -> Agent:
+        agent = self._spare or Agent()
+        self._spare = None
+        return agent
+
+    @contextlib.contextmanager
+    def _suspending(self, experiment_id: int) -> Any:
+        """An experiment whose records cannot be written stands still, and is tried again."""
+        try:
+            yield
+        except OSError as error:
+            words = error.strerror or str(error)
+            if self._suspended.get(experiment_id) != words:
+                logger.error(
+                    "experiment %d stands still, since its records cannot be written: %s", experiment_id, words
+                )
+            self._suspended[experiment_id] = words

@@ -1,0 +1,286 @@
+"""One experiment, carried out: its decisions are recorded, then done."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from uuid import UUID
+
+from core_sdk.agent.starting import Agent
+from core_sdk.errors import CoreSDKError, NothingToResumeError
+from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order
+from core_sdk.experiments._trial import Trial
+from core_sdk.experiments.events import EventJournal, read_events
+from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.master._attempt import RunningAttempt
+from core_sdk.master._judging import judge
+from core_sdk.master._queue import Demand
+from core_sdk.master._slots import Machine
+from core_sdk.records import (
+    AttemptBegun,
+    AttemptOutcome,
+    AttemptOver,
+    Event,
+    ExperimentEnded,
+    KillSent,
+    OperationCompleted,
+    StopSent,
+    TrialCreated,
+    ValidationRead,
+    metrics_from_json,
+)
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
+from core_sdk.tracking.attempts.running import never_began, take_back
+from core_sdk.tracking.attempts.starting import begin_in_experiment, requested_trials, resume
+from core_sdk.tracking.home import Home, TrialFolder
+
+logger = logging.getLogger("core_sdk.master")
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class Run:
+    """An experiment with its journal, and its attempts that run."""
+
+    def __init__(self, home: Home, submission: SubmittedExperiment, machine: Machine, tell: Callable[[], None]) -> None:
+        """Replays the events. `tell` is called, in any thread, when an attempt may have ended."""
+        self._home = home
+        self._submission = submission
+        self._machine = machine
+        self._tell = tell
+        self._config = submission.config
+        self.experiment = Experiment(submission.experiment_id, self._config)
+        with contextlib.suppress(FileNotFoundError):
+            for event in read_events(submission.folder.events_path):
+                self.experiment.apply(event)
+        self._journal = EventJournal(submission.folder.events_path)
+        self.attempts: dict[UUID, RunningAttempt] = {}
+        self._published: tuple[str, int, int, float] | None = None
+
+    # What is asked of it
+
+    def record(self, event: Event) -> None:
+        """Appends the event, and only then lets it count. Raises `OSError`."""
+        self._journal.append(event)
+        self.experiment.apply(event)
+
+    def recover(self) -> None:
+        """After a replay: finds the attempts that run, and what was decided but perhaps not done."""
+        unfinished = [trial for trial in self.experiment.trials.values() if not trial.is_over]
+        found = {}
+        if any(trial.trial_id is None for trial in unfinished):
+            found = requested_trials(self._home, self.experiment.experiment_id)
+        for trial in unfinished:
+            if trial.trial_id is None and str(trial.request_id) in found:
+                trial_id = found[str(trial.request_id)]
+                self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=trial_id))
+            if trial.trial_id is not None:
+                self._recover_attempt(trial, self._home.folder(trial.trial_id))
+        self.carry_out(self.experiment.outstanding())
+
+    @property
+    def slots_per_trial(self) -> int:
+        return self._config.resources.slots_per_trial
+
+    def demand(self) -> Demand:
+        experiment = self.experiment
+        running = list(experiment.running())
+        return Demand(
+            experiment.experiment_id,
+            experiment.priority,
+            self.slots_per_trial,
+            experiment.max_slots,
+            list(experiment.waiting),
+            [trial.request_id for trial in running],
+            frozenset(trial.request_id for trial in running if trial.stop is not None),
+        )
+
+    def start(self, request_id: UUID, slot_ids: tuple[int, ...], agent: Agent) -> None:
+        """Starts the trial's next attempt."""
+        trial = self.experiment.trials[request_id]
+        slots = self._machine.slots(slot_ids)
+        try:
+            if trial.trial_id is None:
+                start = begin_in_experiment(
+                    self._home,
+                    self.experiment.experiment_id,
+                    request_id=str(request_id),
+                    hparams=trial.hparams,
+                    seed=trial.seed,
+                    config=self._submission.config_values,
+                    command=self._submission.prepare,
+                    slots=slots,
+                    warm_start=trial.checkpoint or self._warm_start(),
+                )
+                self.record(TrialCreated(time=time.time(), request_id=request_id, trial_id=start.folder.trial_id))
+            else:
+                start = resume(
+                    self._home.trial(trial.trial_id), is_again=True, config=self._submission.config_values, slots=slots
+                )
+        except CoreSDKError as error:
+            self._fail_to_start(trial, slot_ids, str(error))
+            return
+        self.record(self._begun(trial, start.number, slot_ids))
+        attempt = self.attempts[request_id] = RunningAttempt(start.folder, start.number)
+        attempt.start(start, agent, self._tell)
+        self.carry_out(self.experiment.take_due())
+
+    def preempt(self, request_id: UUID) -> None:
+        trial = self.experiment.trials[request_id]
+        if trial.stop is None:
+            self.carry_out([AskToStop(request_id, "its slots are needed for an experiment of a higher priority")])
+
+    def look(self) -> None:
+        """Reads what the attempts that run have reported, and sees which have ended."""
+        for request_id, attempt in list(self.attempts.items()):
+            trial = self.experiment.trials[request_id]
+            is_over = attempt.is_over
+            self._read(trial, attempt)
+            if is_over:
+                self._end(trial, attempt)
+            elif trial.stop is not None and trial.kill is None and time.time() >= trial.stop.kill_at:
+                self.carry_out([Kill(request_id, "it did not stop in time")])
+        self.carry_out(self.experiment.take_due())
+
+    def carry_out(self, actions: Iterable[Action]) -> None:
+        now = time.time()
+        for action in actions:
+            match action:
+                case AskToStop(request_id, reason):
+                    attempt = self.attempts[request_id]
+                    kill_at = now + self._config.preemption_timeout
+                    self.record(
+                        StopSent(
+                            time=now, request_id=request_id, attempt=attempt.number, reason=reason, kill_at=kill_at
+                        )
+                    )
+                    attempt.ask_to_stop(reason)
+                case Kill(request_id, reason):
+                    attempt = self.attempts[request_id]
+                    self.record(KillSent(time=now, request_id=request_id, attempt=attempt.number, reason=reason))
+                    attempt.kill()
+                case Order(request_id, _lengths, _is_closed):
+                    pass
+                case Finish(state, reason):
+                    self.record(ExperimentEnded(time=now, state=state, reason=reason))
+
+    def publish(self) -> None:
+        """Writes what lists of experiments show, if it has changed."""
+        self._journal.sync()
+        experiment = self.experiment
+        shown = experiment.state, experiment.num_running, len(experiment.trials), round(experiment.progress, 3)
+        if shown != self._published:
+            self._submission.publish(self.experiment)
+            self._published = shown
+
+    def close(self) -> None:
+        self.publish()
+        self._journal.close()
+
+    # How it is done
+
+    def _begun(self, trial: Trial, number: int, slot_ids: tuple[int, ...]) -> AttemptBegun:
+        return AttemptBegun(
+            time=time.time(), request_id=trial.request_id, attempt=number, slots=list(slot_ids), boot=_boot()
+        )
+
+    def _fail_to_start(self, trial: Trial, slot_ids: tuple[int, ...], reason: str) -> None:
+        self.record(self._begun(trial, trial.last_attempt + 1, slot_ids))
+        self._record_end(trial, "hopeless", reason)
+        self.carry_out(self.experiment.take_due())
+
+    def _recover_attempt(self, trial: Trial, folder: TrialFolder) -> None:
+        """The attempt that an earlier master has started, or was about to start, or had not recorded yet."""
+        begun = [number for number in folder.attempts() if folder.supervised_path(number).exists()]
+        number = max(begun, default=0)
+        if number > trial.last_attempt and trial.attempt is None and not never_began(folder, number):
+            self.record(self._begun(trial, number, trial.slots))
+        if number and never_began(folder, number):
+            take_back(folder, number)
+            if trial.attempt is not None:
+                self._record_end(trial, "lost", "the master was killed before it could start it")
+        elif trial.attempt is not None:
+            attempt = RunningAttempt(folder, trial.attempt, offsets=dict(trial.offsets))
+            self.attempts[trial.request_id] = attempt
+            if trial.stop is not None and not attempt.is_over:
+                attempt.ask_to_stop(trial.stop.reason)
+            if trial.kill is not None and not attempt.is_over:
+                attempt.kill()
+
+    def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
+        for number, offset, record in attempt.news():
+            if isinstance(record, OperationCompleted) != bool(trial.lengths):
+                continue
+            if isinstance(record, OperationCompleted):
+                found = ValidationRead(
+                    time=time.time(),
+                    request_id=trial.request_id,
+                    attempt=number,
+                    offset=offset,
+                    metric=record.metric,
+                    length=record.length,
+                    is_operation=True,
+                )
+            else:
+                told = self.experiment.validation(trial.request_id, metrics_from_json(record.metrics))
+                found = ValidationRead(
+                    time=time.time(),
+                    request_id=trial.request_id,
+                    attempt=number,
+                    offset=offset,
+                    metric=told.metric,
+                    length=told.length,
+                    names=list(told.reported),
+                )
+            self.record(found)
+        self.carry_out(self.experiment.take_due())
+
+    def _end(self, trial: Trial, attempt: RunningAttempt) -> None:
+        outcome: AttemptOutcome = "hopeless"
+        reason = attempt.problem
+        if not reason:
+            outcome, reason = judge(
+                attempt.folder,
+                was_asked=trial.stop is not None,
+                is_lost=trial.boot != _boot(),
+                hopeless=self._hopeless_patterns(),
+            )
+        self._record_end(trial, outcome, reason)
+        del self.attempts[trial.request_id]
+
+    def _record_end(self, trial: Trial, outcome: AttemptOutcome, reason: str) -> None:
+        self.record(
+            AttemptOver(
+                time=time.time(),
+                request_id=trial.request_id,
+                attempt=trial.last_attempt,
+                outcome=outcome,
+                reason=reason,
+            )
+        )
+
+    def _hopeless_patterns(self) -> list[str]:
+        policies = self._config.log_policies
+        return [policy.pattern for policy in policies if policy.action == "cancel_retries" and policy.pattern]
+
+    def _warm_start(self) -> str | None:
+        """The checkpoint with whose weights every trial begins."""
+        searcher = self._config.searcher
+        if searcher.source_trial_id is None:
+            return searcher.source_checkpoint_uuid
+        continuation = newest_good_checkpoint(self._home.trial(searcher.source_trial_id))
+        if continuation.storage_id is None:
+            raise NothingToResumeError(searcher.source_trial_id, "it has no checkpoint, which new trials begin with")
+        return continuation.storage_id
+
+
+def _boot() -> str:
+    """Which start of the machine this is; empty where the system does not say."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,74 @@
+"""The master's socket: each connection asks one thing and gets one answer."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from core_sdk._version import __version__
+from core_sdk.errors import CoreSDKError
+from core_sdk.experiments.calling import PROTOCOL, socket_address
+
+_BACKLOG = 64
+_MAX_REQUEST_BYTES = 64 << 20
+_REQUEST_S = 30.0
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class Server:
+    """Listens from construction to `close`. Only the user whose master it is can connect."""
+
+    def __init__(self, home_root: Path, answer: Answer) -> None:
+        """`answer` is called in a thread for each request; it may raise `CoreSDKError`, `ValueError` or `OSError`."""
+        self._path = home_root / "master.sock"
+        self._answer = answer
+        self._path.unlink(missing_ok=True)  # of a master that was killed: we hold its lock
+        self._socket = socket.socket(socket.AF_UNIX)
+        before = os.umask(0o177)
+        try:
+            with socket_address(home_root) as address:
+                self._socket.bind(address)
+        finally:
+            os.umask(before)
+        self._socket.listen(_BACKLOG)
+        threading.Thread(target=self._accept, name="core-sdk-master-socket", daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody can connect any more; who has connected before still gets an answer."""
+        self._path.unlink(missing_ok=True)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(_REQUEST_S)
+            with connection.makefile("rb") as requests:
+                line = requests.readline(_MAX_REQUEST_BYTES)
+            connection.sendall(json.dumps(self._answer_line(line)).encode() + b"\n")
+
+    def _answer_line(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+            if request.pop("protocol") != PROTOCOL:
+                raise ValueError(
+                    f"it is of version {__version__}, and does not understand version {request.get('version')}; "
+                    "`core-sdk master down` ends it, and the next command starts the new one. Trials go on meanwhile"
+                )
+            request.pop("version")
+            return {"ok": True, **self._answer(request)}
+        except (CoreSDKError, ValueError, KeyError, AttributeError, TypeError, OSError) as error:
+            return {"ok": False, "error": str(error) or type(error).__name__}
