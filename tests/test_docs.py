@@ -22,6 +22,7 @@ from parts import needs
 from processes import kill_tree
 
 from core_sdk.cli._app import app
+from core_sdk.config import load
 from core_sdk.journal import read_journal
 from core_sdk.records import TrialRecord, decode_file, decode_manifest
 
@@ -29,8 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
 
-# `console` and `python` are run, `journal` and `manifest` decoded, `sh` and `diff` held against what they speak of.
-KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "record", "sh"}
+# `console` and `python` are run, `journal` and `manifest` decoded, `yaml` loaded; `sh` and `diff` are held against what
+# they speak of.
+KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "record", "sh", "yaml"}
 TIMEOUT_S = 60
 
 PAUSED = 75
@@ -206,6 +208,14 @@ def test_records_are_as_the_home_writes_them(name: str) -> None:
     for block in blocks(ROOT / name):
         if block.language == "record":
             decode_file(block.text.strip().encode(), TrialRecord)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_configurations_load(name: str) -> None:
+    """Without errors and without warnings."""
+    for block in blocks(ROOT / name):
+        if block.language == "yaml":
+            assert load(block.text, source=name).warnings == ()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -23,7 +23,7 @@ def describe(kind: Any) -> str:
     if origin is Annotated:
         return _limited(describe(kind.__origin__), meta_of(kind))
     if is_union(kind):
-        return " or ".join(describe(member) for member in members(kind))
+        return " or ".join(dict.fromkeys(map(describe, members(kind))))
     if origin is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     return _WORDS.get(origin or kind, "a map")
@@ -75,7 +75,7 @@ def _limited(words: str, meta: Meta) -> str:
     if meta.min_length:
         return f"{words} that is not empty"
     if meta.gt is not None:
-        return f"{words} greater than {meta.gt:g}"
+        return f"{words} greater than {meta.gt}"
     if meta.ge is not None and meta.le is not None:
-        return f"{words} from {meta.ge:g} to {meta.le:g}"
-    return words if meta.ge is None else f"{words} of at least {meta.ge:g}"
+        return f"{words} from {meta.ge} to {meta.le}"
+    return words if meta.ge is None else f"{words} of at least {meta.ge}"

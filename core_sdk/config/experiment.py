@@ -22,7 +22,7 @@ MAX_SEED = 2**31 - 1
 _NO_CONTAINER = "trials run as plain processes, without a container"
 _NO_EFFECT = "it had no effect any more"
 _ANOTHER_LOOP = "it belongs to the predecessor's own training loop"
-_ANOTHER_LAUNCHER = "submit a batch job that calls `core-sdk experiment create --local`"
+_BATCH_JOB = "submit a batch job that runs the experiment"
 
 Variable = Annotated[str, about("NAME=VALUE", pattern="^[^=]+=", examples=["NAME=VALUE"])]
 StorageSpec = str | dict[str, Any]
@@ -128,7 +128,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     refused = {
         "internal": "it marks experiments of an old kind",
         "security": "there is no Kerberos",
-        **dict.fromkeys(("slurm", "pbs"), _ANOTHER_LAUNCHER),
+        **dict.fromkeys(("slurm", "pbs"), _BATCH_JOB),
     }
 
     name: Annotated[str, about("what lists call the experiment")] = ""
@@ -156,7 +156,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     log_policies: Annotated[LogPolicies, about("these are added to the two that are built in")] = DEFAULT_LOG_POLICIES
     resources: Resources = Resources()
     environment: Environment = Environment()
-    integrations: Integrations = Integrations()
+    integrations: Annotated[Integrations, about("there are none yet")] = Integrations()
     debug: Annotated[bool, about("log more")] = False
 
     @property

@@ -44,7 +44,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         "const.yaml:11: searcher.mode must be one of aggressive, standard, conservative, and is 'standart'",
         "const.yaml:13: resources.priority must be an int from 1 to 99, and is 100",
         "const.yaml:14: labels[1] must be a string, and is 3",
-        "const.yaml:15: pbs cannot be honoured: submit a batch job that calls `core-sdk experiment create --local`",
+        "const.yaml:15: pbs cannot be honoured: submit a batch job that runs the experiment",
     ]
 
 

@@ -128,9 +128,8 @@ DEPRECATED = ["min_validation_period: {batches: 100}", "min_checkpoint_period: {
 REFUSED = {
     "internal: {native: {}}": "internal cannot be honoured: it marks experiments of an old kind",
     "security: {kerberos: {}}": "security cannot be honoured: there is no Kerberos",
-    "slurm: {slots_per_node: 1}": "slurm cannot be honoured: submit a batch job that calls `core-sdk experiment "
-    "create --local`",
-    "pbs: {}": "pbs cannot be honoured: submit a batch job that calls `core-sdk experiment create --local`",
+    "slurm: {slots_per_node: 1}": "slurm cannot be honoured: submit a batch job that runs the experiment",
+    "pbs: {}": "pbs cannot be honoured: submit a batch job that runs the experiment",
     "resources: {slots: 3}": "resources.slots cannot be honoured: write `slots_per_trial`",
     "integrations: {pachyderm: {}}": "integrations.pachyderm cannot be honoured: there is no connection to Pachyderm",
     "searcher: {name: adaptive, metric: loss}": "searcher.name is 'adaptive', which exists no more; use adaptive_asha",

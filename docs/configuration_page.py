@@ -1,0 +1,196 @@
+"""Writes docs/configuration.md, the reference of the configuration, from the types in `core_sdk.config`.
+
+python docs/configuration_page.py
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from core_sdk.config._kinds import bare, describe, fields_of, meta_of, sections
+from core_sdk.config._section import Section
+from core_sdk.config._shapes import OLD_SEARCHERS
+from core_sdk.config.experiment import EnvironmentVariables, ExperimentConfig
+from core_sdk.config.hyperparameters import Hyperparameter
+from core_sdk.config.lengths import Length, Period
+from core_sdk.config.searchers import Searcher, SearcherConfig
+
+PAGE = Path(__file__).with_name("configuration.md")
+
+INTRODUCTION = """\
+# The configuration of an experiment
+
+<!-- Made by `python docs/configuration_page.py` from the types in core_sdk/config. -->
+
+An experiment is configured by a YAML file:
+
+```yaml
+name: mnist
+entrypoint: python3 train.py
+hyperparameters:
+  learning_rate: {loguniform: [1e-5, 1e-1]}
+  layers: {type: int, minval: 2, maxval: 8}
+  optimizer:
+    name: {type: categorical, vals: [adam, sgd]}
+    momentum: 0.9
+searcher:
+  name: adaptive_asha
+  metric: validation_loss
+  max_trials: 64
+  time_metric: epochs
+  max_time: 16
+resources:
+  slots_per_trial: 1
+```
+
+The keys are those of Determined 0.38.1. Its files load as they are, and so do older ones: keys that have no meaning
+here are [ignored with a warning](#ignored-keys), and those that cannot be honoured are [refused](#refused-keys). Any
+other key is an error. An error says the file, the line, the key and the nearest key that exists. All errors of a file
+are shown at once.
+
+`--config KEY=VALUE` has precedence over the file. The key is dotted, the value is YAML, and values with commas between
+them are a list: `--config searcher.max_trials=8`, `--config labels=a,b`.
+
+Values are read by the rules of YAML 1.2: `1e-5` is a number, `010` is ten, and `yes`, `no`, `on`, `off` and dates are
+strings. A key with the value `null` is not set. Anchors and `<<` are known. No key may be given twice in one map.
+"""
+
+ENTRYPOINT = """\
+## The entrypoint
+
+A string is run by a shell, `sh -c`. A list is run as it is. For several processes, either begins with a launcher:
+
+```yaml
+entrypoint: python3 -m launch.torch_distributed python3 train.py
+searcher: {name: single, metric: validation_loss}
+resources: {slots_per_trial: 4}
+```
+
+`python3 -m determined.launch.torch_distributed` means the same, and so do the other launchers' old names. A class
+(`module:Class`) cannot be run.
+
+## Lengths
+
+A length has a unit, `{batches: 100}`, `{records: 6400}` or `{epochs: 2}`, or is a number whose unit the script decides.
+"""
+
+HYPERPARAMETERS = """\
+## Hyperparameters
+
+A value or a list is a constant. A map with a `type` is one of those below. A map without one is a group of
+hyperparameters, which the script gets as a map. Tables have their names with dots: `optimizer.momentum`.
+
+`{loguniform: [1e-5, 1e-1]}` is a `log` by its values instead of exponents, and may have a `count`, too.
+"""
+
+SEARCHERS = """\
+## Searchers
+
+`single`, `random` and `grid` train every trial to its end. `async_halving` (or `asha`) and `adaptive_asha` compare
+trials at rungs. With `time_metric` and `max_time`, a trial trains on from rung to rung, and is stopped at one where it
+is not among the best. With `max_length`, a trial asks `searcher.operations()` how long to train; it pauses at each
+rung, and goes on once it is among the best.
+
+All searchers have these keys:
+"""
+
+
+def page() -> str:
+    """The text of the page."""
+    return "\n".join(
+        [
+            INTRODUCTION,
+            *_table(fields_of(ExperimentConfig)),
+            ENTRYPOINT,
+            *(line for field in fields_of(ExperimentConfig) for line in _section(field.name, field.type)),
+            HYPERPARAMETERS,
+            *_alternatives(get_args(Hyperparameter), set()),
+            SEARCHERS,
+            *_table(fields_of(SearcherConfig)),
+            *_alternatives(get_args(Searcher), {field.name for field in fields_of(SearcherConfig)}),
+            "## Ignored keys\n",
+            *_reasons("ignored"),
+            "",
+            "These two still have an effect in the trainer:\n",
+            *_reasons("deprecated"),
+            "",
+            "## Refused keys\n",
+            *_reasons("refused"),
+            *(f"| `searcher.name: {old}` | use `{new}` |" for old, new in OLD_SEARCHERS.items()),
+            "",
+        ]
+    )
+
+
+def _table(fields: Iterable[FieldInfo]) -> Iterator[str]:
+    yield "| key | value | default | |"
+    yield "|---|---|---|---|"
+    for field in fields:
+        yield f"| `{field.name}` | {_kind(field.type)} | {_default(field)} | {_meaning(field)} |"
+    yield ""
+
+
+def _section(name: str, kind: Any) -> Iterator[str]:
+    """The keys of a section, and of those inside, each with a heading."""
+    for section in sections(kind):
+        if section.__struct_config__.tag is None and fields_of(section):
+            yield f"## `{name}`\n\n{section.__doc__}\n"
+            yield from _table(fields_of(section))
+            for field in fields_of(section):
+                yield from _section(f"{name}.{field.name}", field.type)
+
+
+def _alternatives(kinds: Iterable[type[Section]], common: set[str]) -> Iterator[str]:
+    for kind in kinds:
+        yield f"### `{kind.__struct_config__.tag}`\n\n{(kind.__doc__ or '').partition(chr(10))[0]}\n"
+        if own := [field for field in fields_of(kind) if field.name not in common]:
+            yield from _table(own)
+
+
+def _reasons(what: str) -> Iterator[str]:
+    yield "| key | reason |"
+    yield "|---|---|"
+    for prefix, section in _named_sections("", ExperimentConfig):
+        for key, reason in getattr(section, what).items():
+            yield f"| `{prefix}{key}` | {reason} |"
+
+
+def _named_sections(prefix: str, section: type[Section]) -> Iterator[tuple[str, type[Section]]]:
+    yield prefix, section
+    for field in fields_of(section):
+        for inner in sections(field.type):
+            if inner.__struct_config__.tag is None:
+                yield from _named_sections(f"{prefix}{field.name}.", inner)
+
+
+def _kind(kind: Any) -> str:
+    if bare(kind) in (Length, Period):
+        return "a length"
+    if bare(kind) is Any:
+        return "any"
+    return "a list or a map" if bare(kind) is EnvironmentVariables else describe(kind)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.required:
+        return "required"
+    if field.default is None or isinstance(field.default, tuple | msgspec.Struct) or field.default is msgspec.NODEFAULT:
+        return ""
+    if isinstance(field.default, bool):
+        return f"`{str(field.default).lower()}`"
+    return f"`{field.default}`" if isinstance(field.default, int | float) or field.default else ""
+
+
+def _meaning(field: FieldInfo) -> str:
+    inner = next(sections(field.type), None)
+    return meta_of(field.type).description or f"[{(inner.__doc__ or '').partition('.')[0]}](#{field.name})"
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) if len(sys.argv) > 1 else PAGE).write_text(page())
