@@ -15,9 +15,11 @@ AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
 FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed
 ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
-# Each process takes a part of the tests in order, because neighbours share servers, and at the end helps the others. More
-# than four processes disturb the tests that measure time.
-PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist worksteal
+# Four processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
+# measure time. Each takes a part of the tests in order, because neighbours share servers, and at the end helps the others.
+PYTEST := $(BIN)/pytest --numprocesses 4 --dist worksteal
+# The tests start thousands of processes, and each of them would compile our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -75,6 +77,7 @@ bench: $(INTEGRATIONS_INSTALLED)  ## measure, each figure beside its baseline
 
 clean:  ## remove the environment, the demo and all caches
 	rm -rf $(VENV) .demo dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -exec rm -rf {} +
 
 # The first candidate that runs and is new enough; version managers leave commands behind that only print an error.
 $(PYTHON):

@@ -197,7 +197,7 @@ class Starter:
         variables = {"CORE_SDK_HOME": str(plan.home.root), "CORE_SDK_GRACE_S": str(ENDED_WITHIN_S), **slurm}
         if is_launched:
             program = ["--", sys.executable, __file__, "--train", str(plan.folder)]
-            launch = self._warm.start(plan.folder, "", (), size, program, **variables)
+            launch = self._warm.start(plan.folder, "", (), size, program, variables=variables)
             try:
                 yield Launched(launch, number)
             finally:

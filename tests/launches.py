@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -75,8 +75,12 @@ class Launch:
 
     def wait(self) -> Ended:
         """Its status is -N if it was itself killed by signal N."""
-        code = self._process.wait()
+        code = self.wait_for_code()
         return Ended(code, self.output, self._process.stderr.read_text(errors="replace"))
+
+    def wait_for_code(self) -> int:
+        """For a launch whose output is not to be read."""
+        return self._process.wait()
 
 
 class WarmLaunchers:
@@ -91,12 +95,15 @@ class WarmLaunchers:
         source: str,
         arguments: Sequence[str],
         num_ranks: int,
-        overrides: Sequence[str],
-        **variables: str,
+        overrides: Sequence[str] = (),
+        *,
+        stdout: Path | None = None,
+        stderr: Path | None = None,
+        variables: Mapping[str, str] | None = None,
     ) -> Launch:
         """`overrides` may end in `--` and another program instead of the script that is given by its source.
 
-        `variables` are beside those of this process.
+        Output goes to the given files, or to new ones. `variables` are beside those of this process.
         """
         directory.mkdir(exist_ok=True)
         (directory / "train.py").write_text(textwrap.dedent(source))
@@ -107,7 +114,9 @@ class WarmLaunchers:
                 ["torch_distributed", f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments],
                 directory=directory,
                 output_directory=directory,
-                variables=outer | variables,
+                variables=outer | dict(variables or {}),
+                stdout=stdout,
+                stderr=stderr,
                 ignores_children=True,
             )
         )

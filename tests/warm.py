@@ -45,19 +45,20 @@ class WarmProgram:
         output_directory: Path,
         variables: Mapping[str, str],
         stdin: str = os.devnull,
+        stdout: Path | None = None,
+        stderr: Path | None = None,
         ignores_children: bool = False,
     ) -> WarmProcess:
-        """`arguments` begin with the program's name; `stdin` is a file."""
-        files = [tempfile.mkstemp(dir=output_directory, prefix="warm-", suffix=f".{name}") for name in ("out", "err")]
-        for descriptor, _ in files:
-            os.close(descriptor)
+        """`arguments` begin with the program's name. Output goes to the given files, or to new ones."""
+        stdout = stdout or _new_file(output_directory, ".out")
+        stderr = stderr or _new_file(output_directory, ".err")
         request = {
             "arguments": list(arguments),
             "directory": str(directory),
             "variables": dict(variables),
             "stdin": stdin,
-            "stdout": files[0][1],
-            "stderr": files[1][1],
+            "stdout": str(stdout),
+            "stderr": str(stderr),
             "ignores_children": ignores_children,
         }
         connection = socket.socket(socket.AF_UNIX)
@@ -67,7 +68,13 @@ class WarmProgram:
             lines = connection.makefile("rw")
         lines.write(json.dumps(request) + "\n")
         lines.flush()
-        return WarmProcess(int(lines.readline()), Path(files[0][1]), Path(files[1][1]), lines)
+        return WarmProcess(int(lines.readline()), stdout, stderr, lines)
+
+
+def _new_file(directory: Path, suffix: str) -> Path:
+    descriptor, path = tempfile.mkstemp(dir=directory, prefix="warm-", suffix=suffix)
+    os.close(descriptor)
+    return Path(path)
 
 
 @contextlib.contextmanager

@@ -6,15 +6,14 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 import pytest
-from launches import RunLaunch, StartLaunch, live_processes
+from launches import Launch, RunLaunch, StartLaunch, WarmLaunchers, live_processes
 from processes import wait_for
 
 _PROLOGUE = """\
@@ -322,53 +321,58 @@ open(f"saved.{os.environ['RANK']}", "w").close()
 """
 
 
+class StartUnread(Protocol):
+    def __call__(self, source: str, *, is_stderr_read: bool = True) -> Launch: ...
+
+
 @pytest.fixture
-def unread_output() -> Iterator[int]:
-    """The write end of a pipe that nobody reads."""
-    ends = os.pipe()
-    yield ends[1]
-    for end in ends:
-        os.close(end)
+def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLaunchers) -> Iterator[StartUnread]:
+    """Launches a script whose output nobody reads. Returns when the pipe is full."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDWR)
+
+    def start(source: str, *, is_stderr_read: bool = True) -> Launch:
+        stderr = None if is_stderr_read else pipe
+        launch = warm_launchers.start(launch_directory, source, (), 2, stdout=pipe, stderr=stderr)
+        wait_for(lambda: not select.select([], [reader], [], 0)[1])
+        return launch
+
+    yield start
+    os.close(reader)
 
 
-def _launch_unread(directory: Path, source: str, output: int, stderr: int | None = None) -> subprocess.Popen[bytes]:
-    """Returns when its output is full."""
-    (directory / "train.py").write_text(source)
-    command = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--", "train.py"]
-    launcher = subprocess.Popen(command, cwd=directory, stdout=output, stderr=stderr)
-    wait_for(lambda: not select.select([], [output], [], 0)[1])
-    return launcher
-
-
-@pytest.mark.parametrize("stderr", [subprocess.STDOUT, None])
+@pytest.mark.parametrize("is_stderr_read", [True, False])
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGINT, signal.SIGINT]])
 def test_a_stop_is_heard_though_nobody_reads_the_output(
-    signals: list[signal.Signals], stderr: int | None, launch_directory: Path, unread_output: int
+    signals: list[signal.Signals], is_stderr_read: bool, launch_directory: Path, start_unread: StartUnread
 ) -> None:
     """The ranks wait in their `print` for a reader; once asked to stop they get on, save, and end."""
     is_killed = len(signals) > 1
-    launcher = _launch_unread(launch_directory, _TALKS, unread_output, stderr)
+    launch = start_unread(_TALKS, is_stderr_read=is_stderr_read)
     wait_for(lambda: len(list(launch_directory.glob("up.*"))) == 2)
 
     for number in signals:
-        launcher.send_signal(number)
+        launch.send(number)
         time.sleep(0.1)  # two of a kind at once are one
 
-    assert launcher.wait(30) == (130 if is_killed else 75)
+    assert launch.wait_for_code() == (130 if is_killed else 75)
     assert len(list(launch_directory.glob("saved.*"))) == (0 if is_killed else 2)
     assert live_processes(launch_directory) == []
 
 
-def test_a_stop_ends_a_launcher_that_waits_for_its_reader_only(launch_directory: Path, unread_output: int) -> None:
+def test_a_stop_ends_a_launcher_that_waits_for_its_reader_only(
+    launch_directory: Path, start_unread: StartUnread
+) -> None:
     """Its ranks have ended well."""
     source = """
-import os, sys
-open(os.path.join(os.environ["CORE_SDK_LAUNCH_DIR"], "completed"), "w").close()
-sys.stdout.write("x" * 100_000)
-"""
-    launcher = _launch_unread(launch_directory, source, unread_output)
-    wait_for(lambda: live_processes(launch_directory) == [launcher.pid])
+        import os, sys
+        open(os.path.join(os.environ["CORE_SDK_LAUNCH_DIR"], "completed"), "w").close()
+        sys.stdout.write("x" * 100_000)
+    """
+    launch = start_unread(source)
+    wait_for(lambda: live_processes(launch_directory) == [launch.pid])
 
-    launcher.terminate()
+    launch.send(signal.SIGTERM)
 
-    assert launcher.wait(30) == 0
+    assert launch.wait_for_code() == 0
