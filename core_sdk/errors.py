@@ -92,8 +92,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 
 class CoreSDKError(Exception):
@@ -690,8 +690,7 @@ class MissingDependencyError(CoreSDKError, ImportError):
         super().__init__(f'{purpose} needs {library}: pip install "core-sdk[{extra}]"')
 
 
-@dataclass(frozen=True)
-class ConfigProblem:
+class ConfigProblem(NamedTuple):
     """One thing that is wrong with a configuration, or that its author should know.
 
     `source` is a file, or an override, which has no lines; `path` is dotted, such as `searcher.max_trials`.
