@@ -150,7 +150,7 @@ def init(
         distributed=distributed,
         experimental=ExperimentalCoreContext(attempt.journal),
         preempt=preempt,
-        profiler=ProfilerContext(attempt.journal, distributed),
+        profiler=ProfilerContext(attempt.journal, distributed.local_rank),
         searcher=SearcherContext(
             distributed=distributed, train=train, journal=attempt.journal, max_length=attempt.record.max_length
         ),

@@ -44,31 +44,27 @@ class SearcherOperation:
         self._is_chief = is_chief
         self._train = train
         self._journal = journal
-        self._is_completed = False
+        self.is_completed = False
 
     @property
     def length(self) -> int:
         return self._length
 
-    @property
-    def is_completed(self) -> bool:
-        return self._is_completed
-
     def report_progress(self, length: float) -> None:
         """`length` is how far the training is, in the unit of `self.length`. Raises `RuntimeError` on other ranks."""
         self._check_chief("report_progress")
-        if self._is_completed and length != self._length:
+        if self.is_completed and length != self._length:
             raise RuntimeError("report_progress() after report_completed()")
         self._train.report_progress(min(max(length / self._length, 0.0), 1.0))
 
     def report_completed(self, searcher_metric: Any) -> None:
         """Reports the metric at the end. Raises `RuntimeError` on other ranks, and the second time."""
         self._check_chief("report_completed")
-        if self._is_completed:
+        if self.is_completed:
             raise RuntimeError("report_completed() was called before for this operation")
         metric = to_json(searcher_metric, "searcher_metric")
         self._journal.append(OperationCompleted(time=time.time(), length=self._length, metric=metric))
-        self._is_completed = True
+        self.is_completed = True
 
     def _check_chief(self, call: str) -> None:
         if not self._is_chief:

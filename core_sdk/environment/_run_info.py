@@ -27,7 +27,7 @@ def run_info() -> ClusterInfo | None:
         return None
     try:
         info = decode_file(path.read_bytes(), ClusterInfo)
-        info._user_data = from_json(info._user_data)
+        info.user_data = from_json(info.user_data)
         if info._trial_info is not None:
             info._trial_info.hparams = from_json(info._trial_info.hparams)
     except (OSError, ValueError) as error:

@@ -41,9 +41,11 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     container_rank: int = 0
     container_slot_counts: list[int] = msgspec.field(default_factory=lambda: [1])
     gpu_uuids: list[str] = []
-    _latest_checkpoint: str | None = msgspec.field(default=None, name="latest_checkpoint")
+    latest_checkpoint: str | None = None
+    """The storage id to continue from; None on a fresh start."""
     _trial_info: TrialInfo | None = msgspec.field(default=None, name="trial")
-    _user_data: dict[str, Any] = msgspec.field(default_factory=dict, name="user_data")
+    user_data: dict[str, Any] = {}
+    """The experiment's free-form `data`."""
 
     @property
     def slot_ids(self) -> list[int]:
@@ -57,13 +59,3 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
         if self._trial_info is None:
             raise RuntimeError(f"a task of type {self.task_type} has no trial")
         return self._trial_info
-
-    @property
-    def latest_checkpoint(self) -> str | None:
-        """The storage id to continue from; None on a fresh start."""
-        return self._latest_checkpoint
-
-    @property
-    def user_data(self) -> dict[str, Any]:
-        """The experiment's free-form `data`."""
-        return self._user_data

@@ -22,7 +22,6 @@ from processes import Script, wait_for
 
 from core_sdk.core import ProfilerContext
 from core_sdk.core._profiler import Source
-from core_sdk.distributed import DistributedContext
 from core_sdk.errors import JournalForkedError
 from core_sdk.journal import JournalWriter, read_records
 from core_sdk.records import Metric, Profile, metrics_from_json
@@ -37,7 +36,7 @@ def journal(tmp_path: Path) -> Iterator[JournalWriter]:
 
 @pytest.fixture
 def profiler(journal: JournalWriter) -> Iterator[ProfilerContext]:
-    profiler = ProfilerContext(journal, DistributedContext())
+    profiler = ProfilerContext(journal, 0)
     yield profiler
     profiler.off()
 
@@ -79,15 +78,8 @@ class Other:
         return {"figure": self.figure}
 
 
-@dataclass
-class Rank:
-    """What the profiler asks of a rank's `DistributedContext`."""
-
-    local_rank: int
-
-
 def profiler_of(journal: JournalWriter, *sources: Source) -> ProfilerContext:
-    return ProfilerContext(journal, DistributedContext(), lambda: sources)
+    return ProfilerContext(journal, 0, lambda: sources)
 
 
 def recorded(journal: JournalWriter) -> dict[str, list[dict[str, Metric]]]:
@@ -182,11 +174,10 @@ def test_each_gpu_tells_what_it_can(run_script: Callable[..., tuple[int, str, st
         import logging, time
         from pathlib import Path
         from core_sdk.core import ProfilerContext
-        from core_sdk.distributed import DistributedContext
         from core_sdk.journal import JournalWriter
         logging.basicConfig(format="%(message)s")
         journal = JournalWriter(Path("1.journal"))
-        profiler = ProfilerContext(journal, DistributedContext())
+        profiler = ProfilerContext(journal, 0)
         profiler.on(sampling_interval=0.1, samples_per_report=1)
         while journal.path.read_text().count('"cpu"') < 6:
             time.sleep(0.01)
@@ -287,7 +278,7 @@ def test_on_and_off_may_be_repeated(journal: JournalWriter, caplog: pytest.LogCa
 
 def test_one_rank_per_node_collects(journal: JournalWriter) -> None:
     """The others would record the same figures again."""
-    profiler = ProfilerContext(journal, Rank(local_rank=1))
+    profiler = ProfilerContext(journal, 1)
 
     profiler.on()
 
@@ -384,9 +375,8 @@ def test_a_process_that_ends_with_the_profiler_on_ends(start_script: Callable[..
         """
         from pathlib import Path
         from core_sdk.core import ProfilerContext
-        from core_sdk.distributed import DistributedContext
         from core_sdk.journal import JournalWriter
-        ProfilerContext(JournalWriter(Path("1.journal")), DistributedContext()).on(sampling_interval=60)
+        ProfilerContext(JournalWriter(Path("1.journal")), 0).on(sampling_interval=60)
         """
     )
 

@@ -196,7 +196,7 @@ def test_what_an_attempt_that_is_being_started_continues_from_stays(
     home: Home, folder: TrialFolder, running: Training
 ) -> None:
     """Its script has not come to say so; its run info does."""
-    running.folder.write_run_info(running.attempt, ClusterInfo(_latest_checkpoint="b"))
+    running.folder.write_run_info(running.attempt, ClusterInfo(latest_checkpoint="b"))
 
     collect_latest(home)
 

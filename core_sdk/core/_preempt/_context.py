@@ -80,8 +80,10 @@ class PreemptContext:
         self._launch_directory = launch_directory
         self._num_calls = 0
         self._is_quiet = False
-        self._is_acknowledged = False
-        self._stop_known_at: float | None = None
+        self.is_acknowledged = False
+        """Whether the script knows that it should stop: if it then ends well, the attempt counts as paused."""
+        self.stop_known_at: float | None = None
+        """When this rank first heard of the stop, by `time.monotonic()`."""
         self._is_started = False
         self._uncaught_signals = list(stop_signals)
         self._has_warned_of_uncaught = False
@@ -98,16 +100,6 @@ class PreemptContext:
             num_calls=lambda: self._num_calls,
             on_news=self._look_up,
         )
-
-    @property
-    def is_acknowledged(self) -> bool:
-        """Whether the script knows that it should stop: if it then ends well, the attempt counts as paused."""
-        return self._is_acknowledged
-
-    @property
-    def stop_known_at(self) -> float | None:
-        """When this rank first heard of the stop, by `time.monotonic()`."""
-        return self._stop_known_at
 
     def start(self) -> PreemptContext:
         """Raises `RuntimeError` the second time."""
@@ -167,8 +159,8 @@ class PreemptContext:
     def acknowledge_preemption_signal(self) -> None:
         """Says that the script is going to stop, for scripts that ask with `auto_ack=False`."""
         source = self._agreement.source
-        if source is not None and not self._is_acknowledged:
-            self._is_acknowledged = True
+        if source is not None and not self.is_acknowledged:
+            self.is_acknowledged = True
             self._journal.append(StopAcknowledged(time=time.time(), source=source))
             tell_launcher(self._launch_directory, "stopped")
 
@@ -230,8 +222,8 @@ class PreemptContext:
         self._listeners = NoticeListeners(self._clouds, self._agreement.want)
 
     def _look_up(self) -> None:
-        if self._stop_known_at is None:
-            self._stop_known_at = time.monotonic()
+        if self.stop_known_at is None:
+            self.stop_known_at = time.monotonic()
         self._is_quiet = False
 
     def unevenness(self) -> str | None:

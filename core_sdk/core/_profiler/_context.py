@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from core_sdk.core._profiler._collector import Collector, Source
 from core_sdk.errors import JournalForkedError
@@ -18,24 +17,18 @@ logger = logging.getLogger("core_sdk.profiler")
 _MIN_INTERVAL_S = 0.1
 
 
-class HasLocalRank(Protocol):
-    """The part of a `DistributedContext` that the profiler needs."""
-
-    local_rank: int
-
-
 class ProfilerContext:
     """Samples the node on its local rank 0; the figures of each node are recorded separately."""
 
     def __init__(
         self,
         journal: Journal,
-        distributed: HasLocalRank,
+        local_rank: int,
         open_sources: Callable[[], Iterable[Source]] | None = None,
     ) -> None:
         """The sampling thread calls `open_sources`; the default has all sources of this machine."""
         self._journal = journal
-        self._distributed = distributed
+        self._local_rank = local_rank
         self._open_sources = open_sources
         self._process = os.getpid()
         self._collector: Collector | None = None
@@ -56,7 +49,7 @@ class ProfilerContext:
             raise JournalForkedError(self._journal.path)
         if self._collector is not None:
             logger.warning("profiler.on() does nothing, since the profiler is on: call profiler.off() first")
-        elif self._distributed.local_rank == 0:
+        elif self._local_rank == 0:
             self._collector = Collector(
                 self._journal,
                 self._open_sources or self._machine_sources(),

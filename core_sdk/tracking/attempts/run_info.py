@@ -53,7 +53,7 @@ def with_trial(
     return msgspec.structs.replace(
         where,
         task_type="TRIAL",
-        _latest_checkpoint=latest_checkpoint,
+        latest_checkpoint=latest_checkpoint,
         _trial_info=TrialInfo(
             trial_id=trial.trial_id,
             experiment_id=trial.experiment_id,
@@ -63,11 +63,11 @@ def with_trial(
             _steps_completed=steps_completed,
             _trial_run_id=attempt,
         ),
-        _user_data=trial.data,
+        user_data=trial.data,
     )
 
 
 def as_told(info: ClusterInfo) -> ClusterInfo:
     """`info` from a file, with the values that JSON lacks (NaN, the infinities) as a script sees them."""
     trial = msgspec.structs.replace(info.trial, hparams=from_json(info.trial.hparams))
-    return msgspec.structs.replace(info, _trial_info=trial, _user_data=from_json(info._user_data))
+    return msgspec.structs.replace(info, _trial_info=trial, user_data=from_json(info.user_data))
