@@ -19,17 +19,17 @@ class ExitedReason(enum.Enum):
     INVALID_HP = "INVALID_HP"
 
 
-class SearchStarted(msgspec.Struct, frozen=True, tag_field="event", tag="search_started"):
+class SearchStarted(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="search_started"):
     """The first event of every search."""
 
 
-class TrialCreated(msgspec.Struct, frozen=True, tag_field="event", tag="trial_created"):
+class TrialCreated(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_created"):
     """The trial that a `Create` asked for exists."""
 
     request_id: UUID
 
 
-class ValidationCompleted(msgspec.Struct, frozen=True, tag_field="event", tag="validation_completed"):
+class ValidationCompleted(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="validation_completed"):
     """A trial has reported the searcher's metric, or has completed what a `ValidateAfter` asked for."""
 
     request_id: UUID
@@ -46,21 +46,21 @@ class ValidationCompleted(msgspec.Struct, frozen=True, tag_field="event", tag="v
         return from_json(self.metric)
 
 
-class TrialProgressed(msgspec.Struct, frozen=True, tag_field="event", tag="trial_progressed"):
+class TrialProgressed(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_progressed"):
     """A trial has said which part of its training is done: 0 to 1."""
 
     request_id: UUID
     progress: float
 
 
-class TrialExitedEarly(msgspec.Struct, frozen=True, tag_field="event", tag="trial_exited_early"):
+class TrialExitedEarly(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_exited_early"):
     """A trial has ended without finishing, and will not be started again. `TrialClosed` follows."""
 
     request_id: UUID
     reason: ExitedReason
 
 
-class TrialClosed(msgspec.Struct, frozen=True, tag_field="event", tag="trial_closed"):
+class TrialClosed(msgspec.Struct, frozen=True, gc=False, tag_field="event", tag="trial_closed"):
     """A trial has ended, for whatever reason: its last event."""
 
     request_id: UUID

@@ -14,7 +14,7 @@ from core_sdk.search._points import Points
 from core_sdk.search._rungs import EXITED, Rung, Score
 
 
-class RungTrial(msgspec.Struct):
+class RungTrial(msgspec.Struct, gc=False):
     """A trial, and its entries in the rungs that it has reached."""
 
     state: Literal["running", "paused", "ended"] = "running"

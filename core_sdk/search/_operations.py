@@ -8,11 +8,11 @@ from uuid import UUID
 import msgspec
 
 
-class Operation(msgspec.Struct, frozen=True, tag_field="operation"):
+class Operation(msgspec.Struct, frozen=True, gc=False, tag_field="operation"):
     """What a search asks for."""
 
 
-class Create(Operation, frozen=True, tag="create"):
+class Create(Operation, frozen=True, gc=False, tag="create"):
     """Make a trial with these hyperparameters, and start it. The search chooses the id by which it speaks of it."""
 
     request_id: UUID
@@ -30,45 +30,45 @@ class Create(Operation, frozen=True, tag="create"):
         return self.request_id.int % 2**31
 
 
-class ValidateAfter(Operation, frozen=True, tag="validate_after"):
+class ValidateAfter(Operation, frozen=True, gc=False, tag="validate_after"):
     """Train until `length`, counted from the beginning of the trial, then report the metric. Resumes a paused trial."""
 
     request_id: UUID
     length: int
 
 
-class Pause(Operation, frozen=True, tag="pause"):
+class Pause(Operation, frozen=True, gc=False, tag="pause"):
     """End the trial's process and keep its checkpoint: a later `ValidateAfter` may resume it, or `Close` end it."""
 
     request_id: UUID
 
 
-class Stop(Operation, frozen=True, tag="stop"):
+class Stop(Operation, frozen=True, gc=False, tag="stop"):
     """Ask the trial to save a checkpoint and to end, wherever it is in its training."""
 
     request_id: UUID
 
 
-class Close(Operation, frozen=True, tag="close"):
+class Close(Operation, frozen=True, gc=False, tag="close"):
     """Let the trial end once it has completed what it was asked for."""
 
     request_id: UUID
 
 
-class Progress(Operation, frozen=True, tag="progress"):
+class Progress(Operation, frozen=True, gc=False, tag="progress"):
     """Show this progress of the whole search: 0 to 1."""
 
     progress: float
 
 
-class Shutdown(Operation, frozen=True, tag="shutdown"):
+class Shutdown(Operation, frozen=True, gc=False, tag="shutdown"):
     """End the experiment: as canceled, as failed, or as completed."""
 
     cancel: bool = False
     failure: bool = False
 
 
-class Warn(Operation, frozen=True, tag="warn"):
+class Warn(Operation, frozen=True, gc=False, tag="warn"):
     """Tell the user. A search says each kind of warning once, about the trial that it met first."""
 
     kind: Literal["metric_missing", "time_missing", "time_not_growing", "ended_early", "invalid_hparams"]

@@ -69,7 +69,7 @@ class PromotingHalving(Halving):
 
     def _index_to_promote(self) -> int | None:
         """The highest rung with a paused trial that is among its best."""
-        for index in reversed(range(len(self._rungs))):
+        for index in reversed(range(len(self._rungs) - 1)):
             paused, entries = self._paused[index], self._rungs[index].entries
             if paused and entries.bisect_left(paused[0]) < self._num_best(index):
                 return index

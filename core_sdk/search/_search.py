@@ -101,7 +101,8 @@ class Search:
                     continue
                 self._state.warned.append(operation.kind)
             yield operation
-        yield from self._method.fill(self._method.max_concurrent - self._method.num_active)
+        if (num_free := self._method.max_concurrent - self._method.num_active) > 0:
+            yield from self._method.fill(num_free)
         if self._state.num_closed == self._points.num_made:
             self._state.is_over = True
             yield self._shutdown()

@@ -29,11 +29,13 @@ class Tournament(Method):
         return sum(bracket.num_compared for bracket in self._brackets)
 
     def fill(self, num_free: int) -> Iterator[Operation]:
-        num_allowed = self.num_active + num_free
-        for bracket in self._brackets:
-            yield from bracket.fill(min(bracket.max_concurrent - bracket.num_active, num_allowed - self.num_active))
-        for bracket in self._brackets:
-            yield from bracket.fill(num_allowed - self.num_active)
+        for takes_all in (False, True):
+            for bracket in self._brackets:
+                num_before = bracket.num_active
+                num_given = num_free if takes_all else min(bracket.max_concurrent - num_before, num_free)
+                if num_given > 0:
+                    yield from bracket.fill(num_given)
+                    num_free -= bracket.num_active - num_before
 
     def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
         return self._bracket_of(request_id).validated(request_id, score, length)

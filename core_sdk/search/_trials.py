@@ -18,7 +18,7 @@ from core_sdk.search._events import (
 from core_sdk.search._operations import Close, Create, Operation, Pause, Stop, ValidateAfter
 
 
-class OpenTrial(msgspec.Struct):
+class OpenTrial(msgspec.Struct, gc=False):
     """What a search has asked of a trial, and heard of it."""
 
     progress: float = 0.0

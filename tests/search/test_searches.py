@@ -29,7 +29,7 @@ from core_sdk.search import (
     ValidationCompleted,
     Warn,
 )
-from core_sdk.search._simulation import TrialExit, simulate, synthetic_curve
+from core_sdk.search.simulation import TrialExit, simulate, synthetic_curve
 
 VALIDATIONS = range(4, 257, 4)
 every_search = pytest.mark.parametrize("searcher", ALL.values(), ids=ALL.keys())
