@@ -393,7 +393,12 @@ class Trial(Training):
         """
         self._tracker.request_stop(self.trial_id, "client")
 
-    kill = needs_master("Trial.kill()", "pause() asks it to stop; `kill` ends a process that does not")
+    def kill(self) -> None:
+        """Kills the script with all its processes, and returns when they are gone; the trial is canceled.
+
+        Raises `TrialNotRunningError`, or `AgentNotFoundError` for a script that `core-sdk` has not started here.
+        """
+        self._tracker.kill(self.trial_id, "client")
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.

@@ -62,6 +62,7 @@ from core_sdk.records._journal import (
     Progress,
     Record,
     Report,
+    Settled,
     StatusSet,
     StopAcknowledged,
     TrialLabelsChanged,

@@ -138,6 +138,15 @@ class TrialLabelsChanged(Line, tag="trial_labels"):
     removed: list[str] = []
 
 
+class Settled(Line, tag="settled"):
+    """What became of a trial whose attempt was stopped or killed by somebody; it holds until a later attempt begins."""
+
+    state: Literal["COMPLETED", "CANCELED"]
+    reason: str
+    attempt: int
+    """The trial's newest one."""
+
+
 class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):
     """The attempt uses a checkpoint of another trial, for inference say."""
 
@@ -179,6 +188,7 @@ Record = (
     | CheckpointUnpinned
     | CheckpointMetadataSet
     | TrialLabelsChanged
+    | Settled
     | CheckpointUsed
     | StopAcknowledged
     | Dropped

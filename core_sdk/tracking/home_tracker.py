@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core_sdk.errors import TrialNotFoundError, TrialNotRunningError
+from core_sdk.errors import AgentNotFoundError, TrialNotFoundError, TrialNotRunningError
 from core_sdk.journal import Chunk, read_journal
-from core_sdk.records import CommandRecord, ExperimentRecord, Record, Report, StopRequest, TrialRecord
+from core_sdk.records import CommandRecord, ExperimentRecord, Record, Report, Settled, StopRequest, TrialRecord
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.rows import AttemptRow, CheckpointRow, ExperimentChange, ReportRow, ReportStretch, StreamPosition
 from core_sdk.tracking.tracker import Tracker, View
@@ -94,6 +95,17 @@ class HomeTracker(Tracker):
             raise TrialNotRunningError(trial_id, "pause")
         folder.request_stop(attempt, source)
         return attempt
+
+    def kill(self, trial_id: int, source: str) -> None:
+        from core_sdk.tracking.attempts.running import kill, supervised_attempt
+
+        folder = self.home.trial(trial_id)
+        if (newest := folder.running_attempt()) is None:
+            raise TrialNotRunningError(trial_id, "kill")
+        if (attempt := supervised_attempt(folder)) is None:
+            raise AgentNotFoundError(trial_id, newest)
+        settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {source}", attempt=newest)
+        kill(folder, attempt, settled)
 
     def append_change(self, trial_id: int, change: Record) -> None:
         self.home.trial(trial_id).append_change(change)

@@ -16,8 +16,8 @@ from core_sdk.records import (
 )
 
 TrialState = Literal["ACTIVE", "PAUSED", "COMPLETED", "CANCELED", "ERROR"]
-"""PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C. ERROR: it raised, or its process failed
-or died without a word."""
+"""PAUSED: stopped on request, to be continued. CANCELED: interrupted by Ctrl-C, canceled or killed. ERROR: it raised,
+or its process failed or died without a word."""
 
 CheckpointState = Literal["COMPLETED", "PARTIALLY_DELETED", "DELETED"]
 

@@ -1,7 +1,8 @@
 """How an attempt has ended: the one rule for lists, and for the last line and the exit status of `core-sdk run`.
 
 There are two sources: what the script records as it leaves its Context, and the exit status that its agent records. A
-failure in one of them is a failure. Otherwise the script's record counts, and without one the exit status.
+failure in one of them is a failure. Otherwise the script's record counts, and without one the exit status. Whoever has
+stopped or killed the attempt may have settled what that means for the trial, which counts before both.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import signal
 from dataclasses import dataclass
 
-from core_sdk.records import ExitRecord
+from core_sdk.records import ExitRecord, Settled
 from core_sdk.tracking.rows import TrialState
 
 TRY_AGAIN = 75
@@ -35,8 +36,10 @@ class AttemptEnd:
     """Why an exit code that was recorded cannot be read."""
 
 
-def trial_state(end: AttemptEnd, is_running: bool) -> tuple[TrialState, str]:
-    """The state, and the reason for it."""
+def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = None) -> tuple[TrialState, str]:
+    """The state, and the reason for it. `settled` is what was settled since the attempt began."""
+    if settled is not None:
+        return settled.state, settled.reason
     if end.outcome == "invalid_hp":
         return "COMPLETED", f"invalid hyperparameters: {_last_line(end.error)}".removesuffix(": ")
     if end.outcome == "error":

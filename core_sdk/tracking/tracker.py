@@ -123,6 +123,12 @@ class Tracker(Protocol):
     def request_stop(self, trial_id: int, source: str) -> int:
         """Asks the attempt that runs to stop, and returns its number. Raises `TrialNotRunningError`."""
 
+    def kill(self, trial_id: int, source: str) -> None:
+        """Kills the attempt that runs, and returns when nothing of it is left; the trial is canceled.
+
+        Raises `TrialNotRunningError`, or `AgentNotFoundError` if no agent on this machine has started it.
+        """
+
     def append_change(self, trial_id: int, change: Record) -> None:
         """Records, durably, something that was done to the trial from outside."""
 

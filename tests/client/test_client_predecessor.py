@@ -215,7 +215,6 @@ def test_determined_is_the_home_of_this_environment(home: Home, train: Train) ->
         (lambda: client.Determined().create_model("resnet"), "no model registry"),  # type: ignore[attr-defined]
         (lambda: client.get_experiment(1).kill(), "pause\\(\\) stops its trials"),
         (lambda: client.get_experiment(1).activate(), "core-sdk trial resume"),
-        (lambda: client.get_trial(1).kill(), "pause\\(\\) asks it to stop"),
     ],
 )
 def test_what_needs_a_master_says_so(call: Callable[[], Any], advice: str, train: Train) -> None:

@@ -1106,3 +1106,29 @@ def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
     assert "attempt 1 is running" in refused.stderr
     assert len(scripts) == 1
     assert psutil.wait_procs(scripts, timeout=60)[1] == []
+
+
+def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:
+    """The command in the foreground tells of it, and a resume begins a new attempt."""
+    run = start_unwatched(home, tmp_path)
+    [agent] = [child for child in psutil.Process(run.pid).children() if "core_sdk.agent" in child.cmdline()]
+    processes = agent.children(recursive=True)
+
+    killed = core_sdk("trial", "kill", "1")
+    is_left = any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in processes)
+    run.communicate()
+    state = client.get_trial(1).state
+    (tmp_path / "begin").touch()
+    resumed = subprocess.Popen(
+        [sys.executable, "-m", "core_sdk.cli", "trial", "resume", "1"], stdout=subprocess.DEVNULL
+    )
+    wait_for(lambda: home.trial(1).journal_path(2).exists())
+    running = client.get_trial(1).state
+    core_sdk("trial", "pause", "1")
+    resumed.wait()
+
+    assert killed.returncode == 0, killed.stderr
+    assert not is_left
+    assert run.returncode == 130
+    assert state is client.TrialState.CANCELED
+    assert running is client.TrialState.ACTIVE

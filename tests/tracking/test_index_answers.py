@@ -17,17 +17,20 @@ from core_sdk.errors import CheckpointNotFoundError, ExperimentNotFoundError, Tr
 from core_sdk.records import (
     MAX_INT,
     CheckpointDeleted,
+    Ended,
     MetadataSet,
     Metric,
     Profile,
     Progress,
     Report,
+    Settled,
     StatusSet,
     number_to_json,
     to_json,
 )
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.index import Index
 from core_sdk.tracking.rows import ReportRow
 
@@ -351,3 +354,26 @@ def test_checkpoints_are_listed_by_trial_and_then_by_their_saves(home: Home) -> 
         assert [row.storage_id for row in index.checkpoints()] == ["c2", "b2", "a2", "c1", "b1", "a1"]
         row = index.checkpoint("b2")
         assert (row.trial_id, row.experiment_id, row.steps_completed, row.size_bytes) == (2, 1, 2, 7)
+
+
+def test_what_was_settled_counts_until_a_later_attempt_begins(home: Home) -> None:
+    """Over what the attempt itself says; the newest word counts."""
+    folder = new_trial(home)
+    record(folder, Ended(time=START, outcome="paused"))
+    told = [
+        Settled(time=START, state="CANCELED", reason="a slip", attempt=1),
+        Settled(time=START, state="COMPLETED", reason="stopped by the searcher", attempt=1),
+    ]
+    append(folder, 0, lines(*told))
+
+    with Index(home) as index:
+        index.refresh()
+        row, experiment = index.trial(1), index.experiment(1)
+        settled = read_settled(folder)
+        record(folder, Ended(time=START, outcome="paused"), attempt=2)
+        index.refresh()
+        later = index.trial(1)
+
+    assert (row.state, row.reason, experiment.state) == ("COMPLETED", "stopped by the searcher", "COMPLETED")
+    assert settled == told[-1]
+    assert (later.state, read_settled(folder)) == ("PAUSED", None)

@@ -14,7 +14,7 @@ from core_sdk.cli.running.signals import catch_signals, hand_on
 from core_sdk.cli.running.terminal import hand_on_lines, open_screen
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code
-from core_sdk.tracking.attempts.ending import read_end
+from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.rows import TrialState
@@ -50,7 +50,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         say(problem)
     if ended.code is None:
         await_end(start.folder, _ORPHAN_S)
-    state, reason = trial_state(read_end(start.folder, ended.code), is_running=False)
+    state, reason = trial_state(read_end(start.folder, ended.code), False, read_settled(start.folder))
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}")
     return exit_status(state, ended.code)
 

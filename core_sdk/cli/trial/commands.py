@@ -180,6 +180,16 @@ def pause(
         say(f"trial {trial_id} has stopped: `core-sdk trial resume {trial_id}` goes on with it")
 
 
+@app.command()
+def kill(trial_id: TrialId) -> None:
+    """Kill a running trial with all its processes, at once: it saves nothing, and is canceled.
+
+    `trial pause` asks it to save a checkpoint and stop. A trial that was killed can be resumed.
+    """
+    open_tracker().kill(trial_id, "core-sdk trial kill")
+    say(f"killed trial {trial_id}: `core-sdk trial resume {trial_id}` goes on from its newest checkpoint")
+
+
 class _CommandAfterDashes(TyperCommand):
     """Requires `--` before a command, so that a second number is not taken for a program."""
 

@@ -6,8 +6,8 @@ import dataclasses
 import time
 
 from core_sdk.errors import CoreSDKError
-from core_sdk.journal import read_journal
-from core_sdk.records import Ended, ExitRecord, StopAcknowledged
+from core_sdk.journal import find_records, read_journal
+from core_sdk.records import Ended, ExitRecord, Settled, StopAcknowledged
 from core_sdk.tracking.attempts.provisional import settle_unnamed
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.states import AttemptEnd, error_told
@@ -55,3 +55,12 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
         elif isinstance(record, Ended):
             end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
     return dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))
+
+
+def read_settled(folder: TrialFolder) -> Settled | None:
+    """What was settled about the trial since its newest attempt began."""
+    settled = None
+    for found in find_records(folder.changes_path, ['"settled"']):
+        if isinstance(found, Settled):
+            settled = found
+    return settled if settled is not None and settled.attempt >= max(folder.attempts()) else None

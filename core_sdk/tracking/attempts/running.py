@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from core_sdk.alive import AliveLock, is_alive, signed_by
 from core_sdk.errors import AgentNotFoundError, TrialRunningError
+from core_sdk.records import Settled
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
 
@@ -57,17 +58,25 @@ def _is_only_announced(folder: TrialFolder, attempt: int) -> bool:
     return folder.run_info_path(attempt).exists() and not any(trace.exists() for trace in traces)
 
 
-def kill(folder: TrialFolder, attempt: int) -> None:
+def supervised_attempt(folder: TrialFolder) -> int | None:
+    """The attempt with which the agent that runs now was started; a launcher may have begun others since."""
+    return next((number for number in reversed(folder.attempts()) if is_alive(folder.supervised_path(number))), None)
+
+
+def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> None:
     """Kills the attempt with all its processes, and returns when they are gone and its end is recorded.
 
     Does nothing if it has ended. It takes a second, in which a guardian looks for processes that were just being
-    started. `attempt` is the number with which it was started; a launcher may have begun others since.
+    started. `attempt` is the number with which it was started. `settled` is recorded before, so that it is known to
+    whoever sees the end.
 
     Raises `AgentNotFoundError` if it was not started by an agent on this machine.
     """
     agent = _agent(folder, attempt)
     if agent is None:
         return
+    if settled is not None:
+        folder.append_change(settled)
     # The guardian is one of them, and ends when nothing is left.
     processes = [agent, *agent.children(recursive=True)]
     agent.kill()
@@ -81,7 +90,7 @@ def _agent(folder: TrialFolder, attempt: int) -> psutil.Process | None:
     """The attempt's agent; None if the attempt has ended."""
     lock = folder.supervised_path(attempt)
     deadline = time.monotonic() + _SIGNING_S
-    while folder.running_attempt() is not None:
+    while is_alive(lock):
         if (agent := _holder(lock)) is not None:
             return agent
         if time.monotonic() > deadline:

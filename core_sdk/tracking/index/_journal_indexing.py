@@ -22,6 +22,7 @@ from core_sdk.records import (
     Progress,
     Record,
     Report,
+    Settled,
     StatusSet,
     StopAcknowledged,
     TrialLabelsChanged,
@@ -37,7 +38,17 @@ logger = logging.getLogger("core_sdk.tracking")
 AttemptRow = dict[str, Any]
 """A row of `attempt`."""
 
-_COURSE = ("host", "started", "last_time", "resumed_steps", "progress", "status", "metadata", "label_changes")
+_COURSE = (
+    "host",
+    "started",
+    "last_time",
+    "resumed_steps",
+    "progress",
+    "status",
+    "metadata",
+    "label_changes",
+    "settled",
+)
 _END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
 _COUNTS = ("end_offset", "num_bad_lines", "num_dropped")
 _NOTHING_READ: AttemptRow = dict.fromkeys((*_COURSE, "environment", *_END)) | dict.fromkeys(_COUNTS, 0)
@@ -161,6 +172,8 @@ class JournalIndexer:
                 changes = msgspec.json.decode(row["label_changes"] or "{}")
                 changes |= dict.fromkeys(record.added, True) | dict.fromkeys(record.removed, False)
                 row["label_changes"] = _json(changes)
+            case Settled():
+                row["settled"] = _json(record)
             case StopAcknowledged():
                 row["stop_source"] = record.source
             case Dropped():

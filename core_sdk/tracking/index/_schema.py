@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-REVISION = 7
+REVISION = 8
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -57,6 +57,8 @@ CREATE TABLE attempt (
     environment TEXT,
     -- Label -> whether the trial was given it, or lost it.
     label_changes TEXT,
+    -- What somebody has settled about the trial, as JSON.
+    settled TEXT,
     stop_source TEXT,
     ended REAL,
     outcome TEXT,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from core_sdk.records import EnvironmentRecord, SearchRecord, from_json
+from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
@@ -135,8 +135,11 @@ def _state(
     if not attempts or attempts[0]["attempt"] == 0:
         return "ERROR", "no attempt has begun"
     told = ("outcome", "error", "stop_source", "exit_code", "exit_problem")
+    newest = attempts[0]["attempt"]
     end = AttemptEnd(*(attempts[0][column] for column in told))
-    return trial_state(end, is_running.get((trial_id, attempts[0]["attempt"]), True))
+    settled = None if attempts[-1]["settled"] is None else msgspec.json.decode(attempts[-1]["settled"], type=Settled)
+    is_outdated = settled is not None and settled.attempt < newest
+    return trial_state(end, is_running.get((trial_id, newest), True), None if is_outdated else settled)
 
 
 def _newest(attempts: Sequence[sqlite3.Row], column: str) -> Any:
