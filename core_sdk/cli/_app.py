@@ -9,6 +9,7 @@ import typer
 from core_sdk._version import __version__
 from core_sdk.cli._group import LazyGroup, command_group
 from core_sdk.cli.compare import compare
+from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.running import run
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
@@ -33,6 +34,7 @@ app = command_group(
 )
 run.register(app)
 app.command()(compare)
+app.command()(preview_search)
 
 
 def _print_version(is_asked: bool) -> None:

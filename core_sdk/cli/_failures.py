@@ -13,12 +13,21 @@ from core_sdk.errors import (
     CommandNotFoundError,
     CommandNotRecordableError,
     CoreSDKError,
+    InvalidConfigError,
     InvalidNameError,
     NotFoundError,
     UnsafePathError,
 )
 
-FAILURES = (CoreSDKError, AmbiguousNameError, CodeDirectoryError, InvalidNameError, UnsafePathError, OSError)
+FAILURES = (
+    CoreSDKError,
+    AmbiguousNameError,
+    CodeDirectoryError,
+    InvalidConfigError,
+    InvalidNameError,
+    UnsafePathError,
+    OSError,
+)
 """The errors that a command expects. Any other one is a mistake of ours, and shows its traceback."""
 
 

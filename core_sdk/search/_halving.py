@@ -51,6 +51,10 @@ class Halving(CountingMethod[HalvingState]):
         self._orders = orders
 
     @property
+    def lengths(self) -> list[int]:
+        return [rung.length for rung in self._rungs]
+
+    @property
     def num_compared(self) -> int:
         return len(self._rungs[0].entries)
 

@@ -45,6 +45,11 @@ class Method(ABC):
         """The number of trials that have a process, or are to have one."""
 
     @property
+    @abstractmethod
+    def lengths(self) -> list[int]:
+        """The lengths at which trials may end or pause, from the shortest; none if only their scripts know."""
+
+    @property
     def num_compared(self) -> int:
         """The number of trials that have reached their first rung."""
         return 0
@@ -131,6 +136,10 @@ class Independent(CountingMethod[Counts]):
         """`length` is that of each training, or None if the scripts know it."""
         super().__init__(Counts(), points, max_trials, max_concurrent, replaces=replaces)
         self._length = length
+
+    @property
+    def lengths(self) -> list[int]:
+        return [] if self._length is None else [self._length]
 
     def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
         yield from ()

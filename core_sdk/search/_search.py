@@ -69,6 +69,11 @@ class Search:
         return self._method.max_trials
 
     @property
+    def lengths(self) -> list[int]:
+        """The lengths of the rungs, from the lowest, or the one length of all trials; empty if only scripts know it."""
+        return self._method.lengths
+
+    @property
     def progress(self) -> float:
         """From 0 to 1."""
         if self._state.is_over:

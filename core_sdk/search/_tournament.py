@@ -25,6 +25,10 @@ class Tournament(Method):
         return sum(bracket.num_active for bracket in self._brackets)
 
     @property
+    def lengths(self) -> list[int]:
+        return sorted({length for bracket in self._brackets for length in bracket.lengths})
+
+    @property
     def num_compared(self) -> int:
         return sum(bracket.num_compared for bracket in self._brackets)
 
