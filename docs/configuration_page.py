@@ -15,7 +15,7 @@ from msgspec.structs import FieldInfo
 
 from core_sdk.config._kinds import bare, describe, fields_of, meta_of, sections
 from core_sdk.config._section import Section
-from core_sdk.config._shapes import OLD_SEARCHERS
+from core_sdk.config._short_forms import OLD_SEARCHERS
 from core_sdk.config.experiment import EnvironmentVariables, ExperimentConfig
 from core_sdk.config.hyperparameters import Hyperparameter
 from core_sdk.config.lengths import Length, Period

@@ -8,7 +8,7 @@ from typing import Any
 
 from core_sdk.config._document import Document, parse
 from core_sdk.config._reader import Reader
-from core_sdk.config._shapes import SHAPES
+from core_sdk.config._short_forms import SHORT_FORMS
 from core_sdk.config.experiment import ExperimentConfig
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.records import from_json, to_json
@@ -41,7 +41,7 @@ def from_mapping(
 def _checked(document: Document, overrides: Sequence[str]) -> Loaded:
     for assignment in overrides:
         document.override(assignment)
-    reader = Reader(document, ExperimentConfig, SHAPES)
+    reader = Reader(document, ExperimentConfig, SHORT_FORMS)
     config = reader.read(ExperimentConfig, document.values, ())
     if document.problems:
         raise InvalidConfigError(sorted(document.problems, key=_line))

@@ -19,19 +19,19 @@ INVALID: Any = object()
 class Reader:
     """Reads the values of one document.
 
-    `shapes` has a function for each type whose values have short or old forms; others follow from the types.
+    `short_forms` has a function for each type whose values have short or old forms; others follow from the types.
     """
 
-    def __init__(self, document: Document, root: type[Section], shapes: Mapping[Any, Shape]) -> None:
+    def __init__(self, document: Document, root: type[Section], short_forms: Mapping[Any, ShortForm]) -> None:
         self.document = document
         self._root = root
-        self._shapes = shapes
+        self._short_forms = short_forms
 
     def read(self, kind: Any, value: Any, path: Path) -> Any:
         """The value as one of type `kind`, or INVALID."""
         plain = bare(kind)
-        if plain in self._shapes:
-            return self._shapes[plain](self, value, path)
+        if plain in self._short_forms:
+            return self._short_forms[plain](self, value, path)
         if isinstance(plain, type) and issubclass(plain, Section):
             return self.section(plain, value, path)
         if get_origin(plain) is tuple and isinstance(value, list) and value:
@@ -106,7 +106,7 @@ class Reader:
         return self.read(fields[key].type, value, path)
 
 
-Shape = Callable[[Reader, Any, Path], Any]
+ShortForm = Callable[[Reader, Any, Path], Any]
 
 
 def shown(value: Any) -> str:

@@ -11,7 +11,7 @@ import msgspec
 class Section(msgspec.Struct, frozen=True):
     """A map of a configuration file: its fields are the map's keys, with their types, limits and descriptions.
 
-    Raises `InvalidSectionError` where fields contradict each other. Types are checked by who reads the file.
+    Raises `InvalidSectionError` where fields contradict each other. Types are checked where the file is read.
     """
 
     ignored: ClassVar[Mapping[str, str]] = {}

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import textwrap
+from typing import Any
 
 import pytest
 from config.configurations import SINGLE, loaded, problems_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from core_sdk.config import ExperimentConfig, from_mapping
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 
 
@@ -224,6 +228,47 @@ def test_a_large_grid_is_refused_unless_it_is_meant() -> None:
 def test_a_grid_counts_only_the_ints_that_exist() -> None:
     """Two million values between 1 and 8 are eight."""
     loaded(f"{GRID}hyperparameters: {{n: {{type: int, minval: 1, maxval: 8, count: 2000000}}}}")
+
+
+KEYS = sorted({*ExperimentConfig.__struct_fields__, *ExperimentConfig.ignored, *ExperimentConfig.refused})
+INNER_KEYS = [
+    "name",
+    "type",
+    "val",
+    "vals",
+    "minval",
+    "maxval",
+    "base",
+    "count",
+    "loguniform",
+    "metric",
+    "max_trials",
+    "action",
+    "pattern",
+    "epochs",
+    "environment_variables",
+    "gpu",
+    "slots_per_trial",
+    "save_trial_best",
+    "secrets",
+]
+words = st.sampled_from([*INNER_KEYS, "single", "grid", "asha", "int", "log", "categorical", "best", "a", ""])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats() | words,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(INNER_KEYS), inner, max_size=4),
+)
+
+
+@given(st.dictionaries(st.sampled_from(KEYS), anything, max_size=6), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_any_other_value_is_refused_with_its_path(values: dict[str, Any], is_complete: bool) -> None:
+    """No value, wherever it stands, fails in another way."""
+    complete = {"entrypoint": "a", "searcher": {"name": "grid", "metric": "a"}} if is_complete else {}
+
+    try:
+        from_mapping(complete | values)
+    except InvalidConfigError as error:
+        assert error.problems and all(problem.path for problem in error.problems)
 
 
 def test_the_error_has_its_problems_as_values() -> None:

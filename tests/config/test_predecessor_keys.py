@@ -132,11 +132,12 @@ REFUSED = {
     "pbs: {}": "pbs cannot be honoured: submit a batch job that runs the experiment",
     "resources: {slots: 3}": "resources.slots cannot be honoured: write `slots_per_trial`",
     "integrations: {pachyderm: {}}": "integrations.pachyderm cannot be honoured: there is no connection to Pachyderm",
-    "searcher: {name: adaptive, metric: loss}": "searcher.name is 'adaptive', which exists no more; use adaptive_asha",
-    "searcher: {name: adaptive_simple, metric: loss}": "searcher.name is 'adaptive_simple', which exists no more; use "
+    "searcher: {name: adaptive, metric: loss}": "searcher.name is 'adaptive', which no longer exists; use "
     "adaptive_asha",
-    "searcher: {name: sync_halving, metric: loss}": "searcher.name is 'sync_halving', which exists no more; use asha",
-    "searcher: {name: pbt, metric: loss}": "searcher.name is 'pbt', which exists no more; use custom",
+    "searcher: {name: adaptive_simple, metric: loss}": "searcher.name is 'adaptive_simple', which no longer exists; "
+    "use adaptive_asha",
+    "searcher: {name: sync_halving, metric: loss}": "searcher.name is 'sync_halving', which no longer exists; use asha",
+    "searcher: {name: pbt, metric: loss}": "searcher.name is 'pbt', which no longer exists; use custom",
     "entrypoint: model_def:MNistTrial": "entrypoint names a Trial class, 'model_def:MNistTrial', which this version "
     "cannot run: give the command of a script instead",
 }

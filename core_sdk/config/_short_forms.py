@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args
 from msgspec import Meta
 
 from core_sdk.config._document import Path
-from core_sdk.config._reader import INVALID, Reader, Shape
+from core_sdk.config._reader import INVALID, Reader, ShortForm
 from core_sdk.config._section import Section
 from core_sdk.config.experiment import (
     DEFAULT_LOG_POLICIES,
@@ -37,7 +37,7 @@ def _searcher(reader: Reader, value: Any, path: Path) -> Any:
     if not isinstance(value, dict):
         return reader.section(SingleSearcher, value, path)
     if successor := OLD_SEARCHERS.get(str(value.get("name"))):
-        return reader.invalid((*path, "name"), f"is {value['name']!r}, which exists no more; use {successor}")
+        return reader.invalid((*path, "name"), f"is {value['name']!r}, which no longer exists; use {successor}")
     return reader.tagged(SEARCHERS, "name", value, path)
 
 
@@ -85,7 +85,7 @@ def _loguniform(reader: Reader, value: dict[str, Any], path: Path) -> Any:
 _Positive = Annotated[float, Meta(gt=0)]
 
 
-def _length(kind: type[Length]) -> Shape:
+def _length(kind: type[Length]) -> ShortForm:
     def read(reader: Reader, value: Any, path: Path) -> Any:
         unit = None
         if isinstance(value, dict):
@@ -146,7 +146,7 @@ def _renewed(policy: Any) -> Any:
     return renewed | {"action": action.get("type")} if isinstance(action, dict) else renewed
 
 
-SHAPES: dict[Any, Shape] = {
+SHORT_FORMS: dict[Any, ShortForm] = {
     Searcher: _searcher,
     HyperparameterSpace: _space,
     Length: _length(Length),
