@@ -12,7 +12,6 @@ from core_sdk.records import (
     AttemptStarted,
     CheckpointBegun,
     CheckpointStored,
-    CheckpointUsed,
     Dropped,
     Metric,
     Record,
@@ -42,8 +41,6 @@ class TrialHistory:
     checkpoints: tuple[RecordedCheckpoint, ...]
     """Those that were stored and not deleted, in the order in which they were stored."""
     unlisted: tuple[UnlistedCheckpoint, ...]
-    used: frozenset[str]
-    """The checkpoints that the newest attempt continued from or uses."""
     problem: str | None
     """Why records may be missing; None if all were read."""
     validation_metrics: frozenset[str] = frozenset()
@@ -68,12 +65,9 @@ class _Reading:
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
         self._validations: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
         self._resumed_steps: dict[int, int | None] = {}
-        self._used: set[str] = set()
         self._problem: str | None = None
 
     def read(self, path: Path, attempt: int) -> None:
-        if attempt:
-            self._used.clear()
         for found in find_records(path, self._wanted):
             try:
                 if isinstance(found, ValueError):
@@ -90,12 +84,8 @@ class _Reading:
                     self._validations[attempt, record.steps_completed].update(metrics)
             case AttemptStarted():
                 self._resumed_steps[attempt] = record.resumed_steps
-                if record.latest_checkpoint is not None:
-                    self._used.add(record.latest_checkpoint)
             case CheckpointBegun():
                 self._begun[record.storage_id] = attempt, record
-            case CheckpointUsed():
-                self._used.add(record.storage_id)
             case Dropped():
                 self._problem = f"{record.count} records of attempt {attempt} could not be written"
             case _:
@@ -109,7 +99,6 @@ class _Reading:
                 if not found.is_deleted
             ),
             unlisted=tuple(self._unlisted()),
-            used=frozenset(self._used),
             problem=self._problem,
             validation_metrics=frozenset().union(*self._validations.values()),
         )

@@ -61,7 +61,6 @@ class HomeTracker(Tracker):
                 trial_id=trial_id,
                 attempt=attempt,
                 is_running=attempt in running,
-                is_asked_to_stop=folder.stop_path(attempt).exists(),
                 log_size_bytes=_size_bytes(folder.log_path(attempt)),
             )
             for attempt in numbers

@@ -143,7 +143,6 @@ class AttemptRow:
     trial_id: int
     attempt: int
     is_running: bool
-    is_asked_to_stop: bool
     log_size_bytes: int | None
     """None if its output was not kept."""
 
@@ -185,7 +184,6 @@ class Bucket:
     first_steps: int
     last_steps: int
     count: int
-    num_nan: int
     minimum: Metric | None
     """None if every value is NaN."""
     maximum: Metric | None

@@ -23,7 +23,6 @@ def point(steps: int, value: float | None) -> Bucket:
         first_steps=steps,
         last_steps=steps,
         count=1,
-        num_nan=int(value is None),
         minimum=value,
         maximum=value,
         mean=value,
@@ -80,7 +79,7 @@ def test_nan_leaves_a_gap() -> None:
 
 def test_a_bucket_is_a_stroke_between_its_extremes() -> None:
     """A spike of one value among thousands is seen."""
-    spike = Bucket(first_steps=5, last_steps=5, count=1000, num_nan=0, minimum=0, maximum=100, mean=0.1)
+    spike = Bucket(first_steps=5, last_steps=5, count=1000, minimum=0, maximum=100, mean=0.1)
 
     lines = plot([point(0, 0.0), spike, point(10, 0.0)], width=40, height=6)
 

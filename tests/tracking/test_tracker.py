@@ -93,8 +93,8 @@ def test_attempts_tell_what_runs_and_what_was_kept(tracker: Tracker, home: Home)
     request = tracker.stop_request(folder.trial_id, 2)
     alive.release()
 
-    assert (first.is_running, first.is_asked_to_stop, first.log_size_bytes) == (False, False, 5)
-    assert (second.is_running, second.is_asked_to_stop, second.log_size_bytes) == (True, True, None)
+    assert (first.is_running, first.log_size_bytes) == (False, 5)
+    assert (second.is_running, second.log_size_bytes) == (True, None)
     assert request is not None
     assert request.source == "test"
 

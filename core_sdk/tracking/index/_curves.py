@@ -40,7 +40,7 @@ def read_buckets(
     width = -(-(last - first + 1) // num_buckets)
     # One seek per stretch: grouped by an expression over steps, SQLite would sort all points first.
     query = f"""WITH RECURSIVE stretch(number) AS (VALUES (0) UNION ALL SELECT number + 1 FROM stretch WHERE number < ?)
-        SELECT min(point.steps), max(point.steps), count(*), count(*) - count(point.value),
+        SELECT min(point.steps), max(point.steps), count(*),
             min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE})
         FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
         CROSS JOIN point ON point.series_id = series.id
