@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import termios
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from core_sdk.agent._plain_lines import PlainLines
-from core_sdk.agent._terminal import Terminal, become_controlling_terminal
+from core_sdk.agent._terminal import Terminal
 from core_sdk.alive import AliveLock
 from core_sdk.environment.names import RUN_INFO_VARIABLE
 from core_sdk.processes import Guardian, Ranks
@@ -23,6 +25,7 @@ from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
 
 _STDIN = 0
+_STDOUT = 1
 _STDERR = 2
 _CHUNK_BYTES = 1 << 16
 _MOST_DESCRIPTORS = 3
@@ -118,7 +121,7 @@ class _Attempt:
     def _prepare(self) -> None:
         """In the command's process, before it executes."""
         if self._terminal is not None:
-            become_controlling_terminal()
+            fcntl.ioctl(_STDOUT, termios.TIOCSCTTY, 0)  # the terminal of its session
         signal.pthread_sigmask(signal.SIG_SETMASK, self._order["mask"])
 
     def _copy(self, source: int) -> None:

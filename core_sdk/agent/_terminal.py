@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import select
 import termios
@@ -28,8 +27,3 @@ class Terminal:
         """What the command leaves unread for too long is dropped: signals must not wait for it."""
         if select.select([], [self.controller], [], 0)[1]:
             os.write(self.controller, text)
-
-
-def become_controlling_terminal() -> None:
-    """To be called in the command's process before it executes: stdout becomes the terminal of its session."""
-    fcntl.ioctl(1, termios.TIOCSCTTY, 0)

@@ -65,11 +65,7 @@ def own_address_towards(address: str) -> str:
 
 def interface_of(address: str) -> str | None:
     """The name of the interface that has this address."""
-    return next((name for name, addresses in _interfaces().items() if address in addresses), None)
-
-
-def interface_names() -> list[str]:
-    return sorted(_interfaces())
+    return next((name for name, addresses in interfaces().items() if address in addresses), None)
 
 
 def enable_keepalive() -> None:
@@ -93,7 +89,8 @@ def _enable_keepalive(connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_S * 1000)
 
 
-def _interfaces() -> dict[str, list[str]]:
+def interfaces() -> dict[str, list[str]]:
+    """The addresses of each interface, by its name."""
     import psutil  # a twentieth of a second, which only launchers of some frameworks need
 
     return {name: [entry.address for entry in entries] for name, entries in psutil.net_if_addrs().items()}

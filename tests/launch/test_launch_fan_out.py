@@ -17,7 +17,7 @@ from core_sdk.placement import scheduled_job, slurm_placement
 from core_sdk.records import ClusterInfo
 from launch._command_line import UsageError
 from launch._result import LaunchResult, overall_result
-from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
+from launch._ssh._head import HostJob, host_run_infos, with_meeting_port
 from launch._ssh._hostfile import Host, Ssh, is_here, parse_hostfile, parse_hosts, read_hostfile
 from launch._ssh._remote_launcher import HostOutput
 from launch._ssh._ssh_command import ssh_argv, why_lost, why_not_started

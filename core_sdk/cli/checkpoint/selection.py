@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,7 +27,7 @@ _MAX_CANDIDATES = 5
 
 
 def checkpoint_row(view: View, text: str) -> CheckpointRow:
-    """The checkpoint whose id is `text` or, if there is none, begins with it.
+    """The checkpoint whose id is `text` or, if there is none, begins with it, in upper or lower case.
 
     Raises `CheckpointNotFoundError`, or `typer.BadParameter` if several ids begin so.
     """
@@ -35,18 +35,13 @@ def checkpoint_row(view: View, text: str) -> CheckpointRow:
         return view.checkpoint(text)
     except CheckpointNotFoundError:
         rows = {row.storage_id: row for row in view.checkpoints()}
-        found = ids_with_prefix(text, rows)
+        found = sorted(one for one in rows if text and one.casefold().startswith(text.casefold()))
         if not found:
             raise
     if len(found) > 1:
         named = ", ".join(found[:_MAX_CANDIDATES]) + (", …" if len(found) > _MAX_CANDIDATES else "")
         raise typer.BadParameter(f"{len(found)} ids begin with {text!r}: {named}. Give more of the one that you mean")
     return rows[found[0]]
-
-
-def ids_with_prefix(prefix: str, ids: Iterable[str]) -> list[str]:
-    """Letter case does not matter. An empty prefix is none."""
-    return sorted(one for one in ids if prefix and one.casefold().startswith(prefix.casefold()))
 
 
 def find_checkpoints(texts: Sequence[str]) -> list[Checkpoint]:

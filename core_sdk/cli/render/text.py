@@ -15,11 +15,7 @@ def printable(text: str) -> str:
     """Escapes what would move the cursor, change colours or reverse the direction of writing."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else _escape(char) for char in text)
-
-
-def _escape(char: str) -> str:
-    return char.encode("unicode_escape").decode("ascii")
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def format_time(seconds: float | None) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,20 +74,17 @@ class _Parser:
         self.names: dict[str, int] = {}
 
     def condition(self) -> _Rule:
-        rules = [self._all()]
-        while self._take_keyword("or"):
-            rules.append(self._all())
-        return lambda lookup: any(rule(lookup) for rule in rules)
+        return self._joined("or", any, lambda: self._joined("and", all, self._one))
 
     def expect_end(self) -> None:
         if self._next is not None:
             raise self._missing("`and` or `or`")
 
-    def _all(self) -> _Rule:
-        rules = [self._one()]
-        while self._take_keyword("and"):
-            rules.append(self._one())
-        return lambda lookup: all(rule(lookup) for rule in rules)
+    def _joined(self, keyword: str, combine: Callable[[Iterable[bool]], bool], parse: Callable[[], _Rule]) -> _Rule:
+        rules = [parse()]
+        while self._take_keyword(keyword):
+            rules.append(parse())
+        return lambda lookup: combine(rule(lookup) for rule in rules)
 
     def _one(self) -> _Rule:
         if self._take_keyword("not"):

@@ -27,7 +27,8 @@ class NeighbourRendezvous(Rendezvous):
 
     def __init__(self, home: Path, number: int, local_size: int) -> None:
         """`number` distinguishes groups of one parent, and groups of one home and size."""
-        by_parent, by_name = directory_of_parent(number), directory_of_name(home, number, local_size)
+        by_parent = _directory(f"{os.getppid()}-{_parent_start()}-{number}")
+        by_name = directory_of_name(home, number, local_size)
         self.where = f"the directories {by_parent} and {by_name}"
         self._by_parent = DirectoryRendezvous(by_parent, is_ours=True)
         self._by_name = DirectoryRendezvous(by_name, is_ours=True)
@@ -60,10 +61,6 @@ class NeighbourRendezvous(Rendezvous):
             return False
         self._looks_further_at = time.monotonic() + _INTERVAL_S
         return num_siblings() < self._local_size
-
-
-def directory_of_parent(number: int) -> Path:
-    return _directory(f"{os.getppid()}-{_parent_start()}-{number}")
 
 
 def directory_of_name(home: Path, number: int, local_size: int) -> Path:

@@ -10,7 +10,7 @@ import msgspec
 
 from launch._command_line import CommandError
 from launch._framework import Start
-from launch._network import LOOPBACK, interface_names, interface_of, ipv4_of, is_own, own_address_towards
+from launch._network import LOOPBACK, interface_of, interfaces, ipv4_of, is_own, own_address_towards
 
 _ALL = ""
 _SERVER = "horovod/server"
@@ -107,7 +107,7 @@ def choose_interface(given: Collection[str], own_address: str) -> str:
         return interface
     if not given:
         raise RendezvousError(f"no interface has the address {own_address}: name one with --network-interfaces")
-    names = interface_names()
+    names = sorted(interfaces())
     if known := sorted(set(given).intersection(names)):
         return known[0]
     wanted = " or ".join(sorted(given))

@@ -6,25 +6,33 @@ others by itself. This process, the head, takes no part in the training.
 
 from __future__ import annotations
 
+import json
 import math
+import random
 import secrets
 import signal
 import time
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from core_sdk.environment import job_placement, meeting_port, passed_variables, run_info
+from core_sdk.environment.names import MEETING_PORT_VARIABLE
 from core_sdk.errors import PlacementError
+from core_sdk.placement import MEETING_PORTS
 from core_sdk.processes import STOPS, exit_code, signal_name
 from core_sdk.processes.output import Forwarder
-from launch._command_line import Command, CommandError
+from core_sdk.records import PLACED, ClusterInfo, encode_file
+from launch._command_line import Command, CommandError, UsageError
 from launch._framework import Framework, Launch
 from launch._messages import marked
 from launch._result import LaunchResult, overall_result
-from launch._ssh._host_job import HostJob, host_run_infos, with_meeting_port
-from launch._ssh._hostfile import Host, SshLaunch, is_here
+from launch._ssh._hostfile import Host, SshLaunch, is_here, is_loopback
 from launch._ssh._remote_launcher import RemoteLauncher
 
+_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 _STDOUT = 1
 _STDERR = 2
 # The hosts believe that the head is dead when they hear nothing for a minute.
@@ -89,6 +97,50 @@ def run(launch: Launch, hosts: SshLaunch) -> LaunchResult:
         return head.watch()
     finally:
         head.close()
+
+
+@dataclass(frozen=True)
+class HostJob:
+    """What a host is told of its part of a training: the same on all hosts but for its run info and its devices.
+
+    It is one line of JSON on the host's standard input, so that no argument shows it.
+    """
+
+    module: str
+    arguments: tuple[str, ...]
+    directory: str
+    variables: Mapping[str, str]
+    mark: str
+    """Begins what the host tells the head, among what its ranks write. Nobody else knows it."""
+
+    def line(self, info: ClusterInfo, devices: Sequence[int]) -> bytes:
+        own = {_DEVICES_VARIABLE: ",".join(map(str, devices))} if devices else {}
+        job = asdict(self) | {"variables": {**self.variables, **own}, "run_info": encode_file(info).decode()}
+        return json.dumps(job).encode() + b"\n"
+
+
+def host_run_infos(hosts: Sequence[Host], info: ClusterInfo | None) -> list[ClusterInfo]:
+    """A run info per host, from that of the head if it has one. Raises `UsageError` for a host such as localhost."""
+    for host in hosts:
+        if len(hosts) > 1 and is_loopback(host):
+            raise UsageError(f"{host.name} means another machine on each of the hosts: give it by its name")
+    info = info or ClusterInfo(task_type=PLACED)
+    return [
+        msgspec.structs.replace(
+            info,
+            container_addrs=[host.address for host in hosts],
+            container_rank=rank,
+            container_slot_counts=[host.slots for host in hosts],
+            _slot_ids=list(host.devices),
+            gpu_uuids=[],
+        )
+        for rank, host in enumerate(hosts)
+    ]
+
+
+def with_meeting_port(variables: Mapping[str, str]) -> dict[str, str]:
+    """A random port, so that two trainings on the same hosts do not meet each other."""
+    return {**variables, MEETING_PORT_VARIABLE: str(random.SystemRandom().choice(MEETING_PORTS))}
 
 
 class _Head:
