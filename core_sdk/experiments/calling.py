@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +53,25 @@ def is_master_running(home_root: Path) -> bool:
     return is_alive(lock_path(home_root))
 
 
-def call(home_root: Path, do: str, **arguments: Any) -> dict[str, Any]:
-    """What the master of this home answers; one is started where none runs.
+def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: Any) -> dict[str, Any]:
+    """What the master of this home answers; one is started, with these `options`, where none runs.
 
     Blocks until the answer. Raises `MasterError` with the master's words, or if it cannot be reached.
     """
     deadline = time.monotonic() + _START_S
+    process = None
     while (connection := _connect(home_root)) is None:
-        if not is_master_running(home_root):
-            start_master(home_root)
+        if process is None and not is_master_running(home_root):
+            process = _start_master(home_root, options)
+        elif process is not None and process.poll() is not None:
+            if process.returncode:
+                raise MasterError(f"it failed as it started; {log_path(home_root)} says why")
+            process = None  # another one was first, and has perhaps ended since
         if time.monotonic() > deadline:
             raise MasterError(f"it did not start within {_START_S:g} s; {log_path(home_root)} may say why")
         time.sleep(_PAUSE_S)
+    if process is not None:
+        process.returncode = 0  # it outlives us, and nobody is to be warned of that
     return ask(connection, do, **arguments)
 
 
@@ -73,12 +81,12 @@ def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] |
     return None if connection is None else ask(connection, do, **arguments)
 
 
-def start_master(home_root: Path, *options: str) -> None:
+def _start_master(home_root: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
     """Starts a master in the background. Of several that are started at once, one goes on."""
     home_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with log_path(home_root).open("ab") as log:
         # `-P`: the user's working directory must not shadow our modules.
-        process = subprocess.Popen(
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "core_sdk.master", *options],
             env=agent_variables() | {HOME_VARIABLE: str(home_root.absolute())},
             cwd="/",
@@ -87,7 +95,12 @@ def start_master(home_root: Path, *options: str) -> None:
             stderr=log,
             start_new_session=True,
         )
-    process.returncode = 0  # it outlives us, and nobody is to be warned of that
+
+
+def await_end_of_master(home_root: Path) -> None:
+    """Blocks until no master runs."""
+    while is_master_running(home_root):
+        time.sleep(_PAUSE_S)
 
 
 def ask(connection: socket.socket, do: str, **arguments: Any) -> dict[str, Any]:

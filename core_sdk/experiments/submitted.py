@@ -11,7 +11,7 @@ from typing import Any
 from core_sdk.config import ExperimentConfig, entrypoint_argv, from_mapping
 from core_sdk.experiments.code import has_startup_hook, unpack_for_trial, with_startup_hook
 from core_sdk.experiments.experiment import Experiment
-from core_sdk.records import CommandRecord, SearchRecord, SubmissionRecord
+from core_sdk.records import CommandRecord, SearchRecord, SubmissionRecord, from_json
 from core_sdk.tracking.attempts.command import resolve
 from core_sdk.tracking.home import Home, TrialFolder
 
@@ -37,7 +37,7 @@ class SubmittedExperiment:
 
     @cached_property
     def config(self) -> ExperimentConfig:
-        return from_mapping(self.config_values, source=str(self.folder.completed_config_path)).config
+        return from_mapping(from_json(self.config_values), source=str(self.folder.completed_config_path)).config
 
     def prepare(self, trial: TrialFolder) -> CommandRecord:
         """Unpacks the code for a trial, and returns the command that starts it there. Raises `CommandError`."""

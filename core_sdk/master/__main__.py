@@ -10,7 +10,7 @@ import sys
 from core_sdk.environment import Environment
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
-from core_sdk.master._slots import Machine
+from core_sdk.master.machine import Machine
 from core_sdk.tracking.home import Home
 
 _IDLE_S = 60.0

@@ -12,14 +12,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from core_sdk._version import __version__
-from core_sdk.agent.starting import Agent
+from core_sdk.agent.starting import Agent, Spawner
 from core_sdk.alive import AliveLock
 from core_sdk.errors import MasterError, RecordDamagedError
 from core_sdk.experiments.calling import lock_path
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
-from core_sdk.master._slots import Machine
+from core_sdk.master.machine import Machine
 from core_sdk.records import (
     FORMAT,
     ExperimentBegun,
@@ -55,7 +55,7 @@ class Master:
         """Experiments that the disk keeps from going on, with its words."""
         self._free = set(range(machine.num_slots))
         self._is_stopping = False
-        self._spare: Agent | None = None
+        self._spawner = Spawner()
 
     def recover(self) -> None:
         """Takes up the experiments that had not ended."""
@@ -91,8 +91,7 @@ class Master:
     def close(self) -> None:
         for run in self._runs.values():
             run.close()
-        if self._spare is not None:
-            self._spare.close()
+        self._spawner.close()
         self._lock.release()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -170,8 +169,7 @@ class Master:
         return {
             "version": __version__,
             "pid": os.getpid(),
-            "num_slots": self._machine.num_slots,
-            "gpus": list(self._machine.gpus),
+            **self._machine.description,
             "experiments": [
                 {
                     "experiment_id": experiment_id,
@@ -235,13 +233,8 @@ class Master:
             run = self._runs[experiment_id]
             chosen = tuple(sorted(self._free)[: run.slots_per_trial])
             with self._suspending(experiment_id):
-                run.start(request_id, chosen, self._take_agent())
+                run.start(request_id, chosen, Agent(self._spawner))
                 self._free.difference_update(chosen)
-
-    def _take_agent(self) -> Agent:
-        agent = self._spare or Agent()
-        self._spare = None
-        return agent
 
     @contextlib.contextmanager
     def _suspending(self, experiment_id: int) -> Any:

@@ -10,7 +10,7 @@ from pathlib import Path
 from uuid import UUID
 
 from core_sdk.agent.starting import Agent
-from core_sdk.errors import CoreSDKError, NothingToResumeError
+from core_sdk.errors import CoreSDKError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order
 from core_sdk.experiments._trial import Trial
 from core_sdk.experiments.events import EventJournal, read_events
@@ -19,7 +19,7 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
 from core_sdk.master._judging import judge
 from core_sdk.master._queue import Demand
-from core_sdk.master._slots import Machine
+from core_sdk.master.machine import Machine
 from core_sdk.records import (
     AttemptBegun,
     AttemptOutcome,
@@ -33,7 +33,6 @@ from core_sdk.records import (
     ValidationRead,
     metrics_from_json,
 )
-from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import begin_in_experiment, requested_trials, resume
 from core_sdk.tracking.home import Home, TrialFolder
@@ -114,7 +113,7 @@ class Run:
                     config=self._submission.config_values,
                     command=self._submission.prepare,
                     slots=slots,
-                    warm_start=trial.checkpoint or self._warm_start(),
+                    warm_start=trial.checkpoint or self._submission.record.warm_start,
                 )
                 self.record(TrialCreated(time=time.time(), request_id=request_id, trial_id=start.folder.trial_id))
             else:
@@ -266,16 +265,6 @@ class Run:
     def _hopeless_patterns(self) -> list[str]:
         policies = self._config.log_policies
         return [policy.pattern for policy in policies if policy.action == "cancel_retries" and policy.pattern]
-
-    def _warm_start(self) -> str | None:
-        """The checkpoint with whose weights every trial begins."""
-        searcher = self._config.searcher
-        if searcher.source_trial_id is None:
-            return searcher.source_checkpoint_uuid
-        continuation = newest_good_checkpoint(self._home.trial(searcher.source_trial_id))
-        if continuation.storage_id is None:
-            raise NothingToResumeError(searcher.source_trial_id, "it has no checkpoint, which new trials begin with")
-        return continuation.storage_id
 
 
 def _boot() -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from core_sdk.environment import visible_gpus
 from core_sdk.tracking.attempts.slots import Slots
@@ -33,6 +34,11 @@ class Machine:
         if gpus is None:
             gpus = [str(index) for index in range(len(list(_GPUS.iterdir())))] if _GPUS.is_dir() else []
         return cls(len(gpus) or _num_cpus(), tuple(gpus))
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {"num_slots": self.num_slots, "gpus": list(self.gpus)}
 
     def slots(self, ids: Sequence[int]) -> Slots:
         gpus = tuple(self.gpus[slot] for slot in ids) if self.gpus else ()

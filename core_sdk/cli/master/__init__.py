@@ -1,0 +1,1 @@
+"""The master, its slots and its queue: `core-sdk master`, `slot` and `queue`."""

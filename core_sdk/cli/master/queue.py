@@ -1,0 +1,49 @@
+"""`core-sdk queue …`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from core_sdk.cli._group import command_group
+from core_sdk.cli.master.status import read_status
+from core_sdk.cli.render.output import AsJson, Format, print_rows
+from core_sdk.cli.render.tables import Column
+
+app = command_group()
+
+
+@dataclass(frozen=True)
+class QueueRow:
+    experiment_id: int
+    state: str
+    priority: int
+    num_running: int
+    num_waiting: int
+    suspended: str
+    """Why it stands still although it is active."""
+
+
+@app.command("list")
+def list_queue(as_json: AsJson = False) -> None:
+    """List the experiments that have not ended, in the order in which they get slots."""
+    experiments = (read_status() or {"experiments": []})["experiments"]
+    rows = [
+        QueueRow(
+            found["experiment_id"],
+            found["state"],
+            found["priority"],
+            len(found["running"]),
+            found["waiting"],
+            found["suspended"],
+        )
+        for found in sorted(experiments, key=lambda found: (found["priority"], found["experiment_id"]))
+    ]
+    columns: list[Column[QueueRow]] = [
+        Column("Experiment", lambda row: str(row.experiment_id), is_number=True),
+        Column("State", lambda row: row.state),
+        Column("Priority", lambda row: str(row.priority), is_number=True),
+        Column("Running", lambda row: str(row.num_running), is_number=True),
+        Column("Waiting", lambda row: str(row.num_waiting), is_number=True),
+        Column("Problem", lambda row: row.suspended, can_be_cut=True),
+    ]
+    print_rows(rows, QueueRow, columns, Format.JSON if as_json else Format.TABLE, "No experiment waits or runs.")

@@ -1,0 +1,37 @@
+"""A master inside another program, for as long as a block lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from core_sdk.errors import MasterError
+from core_sdk.master._master import Master
+from core_sdk.master._server import Server
+from core_sdk.master.machine import Machine
+from core_sdk.tracking.home import Home
+
+
+@contextlib.contextmanager
+def local_master(home: Home, num_slots: int | None = None) -> Iterator[None]:
+    """Carries out the home's experiments in a thread of this process, and answers calls as any master does.
+
+    At the end of the block trials that run go on, and the next master finds them. Raises `MasterError` where the home
+    has a master.
+    """
+    try:
+        master = Master(home, Machine.here(num_slots))
+    except BlockingIOError as error:
+        raise MasterError("it runs in another process already. Leave out --local to use it") from error
+    server = Server(home.root, master.answer)
+    master.recover()
+    thread = threading.Thread(target=master.run, name="core-sdk-master")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.close()
+        master.stop()
+        thread.join()
+        master.close()
