@@ -9,13 +9,6 @@ from core_sdk.records import FinalState
 
 
 @dataclass(frozen=True)
-class Start:
-    """Start the trial's next attempt, as soon as there are slots for it."""
-
-    request_id: UUID
-
-
-@dataclass(frozen=True)
 class AskToStop:
     """Ask the trial's attempt to save a checkpoint and to end."""
 
@@ -48,4 +41,4 @@ class Finish:
     reason: str
 
 
-Action = Start | AskToStop | Kill | Order | Finish
+Action = AskToStop | Kill | Order | Finish

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from core_sdk.experiments._actions import Action, AskToStop, Kill, Order, Start
+from core_sdk.experiments._actions import Action, AskToStop, Kill, Order
 from core_sdk.records import AttemptBegun, AttemptOver, KillSent, StopSent, ValidationRead
 from core_sdk.search import Create, ExitedReason
 
@@ -67,6 +67,10 @@ class Trial:
     @property
     def is_over(self) -> bool:
         return self.state is not None
+
+    @property
+    def is_startable(self) -> bool:
+        return self.wish is Wish.RUN and not self.is_running and not self.is_over
 
     def ask(self, wish: Wish, why: str = "") -> None:
         if self.is_over:
@@ -141,18 +145,15 @@ class Trial:
         """What is to be done now; `halt` says why the whole experiment is to stand still, or is empty."""
         if self.is_over:
             return
+        if self.lengths and self.trial_id is not None:
+            yield Order(self.request_id, self.lengths, self.is_closed)
         if self.attempt is None:
-            if self.wish is Wish.RUN and not halt:
-                yield Start(self.request_id)
-        elif self.wish is Wish.KILL:
+            return
+        if self.wish is Wish.KILL:
             if self.kill is None:
                 yield Kill(self.request_id, self.why)
         elif self.stop is None and (reason := self._stop_reason() or halt):
             yield AskToStop(self.request_id, reason)
-
-    def orders(self) -> Iterator[Action]:
-        if self.lengths and self.trial_id is not None:
-            yield Order(self.request_id, self.lengths, self.is_closed)
 
     def _stop_reason(self) -> str:
         match self.wish:

@@ -87,7 +87,9 @@ class Experiment:
         self._search = _open_search(config)
         self._progress: float | None = None
         self._num_running = 0
+        self._touched_now: dict[UUID, None] = {}
         self._dirty: dict[UUID, None] = {}
+        """Trials that events have touched since `take_due`."""
         self._is_revived = False
 
     @property
@@ -135,6 +137,13 @@ class Experiment:
 
     def apply(self, event: Event) -> None:
         self.num_events += 1
+        self._apply(event)
+        for request_id in self._touched_now:
+            self._queue(self.trials[request_id])
+        self._dirty.update(self._touched_now)
+        self._touched_now.clear()
+
+    def _apply(self, event: Event) -> None:
         match event:
             case ExperimentBegun():
                 self.is_paused = event.is_paused
@@ -169,11 +178,10 @@ class Experiment:
                 self._close("ERROR", event.reason, Wish.CANCEL)
             case ExperimentEnded():
                 self.state_at_end, self.reason = event.state, event.reason
-                self.waiting.clear()
 
     def take_due(self) -> list[Action]:
         """What is to be done since the last call."""
-        actions = [action for request_id in self._dirty for action in self._due(self.trials[request_id])]
+        actions = [action for request_id in self._dirty for action in self.trials[request_id].due(self._halt)]
         self._dirty.clear()
         if self.closing is not None and self._num_running == 0 and not self.is_ended:
             actions.append(Finish(*self.closing))
@@ -182,20 +190,21 @@ class Experiment:
     def outstanding(self) -> list[Action]:
         """What is to be done after a replay, when it is not known what of the last decisions was carried out."""
         self._dirty.update(dict.fromkeys(self.trials))
-        orders = (action for trial in self.trials.values() if not trial.is_over for action in trial.orders())
-        return [*self.take_due(), *orders]
+        return self.take_due()
 
-    def _due(self, trial: Trial) -> Iterator[Action]:
-        halt = "the experiment is paused" if self.is_paused else ""
-        if not trial.is_over and trial.wish is Wish.RUN and not trial.is_running and not halt and not self.closing:
+    @property
+    def _halt(self) -> str:
+        """Why no trial may run, or nothing."""
+        return "the experiment is paused" if self.is_paused else ""
+
+    def _queue(self, trial: Trial) -> None:
+        if trial.is_startable and not self.is_paused and self.closing is None:
             self.waiting.setdefault(trial.request_id)
         else:
             self.waiting.pop(trial.request_id, None)
-        if not trial.is_over:
-            yield from trial.due(halt)
 
     def _touched(self, request_id: UUID) -> Trial:
-        self._dirty[request_id] = None
+        self._touched_now[request_id] = None
         return self.trials[request_id]
 
     def _tell(self, event: SearchEvent) -> None:
@@ -207,7 +216,7 @@ class Experiment:
             match operation:
                 case Create():
                     self.trials[operation.request_id] = Trial(operation)
-                    self._dirty[operation.request_id] = None
+                    self._touched(operation.request_id)
                 case ValidateAfter():
                     trial = self._touched(operation.request_id)
                     trial.order(operation.length)
@@ -247,7 +256,7 @@ class Experiment:
         match event.state:
             case "ACTIVE" | "PAUSED":
                 self.is_paused = event.state == "PAUSED"
-                self._dirty.update(dict.fromkeys(self.trials))
+                self._touched_now.update(dict.fromkeys(self.trials))
             case "CANCELED":
                 self._close("CANCELED", event.by, Wish.CANCEL)
             case "KILLED":
@@ -278,7 +287,7 @@ class Experiment:
             self.closing = state, reason
         for trial in list(self.trials.values()):
             if not trial.is_over:
-                self._dirty[trial.request_id] = None
+                self._touched(trial.request_id)
                 self._ask(trial, wish, reason or "the experiment ends")
 
     def _change(self, event: SettingsChanged) -> None:
@@ -298,6 +307,8 @@ class Experiment:
         exited = trial.end(event, self.config.max_restarts)
         if trial.is_over:
             self._closed(trial, exited)
+        elif trial.is_closed:
+            self._close_trial(trial)
 
     def _closed(self, trial: Trial, exited: ExitedReason | None) -> None:
         if self.closing is not None:
@@ -316,7 +327,7 @@ class Experiment:
         for trial in self.trials.values():
             if trial.state != "COMPLETED" or is_single:
                 trial.revive()
-                self._dirty[trial.request_id] = None
+                self._touched(trial.request_id)
 
 
 def _open_search(config: ExperimentConfig) -> Search | None:

@@ -1,0 +1,344 @@
+"""An experiment is the outcome of its events."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from core_sdk.config import ExperimentConfig, load
+from core_sdk.experiments._actions import AskToStop, Finish, Kill
+from core_sdk.experiments._trial import Trial
+from core_sdk.experiments.experiment import Experiment
+from core_sdk.records import (
+    FORMAT,
+    AttemptBegun,
+    AttemptOutcome,
+    AttemptOver,
+    Event,
+    ExperimentBegun,
+    ExperimentContinued,
+    ExperimentEnded,
+    ExperimentWanted,
+    KillSent,
+    StopSent,
+    TrialCreated,
+    TrialWanted,
+    ValidationRead,
+)
+from core_sdk.records._events import Wish
+
+SEARCHERS = {
+    "single": "{name: single, metric: loss}",
+    "random": "{name: random, metric: loss, max_trials: 6, max_concurrent_trials: 2}",
+    "grid": "{name: grid, metric: loss, max_concurrent_trials: 3}",
+    "stopping": "{name: async_halving, metric: loss, max_trials: 9, num_rungs: 3, divisor: 2, time_metric: epochs, "
+    "max_time: 8, max_concurrent_trials: 4}",
+    "promotion": "{name: adaptive_asha, metric: loss, max_trials: 9, max_length: {epochs: 8}, divisor: 2, "
+    "max_rungs: 3, max_concurrent_trials: 4}",
+}
+
+
+def config(searcher: str, **values: Any) -> ExperimentConfig:
+    text = (
+        f"entrypoint: python train.py\nsearcher: {SEARCHERS[searcher]}\n"
+        "hyperparameters: {lr: {type: double, minval: 0, maxval: 1, count: 5}}\n"
+        "reproducibility: {experiment_seed: 3}\n"
+    )
+    return load(text, source="test", overrides=[f"{key}={value}" for key, value in values.items()]).config
+
+
+class World:
+    """Plays the master and the trials: what an experiment wants is done, in random order."""
+
+    def __init__(self, config: ExperimentConfig, seed: int = 0, num_slots: int = 3) -> None:
+        self.config = config
+        self.events: list[Event] = []
+        self.experiment = Experiment(1, config)
+        self.random = random.Random(seed)
+        self.num_slots = num_slots
+        self.epochs: dict[Any, int] = {}
+        self._trial_ids = itertools.count(1)
+        self.record(ExperimentBegun(time=0.0, format=FORMAT))
+
+    def record(self, event: Event) -> None:
+        self.events.append(event)
+        self.experiment.apply(event)
+
+    def want(self, state: Wish) -> None:
+        self.record(ExperimentWanted(time=0.0, state=state, by="a test"))
+
+    def act(self) -> None:
+        """Does what is due, and starts what waits."""
+        for action in self.experiment.take_due():
+            match action:
+                case AskToStop(request_id, reason):
+                    attempt = self.experiment.trials[request_id].last_attempt
+                    self.record(StopSent(time=0.0, request_id=request_id, attempt=attempt, reason=reason, kill_at=9e9))
+                case Kill(request_id, reason):
+                    attempt = self.experiment.trials[request_id].last_attempt
+                    self.record(KillSent(time=0.0, request_id=request_id, attempt=attempt, reason=reason))
+                case Finish(state, reason):
+                    self.record(ExperimentEnded(time=0.0, state=state, reason=reason))
+        while self.experiment.waiting and self.experiment.num_running < self.num_slots:
+            self.start(self.experiment.trials[next(iter(self.experiment.waiting))])
+
+    def start(self, trial: Trial) -> None:
+        if trial.trial_id is None:
+            self.record(TrialCreated(time=0.0, request_id=trial.request_id, trial_id=next(self._trial_ids)))
+        number = trial.last_attempt + 1
+        self.record(AttemptBegun(time=0.0, request_id=trial.request_id, attempt=number, slots=[0], boot=""))
+        self.experiment.take_due()
+
+    def step(self) -> None:
+        """One of the running trials reports, completes what it was asked for, or ends."""
+        trial = self.random.choice(list(self.experiment.running()))
+        if trial.kill is not None:
+            self.end(trial, "failed", "killed")
+        elif trial.stop is not None and self.random.random() < 0.5:
+            self.end(trial, "paused")
+        elif trial.lengths:
+            self._complete(trial)
+        else:
+            self._validate(trial)
+
+    def end(self, trial: Trial, outcome: AttemptOutcome, reason: str = "") -> None:
+        self.record(
+            AttemptOver(
+                time=0.0, request_id=trial.request_id, attempt=trial.last_attempt, outcome=outcome, reason=reason
+            )
+        )
+
+    def _complete(self, trial: Trial) -> None:
+        done = self.epochs.get(trial.request_id, 0)
+        following = [length for length in trial.lengths if length > done]
+        if not following:
+            if trial.is_closed:
+                self.end(trial, "completed")
+            return
+        self.epochs[trial.request_id] = following[0]
+        self._report(trial, following[0], is_operation=True)
+
+    def _validate(self, trial: Trial) -> None:
+        epoch = self.epochs[trial.request_id] = self.epochs.get(trial.request_id, 0) + 1
+        self._report(trial, epoch)
+        if epoch == 8:
+            self.end(trial, "completed")
+
+    def _report(self, trial: Trial, length: int, is_operation: bool = False) -> None:
+        metric = trial.hparams["lr"] + 1 / length
+        self.record(
+            ValidationRead(
+                time=0.0,
+                request_id=trial.request_id,
+                attempt=trial.last_attempt,
+                offset=length,
+                metric=metric,
+                length=length,
+                is_operation=is_operation,
+            )
+        )
+
+    def run(self, most_steps: int = 5000) -> Iterator[None]:
+        """Yields after each step, until the experiment has ended."""
+        for _ in range(most_steps):
+            self.act()
+            if self.experiment.is_ended:
+                return
+            if self.experiment.num_running:
+                self.step()
+            yield
+        raise AssertionError(f"it does not end: {self.experiment.state}")
+
+
+def view(experiment: Experiment) -> object:
+    """All that can be seen of it."""
+    trials = [
+        (trial.request_id, trial.hparams, trial.trial_id, trial.wish, trial.attempt, trial.state, trial.lengths)
+        for trial in experiment.trials.values()
+    ]
+    return experiment.state, experiment.progress, list(experiment.waiting), trials
+
+
+def replayed(world: World) -> Experiment:
+    experiment = Experiment(1, world.config)
+    for event in world.events:
+        experiment.apply(event)
+    experiment.outstanding()
+    return experiment
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS)
+@pytest.mark.parametrize("seed", range(3))
+def test_an_experiment_ends_well(searcher: str, seed: int) -> None:
+    """Whatever the order in which its trials report."""
+    world = World(config(searcher), seed)
+
+    for _ in world.run():
+        pass
+
+    assert world.experiment.state == "COMPLETED"
+    assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_the_same_events_give_the_same_state(searcher: str) -> None:
+    """After each of them; a replay wants done what is not done yet."""
+    world = World(config(searcher))
+
+    for _ in world.run():
+        world.act()
+        assert view(replayed(world)) == view(world.experiment)
+
+
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_a_paused_experiment_stands_still_and_goes_on(searcher: str) -> None:
+    """Its trials are asked to stop, and none is started until it is activated."""
+    world = World(config(searcher))
+    steps = world.run()
+    for _ in itertools.islice(steps, 3):
+        pass
+
+    world.want("PAUSED")
+    for _ in itertools.islice(steps, 200):
+        pass
+    assert world.experiment.state == "PAUSED"
+    assert world.experiment.num_running == 0
+    assert not world.experiment.waiting
+
+    world.want("ACTIVE")
+    for _ in steps:
+        pass
+    assert world.experiment.state == "COMPLETED"
+
+
+@pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
+@pytest.mark.parametrize("searcher", SEARCHERS)
+def test_a_canceled_experiment_ends(searcher: str, wish: Wish) -> None:
+    """No trial is started any more, and those that were not completed are canceled."""
+    world = World(config(searcher))
+    steps = world.run()
+    for _ in itertools.islice(steps, 3):
+        pass
+    before = len([event for event in world.events if isinstance(event, AttemptBegun)])
+
+    world.want(wish)
+    for _ in steps:
+        pass
+
+    assert world.experiment.state == "CANCELED"
+    assert {trial.state for trial in world.experiment.trials.values()} <= {"COMPLETED", "CANCELED"}
+    assert len([event for event in world.events if isinstance(event, AttemptBegun)]) == before
+
+
+def test_a_kill_reaches_what_was_only_asked_to_stop() -> None:
+    """A cancel that takes too long can be turned into a kill at once."""
+    world = World(config("single"))
+    world.act()
+    world.want("CANCELED")
+    world.act()
+
+    world.want("KILLED")
+
+    [trial] = world.experiment.running()
+    assert world.experiment.take_due() == [Kill(trial.request_id, "a test")]
+
+
+def test_a_failed_trial_is_run_again_a_limited_number_of_times() -> None:
+    """`max_restarts` is the number of runs beyond the first; lost attempts do not count."""
+    world = World(config("single", max_restarts=1))
+    outcomes: list[AttemptOutcome] = ["failed", "lost", "failed"]
+    states = []
+
+    for outcome in outcomes:
+        world.act()
+        [trial] = world.experiment.running()
+        world.end(trial, outcome, "out of luck")
+        states.append(trial.state)
+    world.act()
+
+    assert states == [None, None, "ERROR"]
+    assert (world.experiment.state, world.experiment.reason) == ("ERROR", "all its trials failed")
+
+
+def test_a_hopeless_failure_is_not_repeated() -> None:
+    """Such as one whose output has a pattern with `cancel_retries`."""
+    world = World(config("single"))
+    world.act()
+    [trial] = world.experiment.running()
+
+    world.end(trial, "hopeless", "out of memory")
+    world.act()
+
+    assert world.experiment.state == "ERROR"
+
+
+def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None:
+    """Nor what it reports again after it was started anew."""
+    world = World(config("stopping"), num_slots=9)
+    for _ in world.run():
+        stopped = [trial for trial in world.experiment.running() if trial.stop is not None]
+        if stopped:
+            break
+    progress = world.experiment.progress
+
+    for length in (7, 8):
+        world._report(stopped[0], length)
+
+    assert world.experiment.progress == progress
+    assert stopped[0].metric != stopped[0].hparams["lr"] + 1 / 8
+
+
+def test_a_missing_metric_fails_a_search_by_comparison() -> None:
+    """At the first report, by name, with what was reported instead; the trials are stopped."""
+    world = World(config("stopping"))
+    world.act()
+    trial = next(world.experiment.running())
+
+    world.record(
+        ValidationRead(
+            time=0.0, request_id=trial.request_id, attempt=1, offset=1, length=1, names=["accuracy", "epochs"]
+        )
+    )
+    world.act()
+    for running in list(world.experiment.running()):
+        world.end(running, "paused")
+    world.act()
+
+    assert world.experiment.state == "ERROR"
+    assert "'loss'" in world.experiment.reason and "accuracy, epochs" in world.experiment.reason
+
+
+def test_a_trial_can_be_killed_alone() -> None:
+    """The search goes on, with another in its place."""
+    world = World(config("random"))
+    world.act()
+    trial = next(world.experiment.running())
+
+    world.record(TrialWanted(time=0.0, request_id=trial.request_id, state="KILLED", by="somebody"))
+    for _ in world.run():
+        pass
+
+    assert (trial.state, trial.reason) == ("CANCELED", "somebody")
+    assert world.experiment.state == "COMPLETED"
+
+
+def test_an_experiment_that_has_ended_can_be_continued() -> None:
+    """Trials that were not completed are started again."""
+    world = World(config("grid"))
+    steps = world.run()
+    for _ in itertools.islice(steps, 12):
+        pass
+    world.want("CANCELED")
+    for _ in steps:
+        pass
+
+    world.record(ExperimentContinued(time=0.0))
+    for _ in world.run():
+        pass
+
+    assert world.experiment.state == "COMPLETED"
+    assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
