@@ -34,6 +34,13 @@ class Order:
 
 
 @dataclass(frozen=True)
+class Settle:
+    """Record with a trial that had no process how it ended."""
+
+    request_id: UUID
+
+
+@dataclass(frozen=True)
 class Finish:
     """Record that the experiment has ended."""
 
@@ -41,4 +48,4 @@ class Finish:
     reason: str
 
 
-Action = AskToStop | Kill | Order | Finish
+Action = AskToStop | Kill | Order | Settle | Finish

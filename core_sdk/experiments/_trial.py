@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
-from core_sdk.experiments._actions import Action, AskToStop, Kill, Order
+from core_sdk.experiments._actions import Action, AskToStop, Kill, Order, Settle
 from core_sdk.records import AttemptBegun, AttemptOver, KillSent, StopSent, ValidationRead
 from core_sdk.search import Create, ExitedReason
 
@@ -59,6 +59,7 @@ class Trial:
         self.state: str | None = None
         """How it ended: COMPLETED, CANCELED or ERROR."""
         self.reason = ""
+        self.was_closed_at_rest = False
 
     @property
     def is_running(self) -> bool:
@@ -71,6 +72,13 @@ class Trial:
     @property
     def is_startable(self) -> bool:
         return self.wish is Wish.RUN and not self.is_running and not self.is_over
+
+    @property
+    def verdict(self) -> tuple[Literal["COMPLETED", "CANCELED"], str] | None:
+        """As what it ends, and why, however its attempt ends; None if that depends on the attempt."""
+        if self.wish >= Wish.CANCEL:
+            return "CANCELED", self.why
+        return ("COMPLETED", STOPPED) if self.wish is Wish.STOP else None
 
     def ask(self, wish: Wish, why: str = "") -> None:
         if self.is_over:
@@ -107,10 +115,9 @@ class Trial:
         """Why the trial, if it is over now, has ended before its training was over."""
         self.attempt, self.slots = None, ()
         was_stopped, self.stop, self.kill = self.stop is not None, None, None
-        if self.wish >= Wish.CANCEL:
-            return self._close("CANCELED", self.why, ExitedReason.USER_CANCELED)
-        if self.wish is Wish.STOP:
-            return self._close("COMPLETED", STOPPED)
+        if self.verdict is not None:
+            state, reason = self.verdict
+            return self._close(state, reason, ExitedReason.USER_CANCELED if state == "CANCELED" else None)
         match event.outcome:
             case "completed" if self.wish is not Wish.REST:
                 return self._close("COMPLETED", "")
@@ -140,10 +147,13 @@ class Trial:
     def close(self, state: str, reason: str) -> None:
         """Ends a trial without an attempt."""
         self.state, self.reason = state, reason
+        self.was_closed_at_rest = self.last_attempt > 0
 
     def due(self, halt: str) -> Iterator[Action]:
         """What is to be done now; `halt` says why the whole experiment is to stand still, or is empty."""
         if self.is_over:
+            if self.was_closed_at_rest:
+                yield Settle(self.request_id)
             return
         if self.lengths and self.trial_id is not None:
             yield Order(self.request_id, self.lengths, self.is_closed)
@@ -166,5 +176,5 @@ class Trial:
         return self.why
 
     def _close(self, state: str, reason: str, exited: ExitedReason | None = None) -> ExitedReason | None:
-        self.close(state, reason)
+        self.state, self.reason = state, reason
         return exited

@@ -270,14 +270,11 @@ class Experiment:
         """A trial without a process ends at once."""
         was_over = trial.is_over
         trial.ask(wish, why)
-        if was_over or trial.is_running or trial.wish < Wish.STOP:
+        if was_over or trial.is_running:
             return
-        if trial.wish is Wish.STOP:
-            trial.close("COMPLETED", "stopped by the searcher")
-            self._closed(trial, None)
-        else:
-            trial.close("CANCELED", why)
-            self._closed(trial, ExitedReason.USER_CANCELED)
+        if trial.verdict is not None:
+            trial.close(*trial.verdict)
+            self._closed(trial, None if trial.state == "COMPLETED" else ExitedReason.USER_CANCELED)
 
     def _close(self, state: FinalState, reason: str, wish: Wish) -> None:
         """Ends all trials, and then the experiment. What was decided first stands, but a kill is always heard."""

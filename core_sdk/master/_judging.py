@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from core_sdk.records import AttemptOutcome
-from core_sdk.tracking.attempts.ending import read_end
+from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.states import STOP_CODES, trial_state
 
@@ -23,6 +23,9 @@ def judge(
     end = read_end(folder, None if told is None else told.code)
     if end.outcome is None and end.exit_code is None and is_lost:
         return "lost", "the machine was started anew"
+    settled = read_settled(folder)
+    if settled is not None and settled.state == "CANCELED":
+        return "canceled", settled.reason
     if end.outcome == "invalid_hp":
         return "invalid_hp", trial_state(end, is_running=False)[1]
     if was_asked and end.outcome is None and end.exit_code in STOP_CODES:

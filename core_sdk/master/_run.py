@@ -7,11 +7,12 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Literal
 from uuid import UUID
 
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import CoreSDKError
-from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order
+from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
 from core_sdk.experiments._trial import Trial
 from core_sdk.experiments.events import EventJournal, read_events
 from core_sdk.experiments.experiment import Experiment
@@ -28,11 +29,13 @@ from core_sdk.records import (
     ExperimentEnded,
     KillSent,
     OperationCompleted,
+    Settled,
     StopSent,
     TrialCreated,
     ValidationRead,
     metrics_from_json,
 )
+from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import begin_in_experiment, requested_trials, resume
 from core_sdk.tracking.home import Home, TrialFolder
@@ -164,6 +167,8 @@ class Run:
                     attempt.kill()
                 case Order(request_id, _lengths, _is_closed):
                     pass
+                case Settle(request_id):
+                    self._settle_at_rest(self.experiment.trials[request_id])
                 case Finish(state, reason):
                     self.record(ExperimentEnded(time=now, state=state, reason=reason))
 
@@ -248,8 +253,21 @@ class Run:
                 is_lost=trial.boot != _boot(),
                 hopeless=self._hopeless_patterns(),
             )
+        if trial.verdict is not None:
+            self._settle(attempt.folder, *trial.verdict)
         self._record_end(trial, outcome, reason)
         del self.attempts[trial.request_id]
+
+    def _settle(self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED"], reason: str) -> None:
+        """Records with the trial that it was not its own doing how it ended. Done before the event, it is done again
+        by the next master if this one is killed in between."""
+        settled = Settled(time=time.time(), state=state, reason=reason, attempt=max(folder.attempts()))
+        folder.append_change(settled)
+
+    def _settle_at_rest(self, trial: Trial) -> None:
+        folder = self._home.folder(trial.trial_id or 0)
+        if folder.exists() and read_settled(folder) is None:
+            self._settle(folder, "CANCELED" if trial.state == "CANCELED" else "COMPLETED", trial.reason)
 
     def _record_end(self, trial: Trial, outcome: AttemptOutcome, reason: str) -> None:
         self.record(

@@ -205,13 +205,12 @@ def test_a_paused_experiment_stands_still_and_goes_on(searcher: str) -> None:
     world.want("PAUSED")
     for _ in itertools.islice(steps, 200):
         pass
-    assert world.experiment.state == "PAUSED"
-    assert world.experiment.num_running == 0
-    assert not world.experiment.waiting
-
+    at_rest = world.experiment.state, world.experiment.num_running, len(world.experiment.waiting)
     world.want("ACTIVE")
     for _ in steps:
         pass
+
+    assert at_rest == ("PAUSED", 0, 0)
     assert world.experiment.state == "COMPLETED"
 
 
