@@ -1,4 +1,4 @@
-"""Which checkpoints come first, by their own figures or by what was validated."""
+"""Sorts checkpoints, by what is recorded of them or by a validation metric."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def list_checkpoints(
 def top_checkpoints(
     tracker: Tracker, scope: Scope, sort_by: str | None, smaller_is_better: bool | None
 ) -> list[CheckpointRow]:
-    """By a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
+    """Sorts by a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
     metric = searcher_metric(tracker, scope.experiment_id)
     if sort_by is None:
         sort_by = known_metric(metric, scope.experiment_id).name
@@ -118,7 +118,7 @@ def _metric_key(view: View, rows: Sequence[CheckpointRow], name: str) -> Callabl
 
 
 def validation_metrics(view: View, rows: Sequence[CheckpointRow]) -> dict[str, dict[str, Metric]]:
-    """By storage id: what the attempt that stored the checkpoint validated at its step."""
+    """The metrics that the attempt which stored a checkpoint validated at its step, by storage id."""
     reported: dict[tuple[int, int, int | None], dict[str, Metric]] = {}
     for trial_id in {row.trial_id for row in rows}:
         # Also superseded reports: they measured exactly these weights.

@@ -66,7 +66,7 @@ class _LineCutter:
         self._begun = b""
 
     def cut(self, chunks: Iterable[LogChunk], *, is_last: bool = False) -> Iterator[str]:
-        """With `is_last` also a line that has not ended; otherwise a later call goes on with it."""
+        """Yields the lines. A line that has not ended is left to the next call, unless `is_last`."""
         for chunk in chunks:
             if chunk.attempt != self._attempt:
                 yield from self._end()

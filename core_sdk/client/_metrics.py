@@ -56,9 +56,9 @@ def trial_metrics(row: ReportRow) -> TrialMetrics:
 
 
 def frame(reports: Iterable[TrialMetrics]) -> dict[str, list[Any]]:
-    """Columns of equal length, one row per report: `FRAME_COLUMNS`, then one column per metric.
+    """Columns of equal length, with one row per report: `FRAME_COLUMNS`, then one column per metric.
 
-    A metric that a report does not have is None there. A metric named like one of `FRAME_COLUMNS` is put under
+    A metric that the report does not have is None. A metric with the name of one of `FRAME_COLUMNS` is called
     "metrics.<name>".
     """
     reports = list(reports)

@@ -62,14 +62,14 @@ class CheckpointTraining:
     trial_id: int
     hparams: dict[str, Any]
     validation_metrics: dict[str, dict[str, Metric]]
-    """Under "avgMetrics" what the same attempt reported of the group "validation" at the checkpoint's step.
+    """"avgMetrics" -> the metrics of the group "validation" that the same attempt reported at the checkpoint's step.
 
-    Empty if it reported nothing.
+    Empty if it reported none.
     """
 
 
 class DownloadMode(enum.Enum):
-    """How files are transferred. Without a master each mode means the same: from the storage."""
+    """How files are transferred. Without a master all modes are the same: files come from the storage."""
 
     DIRECT = "direct"
     MASTER = "master"
@@ -126,11 +126,11 @@ class Checkpoint:
             return Experiment(self._tracker, view.experiment(self.experiment_id))
 
     def download(self, path: str | os.PathLike[str] | None = None, mode: DownloadMode | str = DownloadMode.AUTO) -> str:
-        """Copies the files into `path`, by default `checkpoints/<uuid>`, and gives that path.
+        """Copies the files into the directory `path`, by default `checkpoints/<uuid>`, and returns that path.
 
-        Every file is verified. Files that are there already, whole, are not copied again. Its metadata.json is the one
-        that was stored. After an interruption it goes on. Raises `CheckpointNotFoundError`, `CheckpointDamagedError`,
-        `NotEnoughSpaceError`, or a `StorageError`.
+        Every file is verified. Files that are already there and whole are not copied again, so that a download that was
+        interrupted goes on. metadata.json has what was stored, without later changes. Raises `CheckpointNotFoundError`,
+        `CheckpointDamagedError`, `NotEnoughSpaceError`, or a `StorageError`.
         """
         DownloadMode(mode)  # raises ValueError for an unknown mode
         directory = Path("checkpoints", self.uuid) if path is None else Path(path)
@@ -139,9 +139,9 @@ class Checkpoint:
         return str(directory)
 
     def verify(self) -> None:
-        """Reads every stored file; raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the file.
+        """Reads every stored file. Raises `CheckpointNotFoundError`, or `CheckpointDamagedError` naming the bad file.
 
-        A `StorageError` means that it could not be read, not that it is damaged.
+        A `StorageError` means that the checkpoint could not be read. It may still be whole.
         """
         with self._opened_storage() as storage:
             storage.verify(self.uuid)
@@ -151,9 +151,9 @@ class Checkpoint:
         Path(path).write_text(json.dumps(self.metadata, indent=2), encoding="utf-8")
 
     def add_metadata(self, metadata: Mapping[str, Any]) -> None:
-        """Adds keys to the tracker's `metadata`, and updates those that are there; the stored files stay as they are.
+        """Adds or replaces keys of the tracker's `metadata`. The stored files do not change.
 
-        Raises `TypeError` for what JSON cannot keep.
+        Raises `TypeError` for values that JSON cannot keep.
         """
         if not isinstance(metadata, Mapping):
             raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
@@ -162,37 +162,37 @@ class Checkpoint:
         )
 
     def remove_metadata(self, keys: Iterable[str]) -> None:
-        """Takes keys from the tracker's `metadata`; those that it does not have are passed over."""
+        """Removes keys from the tracker's `metadata`. Keys that it does not have are ignored."""
         if isinstance(keys, str):
             raise TypeError(f"keys must be a list of strings, not the string {keys!r}")
         removed = [check_name("the metadata key", key) for key in keys]
         self._change(CheckpointMetadataSet(time=time.time(), storage_id=self.uuid, removed=removed))
 
     def pin(self, note: str = "") -> None:
-        """Keeps the checkpoint from being deleted, by collection or by hand; `note` says why."""
+        """Protects the checkpoint from being deleted, by collection or by hand; `note` says why."""
         note = to_json(note, "the note")
         if not isinstance(note, str):
             raise TypeError(f"the note must be a string, not {type(note).__name__}")
         self._change(CheckpointPinned(time=time.time(), storage_id=self.uuid, note=note))
 
     def unpin(self) -> None:
-        """Does nothing if it is not pinned."""
+        """Removes the pin. Does nothing if there is none."""
         self._change(CheckpointUnpinned(time=time.time(), storage_id=self.uuid))
 
     def remove_files(self, globs: Sequence[str], *, force: bool = False) -> None:
         """Deletes the files and directories that `globs` match ("optimizer", "*.pt", "**/*.tmp").
 
-        The rest stays readable, but no trial resumes from it. If nothing is left, the checkpoint is deleted.
-        Raises as `delete`.
+        The other files stay readable, but no trial resumes from them. If no file is left, the checkpoint is deleted.
+        Raises the errors of `delete`.
         """
         self._tracker.delete_files(self.uuid, globs, is_forced=force)
         self.reload()
 
     def delete(self, *, force: bool = False) -> None:
-        """Deletes the files, where they are still there, and marks the checkpoint as deleted.
+        """Deletes the files, if they are still there, and marks the checkpoint as deleted.
 
-        Raises `CheckpointProtectedError` for one that is pinned, that a trial began with, or that a running attempt
-        uses; `force` passes over the first two. Raises a `StorageError` where the storage cannot be asked.
+        Raises `CheckpointProtectedError` for a checkpoint that is pinned, that a trial began with, or that a running
+        attempt uses; `force` ignores the first two. Raises a `StorageError` if the storage cannot be reached.
         """
         self._tracker.delete_checkpoint(self.uuid, is_forced=force)
         self.reload()
@@ -217,7 +217,7 @@ class Checkpoint:
 
 
 class Training(ABC):
-    """What trials and experiments have in common: checkpoints to choose from, and an end to wait for."""
+    """A trial or an experiment: it has checkpoints to choose from, and an end to wait for."""
 
     _tracker: Tracker
     _scope: Scope
@@ -225,7 +225,7 @@ class Training(ABC):
 
     @abstractmethod
     def reload(self) -> None:
-        """Looks again."""
+        """Looks it up again."""
 
     def list_checkpoints(
         self,
@@ -233,26 +233,28 @@ class Training(ABC):
         order_by: OrderBy | None = None,
         max_results: int | None = None,
     ) -> list[Checkpoint]:
-        """The checkpoints that exist: the best first where the experiment has a searcher metric, else the newest first.
+        """Lists the checkpoints that exist.
 
-        `sort_by` and `order_by` are given both or neither. A `sort_by` that is a string names a validation metric:
-        checkpoints without it, or with NaN, come last. Raises `ValueError` for one that nobody reported.
+        The best comes first if the experiment has a searcher metric, else the newest. Give both `sort_by` and
+        `order_by`, or neither. A `sort_by` that is a string names a validation metric: checkpoints without it, or with
+        NaN, come last. Raises `ValueError` for a metric that no trial has reported.
         """
         rows = list_checkpoints(self._tracker, self._scope, sort_by, order_by, max_results)
         return [Checkpoint(self._tracker, row) for row in rows]
 
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
-        """The best checkpoint by the validation metric `sort_by`; by default, by the experiment's searcher metric.
+        """Finds the best checkpoint by the validation metric `sort_by`, by default the experiment's searcher metric.
 
-        Raises `ValueError` if there is no checkpoint, or if nothing says which metric counts or how to read it.
+        Raises `ValueError` if there is no checkpoint, or if it is not known which metric counts, or which values of it
+        are better.
         """
         return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
 
     def wait(self, interval: float = 5.0) -> State:
-        """Returns when no trial of it is active any more; looks every `interval` seconds.
+        """Waits until no trial is active, and returns the state; looks every `interval` seconds.
 
-        So an experiment without trials is not waited for: `Experiment.await_first_trial` waits for its first. Raises
-        `PausedError` if a trial is paused at the end.
+        It does not wait for an experiment without trials: `Experiment.await_first_trial` waits for the first one.
+        Raises `PausedError` if a trial is paused at the end.
         """
         self.reload()
         while self.state is State.ACTIVE:
@@ -295,7 +297,7 @@ class Trial(Training):
 
     @property
     def summary_metrics(self) -> dict[str, dict[str, dict[str, Metric | None]]]:
-        """Group -> metric -> count, last, min, max and mean as of now; of NaN only `count` and `last` know."""
+        """Group -> metric -> its count, last, min, max and mean as of now; min, max and mean leave NaN out."""
         with self._tracker.view() as view:
             return view.summary(self.trial_id)
 
@@ -304,9 +306,9 @@ class Trial(Training):
             return Experiment(self._tracker, view.experiment(self.experiment_id))
 
     def iter_metrics(self, group: str | None = None, *, superseded: bool = False) -> Iterator[TrialMetrics]:
-        """The reports of `group`, or of all groups but the profiler's, by `steps_completed` and then by time.
+        """Yields the reports of `group`, or of all groups but the profiler's, by `steps_completed` and then by time.
 
-        Reports that a later attempt has superseded are left out, unless `superseded` asks for them.
+        Reports that a later attempt has superseded are left out, unless `superseded` is True.
         """
         with self._tracker.view() as view:
             for row in view.reports(self.trial_id, group, superseded=superseded):
@@ -323,11 +325,11 @@ class Trial(Training):
         return self.iter_metrics("validation")
 
     def metrics_frame(self, group: str | None = None) -> dict[str, list[Any]]:
-        """What `iter_metrics(group)` gives, as columns: `pandas.DataFrame(trial.metrics_frame())`.
+        """Returns the reports of `iter_metrics(group)` as columns: `pandas.DataFrame(trial.metrics_frame())`.
 
-        The columns are trial_id, attempt, rank, group, steps_completed, time (aware, in UTC), then one per metric, None
-        where a report does not have it. They are of one length, one row per report. A metric named like one of the
-        first six is put under "metrics.<name>".
+        The columns are trial_id, attempt, rank, group, steps_completed and time (aware, in UTC), then one per metric.
+        There is one row per report; a metric that the report does not have is None. A metric with the name of one of
+        the first six columns is called "metrics.<name>".
         """
         return frame(self.iter_metrics(group))
 
@@ -341,17 +343,17 @@ class Trial(Training):
         min_level: LogLevel | None = None,
         search_text: str | None = None,
     ) -> Iterator[str]:
-        """The output of all attempts that `core-sdk run` or `core-sdk trial resume` started: lines with their newline.
+        """Yields the output of all attempts that a command of `core-sdk` started, as lines with their newlines.
 
-        `rank_ids` keeps the lines of these ranks, where a launcher started several: those of a single rank as it wrote
-        them, those of more with the `[rank=N] ` before each. The launcher's own lines belong to no rank; all lines of a
-        script that was started without one belong to rank 0.
+        `rank_ids` selects the lines of these ranks. Lines of a single rank are as the rank wrote them; lines of several
+        ranks begin with `[rank=N] `. The launcher's own lines belong to no rank. Without a launcher, all lines belong
+        to rank 0.
 
-        `min_level` keeps the lines of at least this level, where `logging` writes them in `core_sdk.LOG_FORMAT`: the
-        level comes first. Other lines, such as those of `print`, are at INFO.
+        `min_level` selects the lines of at least this level, if `logging` writes them in `core_sdk.LOG_FORMAT`, where
+        the level comes first. Other lines, such as those of `print`, have the level INFO.
 
-        `search_text` keeps the lines that contain it, in any case of letters; the first `head` or the last `tail` of
-        them are given. With `follow`, what comes later too, until the trial runs no longer.
+        `search_text` selects the lines that contain it; upper and lower case are the same. Of the selected lines, only
+        the first `head` or the last `tail` are yielded. With `follow`, later lines follow until the trial has ended.
         """
         wanted = line_filter(search_text, min_level)
         return log_lines(
@@ -370,9 +372,9 @@ class Trial(Training):
         sort_by: str | None = None,
         smaller_is_better: bool | None = None,
     ) -> Checkpoint:
-        """The latest checkpoint, the best as `top_checkpoint` finds it, or that of a `uuid`: exactly one is asked for.
+        """Finds the latest checkpoint, the best one (see `top_checkpoint`), or the one with this `uuid`.
 
-        Raises `ValueError`, `CheckpointNotFoundError`.
+        Give exactly one of the three. Raises `ValueError` or `CheckpointNotFoundError`.
         """
         if [latest, best, uuid is not None].count(True) != 1:
             raise ValueError("give exactly one of latest, best and uuid")
@@ -387,7 +389,7 @@ class Trial(Training):
         return newest[0]
 
     def pause(self) -> None:
-        """Asks the script to stop: its `should_preempt()` becomes true within a second. Does not wait for it.
+        """Asks the script to stop, and does not wait for that: its `should_preempt()` returns True within a second.
 
         Raises `TrialNotRunningError`.
         """
@@ -403,8 +405,8 @@ class Trial(Training):
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.
 
-        Raises `TrialRunningError`, and `CheckpointProtectedError` if a checkpoint is pinned, or if another trial began
-        with it or uses it while it runs; `force` passes over the first two.
+        Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began
+        with it, or if a running trial uses it; `force` ignores the first two.
         """
         self._tracker.delete_trial(self.trial_id, is_forced=force)
 
@@ -438,7 +440,7 @@ class Experiment(Training):
 
     @property
     def progress(self) -> float | None:
-        """The mean of what its trials say of their progress; None if none says anything."""
+        """The mean progress of the trials that have reported any; None if none has."""
         told = [trial.progress for trial in self.list_trials() if trial.progress is not None]
         return sum(told) / len(told) if told else None
 
@@ -448,10 +450,10 @@ class Experiment(Training):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What is known of the experiment, in the form of an experiment configuration.
+        """What is recorded of the experiment, in the form of an experiment configuration.
 
-        "hyperparameters" and "data" are those of its first trial, each hyperparameter as a constant; "searcher" has the
-        "metric" if one is known, and "checkpoint_storage" how many checkpoints are kept.
+        "hyperparameters" and "data" are those of its first trial, each hyperparameter as a constant. "searcher" has the
+        "metric", if one is known. "checkpoint_storage" says how many checkpoints are kept.
         """
         record = self._tracker.experiment_record(self.id)
         config: dict[str, Any] = {
@@ -476,13 +478,13 @@ class Experiment(Training):
             return min((row.trial_id for row in view.trials(self.id)), default=None)
 
     def list_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
-        """Trials without a value to sort by, such as the end of one that runs, come last."""
+        """Lists the trials. Those without a value to sort by, such as the end of a trial that runs, come last."""
         return list(self.iter_trials(sort_by, order_by))
 
     def iter_trials(
         self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC, limit: int | None = None
     ) -> Iterator[Trial]:
-        """The first `limit` of `list_trials`."""
+        """Yields the first `limit` trials of `list_trials`."""
         with self._tracker.view() as view:
             rows = view.trials(experiment_id=self.id)
             key = _TRIAL_KEYS.get(sort_by) or self._metric_key(view, sort_by)
@@ -500,7 +502,7 @@ class Experiment(Training):
         return lambda row: last.get(row.trial_id, {}).get("validation", {}).get(metric.name)
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
-        """The trial with the lowest id, as soon as there is one; looks every `interval` seconds."""
+        """Waits until there is a trial, and returns the one with the lowest id; looks every `interval` seconds."""
         while not (trials := self.list_trials()):
             time.sleep(interval)
         return trials[0]
@@ -508,7 +510,7 @@ class Experiment(Training):
     def top_n_checkpoints(
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None
     ) -> list[Checkpoint]:
-        """The best checkpoint of each of the `limit` best trials, as `top_checkpoint` finds them, the best first."""
+        """Finds the best checkpoint of each of the `limit` best trials, the best first; see `top_checkpoint`."""
         found = top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)
         best: dict[int, CheckpointRow] = {}
         for row in found:
@@ -516,7 +518,7 @@ class Experiment(Training):
         return [Checkpoint(self._tracker, row) for row in list(best.values())[:limit]]
 
     def pause(self) -> None:
-        """Asks each trial that runs to stop, as `Trial.pause` does. Raises `ExperimentNotRunningError` if none runs."""
+        """Asks each running trial to stop, as `Trial.pause` does. Raises `ExperimentNotRunningError` if none runs."""
         running = [trial for trial in self.list_trials() if trial.state is State.ACTIVE]
         if not running:
             raise ExperimentNotRunningError(self.id, "pause")
@@ -541,7 +543,7 @@ class Experiment(Training):
         self._change(ExperimentChange(added_labels=(check_name("label", label),)))
 
     def remove_label(self, label: str) -> None:
-        """Does nothing if the experiment does not have it."""
+        """Removes a label. Does nothing if the experiment does not have it."""
         self._change(ExperimentChange(removed_labels=(label,)))
 
     def set_description(self, description: str) -> None:
@@ -568,7 +570,7 @@ class Experiment(Training):
     get_pachyderm_config = needs_master("Experiment.get_pachyderm_config()", "Pachyderm's settings are not recorded")
 
     def delete(self, *, force: bool = False) -> None:
-        """Deletes the experiment with its trials, their records and checkpoints. Raises as `Trial.delete` does."""
+        """Deletes the experiment with its trials, records and checkpoints. Raises the errors of `Trial.delete`."""
         self._tracker.delete_experiment(self.id, is_forced=force)
 
     def reload(self) -> None:

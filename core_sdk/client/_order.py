@@ -18,9 +18,9 @@ class OrderBy(enum.Enum):
 
 
 class State(enum.Enum):
-    """The first five are those of trials and experiments here; the others are a cluster's.
+    """The state of a trial or of an experiment. Here only the first five occur; the others are a cluster's.
 
-    An experiment is in the first of ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED in which any trial is.
+    An experiment has the first of the states ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
     """
 
     ACTIVE = "STATE_ACTIVE"
@@ -30,7 +30,7 @@ class State(enum.Enum):
     CANCELED = "STATE_CANCELED"
     """Ended by Ctrl-C."""
     ERROR = "STATE_ERROR"
-    """It raised, or its process died without a word."""
+    """The script raised an error, or its process died."""
     QUEUED = "STATE_QUEUED"
     PULLING = "STATE_PULLING"
     STARTING = "STATE_STARTING"
@@ -45,7 +45,7 @@ class State(enum.Enum):
 
 
 class CheckpointState(enum.Enum):
-    """The first three are those of checkpoints here."""
+    """The state of a checkpoint. Here only the first three occur."""
 
     COMPLETED = "STATE_COMPLETED"
     PARTIALLY_DELETED = "STATE_PARTIALLY_DELETED"

@@ -18,9 +18,9 @@ from core_sdk.tracking.rows import ExperimentRow
 
 
 class Tracker:
-    """What a home holds; by default the home of this process's environment. Nothing is open between calls.
+    """Reads a home: by default the one that this process's environment names. Nothing stays open between calls.
 
-    Raises `HomeTooNewError`. A home that does not exist is empty.
+    A home that does not exist is empty. Raises `HomeTooNewError`.
     """
 
     def __init__(self, home: str | os.PathLike[str] | None = None) -> None:
@@ -42,9 +42,9 @@ class Tracker:
         states: Iterable[State] | None = None,
         name: str | None = None,
     ) -> list[Experiment]:
-        """Experiments with one of `experiment_ids`, all of `labels`, one of `states`, and `name` as part of the name.
+        """Finds experiments with one of `experiment_ids`, all of `labels`, one of `states`, and `name` in their name.
 
-        Letter case does not matter in `name`. The order is by id and ascending where nothing else is said.
+        Upper and lower case of `name` are the same. By default the experiments are sorted by id, ascending.
         """
         ids = None if experiment_ids is None else set(experiment_ids)
         state_names = None if states is None else {state.name for state in states}
@@ -67,17 +67,17 @@ class Tracker:
             return Experiment(self.records, index.experiment(experiment_id))
 
     def get_trial(self, trial_id: int) -> Trial:
-        """Raises `TrialNotFoundError`."""
+        """Finds a trial by its id. Raises `TrialNotFoundError`."""
         with self.index() as index:
             return Trial(self.records, index.trial(trial_id))
 
     def get_checkpoint(self, uuid: str) -> Checkpoint:
-        """Also one that was deleted. Raises `CheckpointNotFoundError`."""
+        """Finds a checkpoint by its storage id, even one that was deleted. Raises `CheckpointNotFoundError`."""
         with self.index() as index:
             return Checkpoint(self.records, index.checkpoint(uuid))
 
     def iter_trials_metrics(self, trial_ids: Iterable[int], group: str) -> Iterator[TrialMetrics]:
-        """The reports of one trial after the other, as `Trial.iter_metrics` gives them.
+        """Yields the reports of one trial after another, as `Trial.iter_metrics` does.
 
         Raises `TrialNotFoundError` at the call.
         """
@@ -97,7 +97,7 @@ class Tracker:
 
 
 class Determined(Tracker):
-    """The home of this process's environment, under the predecessor's name. Arguments are refused as by `login`."""
+    """A `Tracker` under the name that Determined gives it. It refuses arguments as `login` does."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ def login(
     cert_name: str | None = None,
     noverify: bool = False,
 ) -> None:
-    """Without arguments: nothing, for a home needs no login. With any: `ValueError`, for there is no master here."""
+    """Does nothing without arguments, since a home needs no login. Raises `ValueError` for any argument."""
     given = {
         "master": master,
         "user": user,
