@@ -30,6 +30,8 @@ class Chunk:
     end_offset: int
     """The offset behind this chunk, from which to read on."""
     bad_lines: list[BadLine]
+    ends: list[int]
+    """The offset behind each record, from which to read on after it."""
 
 
 def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, verify: bool = True) -> Iterator[Chunk]:
@@ -50,7 +52,7 @@ def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, ver
         file.seek(offset)
         tail = file.read()
     while size_bytes := size_of_damaged(tail):
-        yield Chunk([], offset + size_bytes, [BadLine(offset, "has lost its newline")])
+        yield Chunk([], offset + size_bytes, [BadLine(offset, "has lost its newline")], [])
         offset, tail = offset + size_bytes, tail[size_bytes:]
 
 
@@ -75,6 +77,7 @@ def _decode_block(block: bytes, offset: int, verify: bool) -> Chunk:
     end_offset = offset + len(block)
     records: list[Record] = []
     bad_lines: list[BadLine] = []
+    ends: list[int] = []
     is_torn = False
     for line in block[:-1].split(b"\n"):
         try:
@@ -86,7 +89,9 @@ def _decode_block(block: bytes, offset: int, verify: bool) -> Chunk:
                 _take_apart(line, error, offset, records, bad_lines)
             is_torn = not line.endswith(b"}")
         offset += len(line) + 1
-    return Chunk(records, end_offset, bad_lines)
+        if len(records) > len(ends):
+            ends.append(offset)
+    return Chunk(records, end_offset, bad_lines, ends)
 
 
 def _take_apart(line: bytes, error: ValueError, offset: int, records: list[Record], bad_lines: list[BadLine]) -> None:

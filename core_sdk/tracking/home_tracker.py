@@ -10,9 +10,29 @@ from typing import TYPE_CHECKING
 
 from core_sdk.errors import AgentNotFoundError, TrialNotFoundError, TrialNotRunningError
 from core_sdk.journal import Chunk, read_journal
-from core_sdk.records import CommandRecord, ExperimentRecord, Record, Report, Settled, StopRequest, TrialRecord
-from core_sdk.tracking.home import Home
-from core_sdk.tracking.rows import AttemptRow, CheckpointRow, ExperimentChange, ReportRow, ReportStretch, StreamPosition
+from core_sdk.records import (
+    CommandRecord,
+    EarlyExit,
+    ExperimentRecord,
+    OperationCompleted,
+    Record,
+    Report,
+    Settled,
+    StopAcknowledged,
+    StopRequest,
+    TrialRecord,
+)
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.rows import (
+    AttemptRow,
+    CheckpointRow,
+    ExperimentChange,
+    News,
+    NewsStretch,
+    ReportRow,
+    ReportStretch,
+    StreamPosition,
+)
 from core_sdk.tracking.tracker import Tracker, View
 
 if TYPE_CHECKING:
@@ -160,6 +180,23 @@ class HomeTracker(Tracker):
 
     # What follows only a folder on this machine can give.
 
+    def read_news(self, trial_id: int, start: StreamPosition) -> NewsStretch:
+        """What a search must know of the trial since `start`, in the order of the calls.
+
+        Costs two looks at the folder where nothing is new. The attempts with which a launcher has followed the one of
+        `start` are read too.
+        """
+        folder, position, news = self.home.folder(trial_id), start, list[News]()
+        while True:
+            # Looked at first: once there is a next attempt, this one's journal grows no more.
+            has_next = folder.journal_path(position.attempt + 1).exists()
+            if (_size_bytes(folder.journal_path(position.attempt)) or 0) > position.offset:
+                found, position = _read_news(folder, position)
+                news += found
+            if not has_next:
+                return NewsStretch(tuple(news), position)
+            position = StreamPosition(position.attempt + 1)
+
     def rebuild_index(self) -> RefreshResult:
         """Raises `HomeNotWritableError`."""
         from core_sdk.tracking.index import Index
@@ -182,6 +219,18 @@ def _rows(trial_id: int, attempt: int, chunk: Chunk) -> tuple[ReportRow, ...]:
             with contextlib.suppress(ValueError):  # the index, which counts damage, leaves it out too
                 rows.append(ReportRow.recorded(trial_id, attempt, record))
     return tuple(rows)
+
+
+def _read_news(folder: TrialFolder, start: StreamPosition) -> tuple[list[News], StreamPosition]:
+    """Up to the end of the attempt's journal."""
+    news, offset = list[News](), start.offset
+    for chunk in read_journal(folder.journal_path(start.attempt), offset, chunk_bytes=_STRETCH_BYTES):
+        for record, end in zip(chunk.records, chunk.ends, strict=True):
+            match record:
+                case Report(group="validation") | OperationCompleted() | EarlyExit() | StopAcknowledged():
+                    news.append(News(record, StreamPosition(start.attempt, end)))
+        offset = chunk.end_offset
+    return news, StreamPosition(start.attempt, offset)
 
 
 def _size_bytes(path: Path) -> int | None:

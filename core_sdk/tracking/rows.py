@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from core_sdk.records import (
+    EarlyExit,
     EnvironmentRecord,
     ExperimentState,
     Metric,
+    OperationCompleted,
     Report,
     SearchRecord,
+    StopAcknowledged,
     from_json,
     metrics_from_json,
 )
@@ -132,6 +135,23 @@ class ReportStretch:
     """Consecutive reports of one attempt."""
 
     reports: tuple[ReportRow, ...]
+    end: StreamPosition
+    """Read on from here. It is where the reading began if nothing is new."""
+
+
+@dataclass(frozen=True)
+class News:
+    """A record on which a search depends."""
+
+    record: Report | OperationCompleted | EarlyExit | StopAcknowledged
+    """A report is one of the validation."""
+    end: StreamPosition
+    """Read on from here after it."""
+
+
+@dataclass(frozen=True)
+class NewsStretch:
+    news: tuple[News, ...]
     end: StreamPosition
     """Read on from here. It is where the reading began if nothing is new."""
 

@@ -1,0 +1,91 @@
+"""What a search must know of its trials is read once, as it comes."""
+
+from __future__ import annotations
+
+import pytest
+from tracking.journals import START, append, lines, new_trial, record, report, started
+
+from core_sdk.records import EarlyExit, OperationCompleted, Progress, Record, StopAcknowledged
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.rows import News, StreamPosition
+
+RECORDS: list[Record] = [
+    report(1, loss=0.5),
+    report(1, "validation", loss=0.25),
+    Progress(time=START, progress=0.1),
+    report(2, "validation", loss=0.125),
+    report(2, "other", loss=1.0),
+    OperationCompleted(time=START, length=2, metric=0.125),
+    EarlyExit(time=START, reason="EXITED_REASON_INVALID_HP"),
+    StopAcknowledged(time=START, source="the searcher"),
+]
+WANTED = [RECORDS[index] for index in (1, 3, 5, 6, 7)]
+
+
+@pytest.fixture
+def tracker(home: Home) -> HomeTracker:
+    return HomeTracker(home)
+
+
+def records(news: tuple[News, ...]) -> list[Record]:
+    return [each.record for each in news]
+
+
+def test_all_that_a_search_depends_on_is_told_in_order(home: Home, tracker: HomeTracker) -> None:
+    """And nothing else; then nothing is new."""
+    record(new_trial(home), *RECORDS)
+
+    stretch = tracker.read_news(1, StreamPosition())
+    again = tracker.read_news(1, stretch.end)
+
+    assert records(stretch.news) == WANTED
+    assert (again.news, again.end) == ((), stretch.end)
+
+
+def test_nothing_is_told_twice_from_behind_each_record(home: Home, tracker: HomeTracker) -> None:
+    """Wherever the reader was killed."""
+    record(new_trial(home), *RECORDS)
+    news = tracker.read_news(1, StreamPosition()).news
+
+    rests = [records(tracker.read_news(1, each.end).news) for each in news]
+
+    assert rests == [WANTED[index + 1 :] for index in range(len(WANTED))]
+
+
+def test_a_line_that_is_being_written_is_told_when_it_is_whole(home: Home, tracker: HomeTracker) -> None:
+    """Also if the line before it is damaged."""
+    folder = new_trial(home)
+    whole = lines(RECORDS[1])
+    append(folder, 1, lines(started(folder)) + b"damaged\n" + whole[:20])
+
+    early = tracker.read_news(1, StreamPosition())
+    append(folder, 1, whole[20:])
+    late = tracker.read_news(1, early.end)
+
+    assert early.news == ()
+    assert records(late.news) == [RECORDS[1]]
+
+
+def test_a_trial_without_a_journal_has_no_news(home: Home, tracker: HomeTracker) -> None:
+    """Its script has not come to its `init()`, or there is no such trial."""
+    new_trial(home)
+
+    assert tracker.read_news(1, StreamPosition()).end == StreamPosition()
+    assert tracker.read_news(7, StreamPosition()).news == ()
+
+
+def test_the_attempts_of_a_launcher_that_starts_anew_are_read_on(home: Home, tracker: HomeTracker) -> None:
+    """Though the last line of the one before is torn."""
+    folder = new_trial(home)
+    record(folder, RECORDS[1])
+    append(folder, 1, lines(RECORDS[3])[:20])
+    first = tracker.read_news(1, StreamPosition())
+    record(folder, RECORDS[5], attempt=2)
+    record(folder, attempt=3)
+
+    second = tracker.read_news(1, first.end)
+    record(folder, RECORDS[7], attempt=4)
+    fourth = tracker.read_news(1, second.end)
+
+    assert [records(stretch.news) for stretch in (first, second, fourth)] == [[RECORDS[1]], [RECORDS[5]], [RECORDS[7]]]
+    assert [stretch.end.attempt for stretch in (first, second, fourth)] == [1, 3, 4]
