@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from core_sdk.environment import horovod_variables, meeting_port
 from launch._command_line import CommandError
 from launch._framework import Framework, Start
-from launch._horovod._options import HorovodOptions, options_of, ssh_launch_of, torchrun_options_of
+from launch._horovod._options import HorovodOptions, options_of, parse, ssh_launch_of, torchrun_options_of
 from launch._horovod._rendezvous import Rendezvous, Server, meet_first, meet_other
 from launch._launcher import run
 from launch._messages import say
@@ -129,8 +129,7 @@ def _parsed(overrides: Sequence[str]) -> HorovodOptions:
     if not overrides:
         return HorovodOptions()
     with _needing_horovod():
-        from launch._horovod._parser import parse  # half a second, and only options need it
-    return options_of(*parse(overrides))
+        return options_of(*parse(overrides))
 
 
 def _without_auto(overrides: Sequence[str]) -> tuple[str, ...]:

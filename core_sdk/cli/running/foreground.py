@@ -10,8 +10,7 @@ from core_sdk.agent.starting import Agent
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.cli.running.display import Display
-from core_sdk.cli.running.signals import catch_signals, hand_on
-from core_sdk.cli.running.terminal import hand_on_lines, open_screen
+from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_signals, open_screen
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code
 from core_sdk.tracking.attempts.ending import read_end, read_settled
@@ -44,7 +43,7 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
     except CommandError:
         start.withdraw()
         raise
-    hand_on(caught, agent)
+    hand_on_signals(caught, agent)
     ended = agent.wait()
     for problem in ended.problems:
         say(problem)

@@ -1,14 +1,17 @@
-"""What horovodrun's options mean here, as Horovod's own parser has read them.
+"""horovodrun's options, read by Horovod's own parser, and what they mean here.
 
 All are understood. Those for which this launcher can do nothing are refused, with what to do instead.
 """
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import yaml
 
 from launch._command_line import UsageError
 from launch._ssh._hostfile import Host, Ssh, SshLaunch, parse_hosts, read_hostfile
@@ -64,6 +67,30 @@ class HorovodOptions:
     @property
     def names_hosts(self) -> bool:
         return self.hosts is not None or self.hostfile is not None
+
+
+def parse(overrides: Sequence[str]) -> tuple[Namespace, dict[str, str]]:
+    """The values of Horovod's options, by its names; and the variables that tune the ranks.
+
+    The parser prints what it does not understand, and raises `SystemExit(2)`; `--version` and `--check-build` print
+    their answer and raise `SystemExit(0)`. Raises `UsageError` for values that cannot be, and
+    `ImportError` where Horovod is missing.
+    """
+    from horovod.runner.common.util import config_parser  # half a second, and only options need it
+    from horovod.runner.launch import parse_args
+
+    # Horovod's parser reads the arguments of the process only.
+    own_argv, sys.argv = sys.argv, ["horovodrun", f"--num-proc={NOT_GIVEN}", *overrides]
+    try:
+        values = parse_args()
+        variables: dict[str, str] = config_parser.set_env_from_args({}, values)
+    except FileNotFoundError as error:
+        raise UsageError(f"--config-file: {error.filename} does not exist") from error
+    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError) as error:
+        raise UsageError(f"Horovod refuses its options: {error}") from error
+    finally:
+        sys.argv = own_argv
+    return values, variables
 
 
 def options_of(values: Namespace, variables: Mapping[str, str]) -> HorovodOptions:
