@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> None:
-    """Writes, fsyncs and renames, so that a reader sees the old content or the new one.
+    """Writes, fsyncs and renames a file, so that a reader sees the old content or the new one.
 
     With `overwrite=False` it raises `FileExistsError` if the file exists, even if two writers race.
     """
@@ -31,7 +31,7 @@ def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> N
 
 
 def fsync_directory(directory: Path) -> None:
-    """Makes the directory's entries survive a power cut."""
+    """Fsyncs a directory, so that its entries survive a power cut."""
     with opened(directory, os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
 

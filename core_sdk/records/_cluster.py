@@ -1,4 +1,4 @@
-"""What a script knows of where it runs: the content of the run-info file, and `ctx.info`."""
+"""The run info: where a script runs and for which trial. It is the content of a file, and `core_context.info`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ClusterInfo(msgspec.Struct, kw_only=True):
     allocation_id: str = ""
     session_token: str = ""
     _slot_ids: list[int] = msgspec.field(default_factory=list, name="slot_ids")
-    """Empty unless somebody has named them."""
+    """Empty if the slots have no names: see `slot_ids`."""
     container_addrs: list[str] = msgspec.field(default_factory=lambda: ["127.0.0.1"])
     """Addresses of all nodes, ordered by node rank."""
     container_rank: int = 0

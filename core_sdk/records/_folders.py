@@ -60,9 +60,9 @@ class ExperimentRecord(msgspec.Struct, kw_only=True):
     description: str = ""
     notes: str = ""
     retention: RetentionPolicy | None = None
-    """Which checkpoints to keep, as the newest `init()` said; None: all."""
+    """Which checkpoints to keep, as the latest `init()` said; None keeps all."""
     searcher_metric: SearcherMetric | None = None
-    """By what checkpoints are called better, as the newest `init()` knew it."""
+    """The metric by which checkpoints are compared, as the latest `init()` said."""
     is_submitted: bool = False
     """False for an experiment that is only the name of trials."""
     parent: Int64 | None = None
@@ -94,9 +94,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     created: Time
     seed: Int64
     hparams: dict[str, Any] = {}
-    """What the script says that it trains with; hyperparameters that it does not mention are as given."""
+    """The hyperparameters that `init()` was given, and those of `given_hparams` that it was not given."""
     given_hparams: dict[str, Any] = {}
-    """Those of the command line, or of the trial that this one continues. Each attempt is told them."""
+    """The hyperparameters of the command line, or of the trial that this one continues. Each attempt gets them."""
     data: dict[str, Any] = {}
     max_length: int | dict[str, int] | None = None
     num_slots: int | None = None
@@ -104,9 +104,9 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     continued_from: str | None = None
     """The checkpoint of another trial that this one started from."""
     is_defined: bool = False
-    """False from the moment that `core-sdk run` makes the trial until the script calls `init()`."""
+    """Whether the script has called `init()`; False in a trial that `core-sdk run` has just made."""
     labels: list[str] = []
-    """Those of the command line. The trial's experiment gets them too."""
+    """The labels of the command line. The trial's experiment gets them too."""
     is_named: bool = False
     """The experiment was chosen when the trial was made: `init(name=…)` no longer changes it."""
     request_id: str = ""
@@ -114,7 +114,7 @@ class TrialRecord(msgspec.Struct, kw_only=True):
 
     @property
     def told_hparams(self) -> dict[str, Any]:
-        """What `info.trial.hparams` says, in each attempt."""
+        """The value of `info.trial.hparams`, in each attempt."""
         return self.hparams | self.given_hparams
 
 
@@ -132,16 +132,16 @@ class JobRecord(msgspec.Struct, kw_only=True):
     format: int = 1
     job: str
     trial_id: Int64 | None
-    """None if one start of the job has begun several trials, so that none of them can be chosen."""
+    """None if one start of the job has begun several trials: it is then not known which one to go on with."""
     script: str
     num_restarts: int | None
-    """How often the scheduler had started the job again; None where it does not count."""
+    """How often the scheduler had restarted the job; None if it does not count."""
     launch: str = ""
-    """The torchrun that had started the ranks, if it was not one of our launchers."""
+    """The id of torchrun's launch, if torchrun has started the ranks without one of our launchers."""
 
 
 class StopRequest(msgspec.Struct, kw_only=True):
-    """`<home>/runs/<id>/<attempt>.stop`: a request to stop the attempt, which the presence of the file is already."""
+    """`<home>/runs/<id>/<attempt>.stop`: a request to stop the attempt. An unreadable file is a request too."""
 
     time: Time
     source: str
@@ -151,7 +151,7 @@ class EnvironmentRecord(msgspec.Struct, kw_only=True, frozen=True):
     """`<home>/runs/<id>/<attempt>.environment`: an attempt's code and machine, written soon after its start."""
 
     git_commit: str = ""
-    """Empty where the script does not lie in a git repository."""
+    """Empty if the script is not in a git repository."""
     git_is_dirty: bool | None = None
     """Whether a file that git knows had changes that were not committed; None if unknown."""
     python: str
@@ -161,7 +161,7 @@ class EnvironmentRecord(msgspec.Struct, kw_only=True, frozen=True):
     num_cpus: Int64
     memory_bytes: Int64
     gpus: tuple[str, ...] = ()
-    """Their names, if the script had begun to use them."""
+    """The names of the GPUs, if the script had begun to use them."""
 
 
 class ExitRecord(msgspec.Struct, kw_only=True):
@@ -171,4 +171,4 @@ class ExitRecord(msgspec.Struct, kw_only=True):
     code: Int64
     """The exit status; -N for death by signal N."""
     reason: str = ""
-    """Which rank failed first and how, in the words of the launcher that has seen it."""
+    """Which rank failed first and how, as the launcher says."""

@@ -84,7 +84,7 @@ class _OfCheckpoint(Line):
 
 
 class CheckpointBegun(_OfCheckpoint, tag="checkpoint_begun"):
-    """The checkpoint is about to become visible. If no other record of it follows, the process was killed meanwhile."""
+    """The checkpoint is about to become visible. If no record of it follows, the process was killed before the end."""
 
     storage: str
 
@@ -99,30 +99,30 @@ class CheckpointStored(_OfCheckpoint, tag="checkpoint"):
 
 
 class CheckpointCondemned(_OfCheckpoint, tag="checkpoint_condemned"):
-    """It is no longer listed, and its files are being deleted."""
+    """The checkpoint is no longer listed, and its files are being deleted."""
 
     reason: str = ""
 
 
 class CheckpointDeleted(_OfCheckpoint, tag="checkpoint_deleted"):
-    """Its files are gone."""
+    """The checkpoint's files are deleted."""
 
 
 class CheckpointPruned(_OfCheckpoint, tag="checkpoint_pruned"):
-    """Some of its files were deleted."""
+    """Some of the checkpoint's files were deleted."""
 
     resources: dict[str, Int64]
     """What remains."""
 
 
 class CheckpointPinned(_OfCheckpoint, tag="checkpoint_pinned"):
-    """It must not be deleted until it is unpinned."""
+    """The checkpoint must not be deleted until it is unpinned."""
 
     note: str = ""
 
 
 class CheckpointUnpinned(_OfCheckpoint, tag="checkpoint_unpinned"):
-    """It may be deleted again."""
+    """The checkpoint may be deleted again."""
 
 
 class CheckpointMetadataSet(_OfCheckpoint, tag="checkpoint_metadata"):
@@ -148,7 +148,7 @@ class Settled(Line, tag="settled"):
 
 
 class CheckpointUsed(_OfCheckpoint, tag="checkpoint_used"):
-    """The attempt uses a checkpoint of another trial, for inference say."""
+    """The attempt uses a checkpoint of another trial, for inference for example."""
 
 
 class StopAcknowledged(Line, tag="stop"):

@@ -1,4 +1,4 @@
-"""How many checkpoints are kept, with the names of an experiment configuration's `checkpoint_storage`."""
+"""How many checkpoints are kept: the keys of an experiment configuration's `checkpoint_storage`."""
 
 from __future__ import annotations
 

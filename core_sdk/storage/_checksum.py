@@ -25,20 +25,20 @@ _T = TypeVar("_T")
 
 
 def checksum(path: Path) -> FileEntry:
-    """Never follows a link."""
+    """Reads a file and returns its size and checksums. Never follows a link."""
     with opened(path, os.O_NOFOLLOW) as descriptor:
         return _entry(_chunks(descriptor))
 
 
 def copy(source: Path, target: Path) -> FileEntry:
-    """Copies to the new file `target`; gives the entry of what was read. Never follows a link."""
+    """Copies a file to the new file `target`, and returns the entry of what was read. Never follows a link."""
     with opened(source, os.O_NOFOLLOW) as descriptor, target.open("xb") as file:
         return _entry(_written(_chunks(descriptor), file.write))
 
 
 @contextlib.contextmanager
 def in_threads(work: Callable[[_A], _T], items: Sequence[_A]) -> Iterator[Iterator[_T]]:
-    """Starts at once; gives results in order. What has not begun when the block is left is not begun."""
+    """Starts at once, and yields the results in order. The end of the block drops calls that have not begun."""
     pool = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="core-sdk-files")
     try:
         yield pool.map(work, items)

@@ -29,10 +29,10 @@ def download(source: Path, target: Path, manifest: Manifest, names: Sequence[str
 
 @contextlib.contextmanager
 def receiving(target: Path, manifest: Manifest, content: bytes, names: Sequence[str]) -> Iterator[list[str]]:
-    """Prepares the directory `target` for `names`; gives those files that are not there yet, whole, to be put there.
+    """Prepares the directory `target` for `names`, and yields the files that are not there yet, or not whole.
 
-    The manifest, `content`, is written at the end: where it is, the download is complete. Raises `NotEnoughSpaceError`,
-    and `UnsafePathError` for what would leave `target`.
+    The block puts them there. Then the manifest, `content`, is written: where it is, the download is complete. Raises
+    `NotEnoughSpaceError`, and `UnsafePathError` for a name that would leave `target`.
     """
     target.mkdir(parents=True, exist_ok=True)
     files = _missing(target, manifest, [name for name in names if not name.endswith("/")])

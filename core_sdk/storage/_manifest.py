@@ -17,7 +17,7 @@ from core_sdk.storage._storage import Selector
 
 
 def metadata_file(metadata: Mapping[str, Any]) -> tuple[bytes, FileEntry]:
-    """metadata.json, made to be read by people, and what the manifest says of it."""
+    """The content of metadata.json, formatted for people, and its entry in the manifest."""
     content = msgspec.json.format(msgspec.json.encode(metadata))
     entry = FileEntry(
         size_bytes=len(content),
@@ -41,12 +41,12 @@ def manifest_of(storage_id: str, union: ShardUnion, metadata: dict[str, Any], me
 
 
 def selected_names(manifest: Manifest, selector: Selector | None) -> list[str]:
-    """The names that `selector` accepts, and that of the metadata, which always comes along."""
+    """The names that `selector` accepts, and always that of metadata.json."""
     return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
 
 
 def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:
-    """The manifest of what stays when `globs` go; None if nothing of the script's own remains."""
+    """The manifest without what `globs` match; None if none of the script's files remain."""
     removed = matching(manifest.resources, globs) - {METADATA_NAME}
     if manifest.resources.keys() - removed <= {METADATA_NAME}:
         return None

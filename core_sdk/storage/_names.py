@@ -17,7 +17,7 @@ _MAX_NAME_CHARS = 4_000
 
 
 def check_storage_id(storage_id: object) -> str:
-    """`storage_id` itself, if it is one plain path component; else raises `UnsafePathError` or `TypeError`."""
+    """Returns `storage_id` if it is one plain path component. Else raises `UnsafePathError` or `TypeError`."""
     if not isinstance(storage_id, str):
         raise TypeError(f"a storage id is a string, not {type(storage_id).__name__}")
     if problem := _problem_of_component(storage_id):
@@ -28,7 +28,7 @@ def check_storage_id(storage_id: object) -> str:
 
 
 def check_file_name(name: str) -> str:
-    """`name` itself, if it is a relative path that stays inside and JSON can keep; else raises `UnsafePathError`."""
+    """Returns `name` if it is a relative path that stays inside, and valid UTF-8. Else raises `UnsafePathError`."""
     if len(name) > _MAX_NAME_CHARS:
         raise UnsafePathError("the file name", f"{name[:100]}…", f"is longer than {_MAX_NAME_CHARS:,} characters")
     for component in name.removesuffix("/").split("/"):

@@ -23,7 +23,7 @@ _WHAT_TO_WRITE = (
 
 
 def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:
-    """The storage that a person asked for, ready to be written to; what dead processes left in it is swept.
+    """Opens the storage that a person asked for, checks that it can be written to, and sweeps it.
 
     `spec` is a directory, a URL (`file://`, `gs://bucket/prefix`, `s3://…`, `azure://container/prefix`), or the
     `checkpoint_storage` of an experiment configuration: `{"type": "directory", "container_path": …}`,
@@ -37,7 +37,7 @@ def open_storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, defaul
 
 
 def storage_from_url(url: str) -> Storage:
-    """The storage whose `url` this is. Raises `UnknownStorageError`."""
+    """Opens the storage that has this `url`. Raises `UnknownStorageError`."""
     parts = urlsplit(url)
     if parts.scheme in _CLOUD_SCHEMES:
         from core_sdk.storage.bucket import bucket_storage_from_url  # threads, sockets: of no use for a directory
@@ -69,7 +69,7 @@ def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: P
 
 
 def _check_path(spec: str) -> None:
-    """Refuses what is more likely a mistyped URL than a directory here: nobody would look for checkpoints there."""
+    """Refuses a text that looks like a mistyped URL: nobody would look for checkpoints in a directory of that name."""
     if re.match(r"[^/]*:|(gs|s3|azure)//", spec):
         shown = _shown(spec)
         reason = f"it is not a URL: {_WHAT_TO_WRITE}. For a directory of this name write ./{shown}"

@@ -1,4 +1,4 @@
-"""What each rank has for a checkpoint, and what all have together: rules without I/O."""
+"""The files that each rank has for a checkpoint, and their union: rules without I/O."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class ShardUnion:
 
 
 def file_conflicts(shards: Sequence[Shard]) -> dict[str, tuple[int, ...]]:
-    """The names that ranks use for different things, and those ranks.
+    """The names under which ranks have different things, with those ranks.
 
-    Equal files are none, nor are equal directories; a file is never equal to a directory.
+    Equal files do not conflict, nor do directories of one name. A file and a directory do.
     """
     uses: dict[str, dict[int, FileEntry | None]] = {}
     for rank, shard in enumerate(shards):

@@ -1,4 +1,4 @@
-"""Room on a disk."""
+"""Free space on a disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The directory in which checkpoints are written and removed, out of sight. The remains of dead processes are swept."""
+"""The hidden directory in which checkpoints are written and removed. What dead processes leave there is swept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LockedDirectory:
         return os.getpid() == self._process
 
     def release(self) -> None:
-        """Removes it with all it holds; does nothing the second time, and in a forked child."""
+        """Removes the directory with all that it holds. Does nothing the second time, and in a forked child."""
         if self.is_ours:
             remove_tree(self.path)
             # What stays is swept: it must not fail what has been stored.
@@ -72,7 +72,7 @@ class StagingArea:
         return LockedDirectory(self.path)
 
     def remove(self, directory: Path) -> None:
-        """Removes a directory of the storage. It is out of sight, durably, before the first of its files goes."""
+        """Removes a directory of the storage. It is hidden, durably, before its first file is removed."""
         try:
             place = self.new_directory()
         except OSError as error:
@@ -89,7 +89,7 @@ class StagingArea:
                 fsync_directory(directory.parent)
 
     def sweep(self) -> list[Path]:
-        """Removes the places whose owners are dead; safe beside living ones and beside other sweepers."""
+        """Removes the directories of dead processes. Safe beside living processes and beside other sweeps."""
         swept = []
         for token in self._tokens():
             place = self.path / token
@@ -132,7 +132,7 @@ def _is_abandoned(place: Path) -> bool:
 
 
 def _quiet_s(place: Path, lock_path: Path) -> float:
-    """Time since the last change, to the lock, the directories or the files in them."""
+    """The time since the lock, the directory or a file in it was last changed."""
     changes = [path.stat().st_mtime for path in (lock_path, place) if path.exists()]
     if place.is_dir() and not place.is_symlink():
         changes += [entry.stat(follow_symlinks=False).st_mtime for _, entry in walk(place)]
@@ -159,7 +159,7 @@ def _sweep(place: Path) -> bool:
 
 
 def remove_tree(directory: Path) -> None:
-    """Removes what it can; where the directory is a link, only the link."""
+    """Removes as much of the directory as it can. If it is a link, only the link is removed."""
     if directory.is_symlink():
         with contextlib.suppress(OSError):
             directory.unlink()
@@ -170,7 +170,7 @@ def remove_tree(directory: Path) -> None:
 
 
 def this_machine() -> str:
-    """An id of this machine until it starts anew. Its containers, which see each other's locks, all have it."""
+    """An id of this machine until its next boot. All its containers, which see each other's locks, have the same."""
     try:
         return _BOOT_ID.read_text().replace("-", "").strip()[:12]
     except FileNotFoundError:

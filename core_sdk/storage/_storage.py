@@ -69,7 +69,7 @@ class Staging(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Makes the step that another thread is in, and all later ones, end soon with an error, if that is possible."""
+        """Makes the step that another thread is in, and all later steps, fail soon, if that is possible."""
 
     def __enter__(self) -> Self:
         return self
@@ -93,7 +93,7 @@ class Storage(ABC):
 
     @abstractmethod
     def check_writable(self) -> None:
-        """Raises `StorageNotWritableError` where it can be known at once that nothing can be stored."""
+        """Raises `StorageNotWritableError` if it is clear now that nothing can be stored."""
 
     @abstractmethod
     def stage(self, storage_id: str, *, is_shared: bool = False) -> Staging:
@@ -121,13 +121,13 @@ class Storage(ABC):
 
     @abstractmethod
     def check(self, storage_id: str) -> Manifest:
-        """As `verify`, but relies on the checksums that the storage itself keeps, where it does, and reads no file."""
+        """As `verify`, but reads no file if the storage itself keeps checksums: those are compared."""
 
     @abstractmethod
     def remember(self, storage_ids: Sequence[str]) -> None:
-        """Says that files of these checkpoints may come again unchanged: where that saves sending them, they are not.
+        """Names checkpoints whose files may be stored again unchanged: a bucket then copies them by itself.
 
-        Those that this storage does not have, or no longer, are passed over. Does not block.
+        Checkpoints that this storage does not have are ignored. Does not block.
         """
 
     @abstractmethod
@@ -139,7 +139,7 @@ class Storage(ABC):
 
     @abstractmethod
     def sweep(self) -> list[str]:
-        """Removes what dead processes left behind, and says what."""
+        """Removes what dead processes have left, and returns what was removed, for people."""
 
     @abstractmethod
     def close(self) -> None:

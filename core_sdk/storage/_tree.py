@@ -1,4 +1,4 @@
-"""What a directory holds, found without ever leaving it."""
+"""The files of a directory, found without following a link out of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Tree:
                 raise ReservedNameError(name)
 
     def without_reserved(self) -> Tree:
-        """The tree without our two files if it has both: then it is a downloaded checkpoint. Else the same tree."""
+        """The tree without our two files, if it has both, as a downloaded checkpoint does. Else the same tree."""
         if not all(name in self.files for name in RESERVED_NAMES):
             return self
         return Tree({n: file for n, file in self.files.items() if n not in RESERVED_NAMES}, self.directories)
@@ -59,7 +59,7 @@ class Tree:
             shutil.copyfile(file.path, target / name)
 
     def replace_links(self, root: Path) -> None:
-        """Puts a copy of the file in the place of each link to it."""
+        """Replaces each link by a copy of the file that it leads to."""
         for name, file in self.files.items():
             if file.is_link:
                 (root / name).unlink()
@@ -67,14 +67,14 @@ class Tree:
 
 
 def source_tree(source: Path, selector: Selector | None) -> Tree:
-    """What is to be stored of a directory. Raises `ReservedNameError`, `UnsafePathError`."""
+    """The files of a directory that are to be stored. Raises `ReservedNameError`, `UnsafePathError`."""
     tree = scan(source).without_reserved()
     tree.check_reserved()
     return tree.select(selector)
 
 
 def staged_tree(root: Path) -> Tree:
-    """What a script has written into the directory `root`, made ready to be stored: links replaced, ours removed.
+    """The files that a script has written into the directory `root`. Links are replaced, and our two files removed.
 
     Raises `ReservedNameError`, `UnsafePathError`.
     """

@@ -1,4 +1,4 @@
-"""Comparing what was written with what is there."""
+"""Compares a checkpoint with its manifest."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def verify(directory: Path, manifest: Manifest, names: Collection[str] | None = 
 
 
 def check_listing(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> list[str]:
-    """Compares names, kinds and sizes only; gives what was compared, sorted."""
+    """Compares only names, kinds and sizes, and returns the names that were compared, sorted."""
     found = {name: entry.stat(follow_symlinks=False) for name, entry in walk(directory) if name != MANIFEST_NAME}
     expected = manifest.resources
     checked = sorted((expected.keys() | found.keys()) - set(manifest.removed) if names is None else names)

@@ -13,7 +13,7 @@ Sink = Callable[[bytes], None]
 
 
 class TransientError(Exception):
-    """What may pass by itself: a dropped connection, 429, 5xx, an answer that is not the store's (a login page, say).
+    """A failure that may pass by itself: a dropped connection, 429, 5xx, an answer that is not the store's.
 
     `reason` goes into messages: it must hold no secret.
     """
@@ -130,7 +130,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def abort_uploads(self, under: str) -> int:
-        """Removes the parts of uploads that were begun under names that begin with `under`; says of how many."""
+        """Removes the parts of all uploads to names that begin with `under`, and returns the number of uploads."""
 
     @abstractmethod
     def close(self) -> None:

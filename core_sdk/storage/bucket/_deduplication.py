@@ -1,4 +1,4 @@
-"""Which contents the bucket holds already, so that they need not be sent again."""
+"""Knows which contents the bucket already holds, so that they need not be sent again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KnownContents:
         self._lock = threading.RLock()
 
     def remember(self, storage_ids: Sequence[str]) -> None:
-        """Their manifests are read when it is first asked for contents."""
+        """Adds checkpoints. Their manifests are read by the next `find`."""
         with self._lock:
             self._unread += [storage_id for storage_id in storage_ids if storage_id not in self._unread]
 

@@ -1,4 +1,4 @@
-"""What the answers of all stores have in common."""
+"""Reads what the HTTP answers of all stores have in common."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_range(content_range: str | None, start: int, size_bytes: int, where: s
 
 
 def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
-    """Gives `sink` exactly `size_bytes` bytes; raises `TransientError` if more or fewer come."""
+    """Hands exactly `size_bytes` bytes on to `sink`. Raises `TransientError` if more or fewer arrive."""
     num_bytes = 0
     for piece in pieces:
         num_bytes += len(piece)
@@ -33,7 +33,7 @@ def hand_on(pieces: Iterable[bytes], size_bytes: int, sink: Sink) -> None:
 
 
 def retry_after_s(header: str | None) -> float | None:
-    """For how long the store asks to wait: its header has a number of seconds, or a date."""
+    """How long the store asks us to wait. Its header has a number of seconds, or a date."""
     if header is not None:
         with contextlib.suppress(ValueError):
             return float(header)

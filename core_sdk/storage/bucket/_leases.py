@@ -80,14 +80,14 @@ class Lease:
             raise LeaseLostError
 
     def release(self) -> None:
-        """Removes it; does nothing the second time, and in a forked child."""
+        """Removes the lease. Does nothing the second time, and in a forked child."""
         self.abandon()
         if os.getpid() == self._process and not self._is_released:
             self._is_released = True
             self._objects.remove(self._name)
 
     def abandon(self) -> None:
-        """Leaves it to the next sweep."""
+        """Stops renewing the lease, and leaves it to the next sweep."""
         self._stop_renewing.set()
 
     def _write(self) -> None:
@@ -123,7 +123,7 @@ def _is_abandoned(lease: StoredObject, record: LeaseRecord, lease_s: float, now:
 
 
 def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
-    """None for an object that is no lease, or is gone."""
+    """Reads a lease; None for an object that is not a lease, or is gone."""
     if not 0 < lease.size_bytes <= _MAX_BYTES:
         return None
     try:
@@ -135,7 +135,7 @@ def _read(objects: RetryingBucket, lease: StoredObject) -> LeaseRecord | None:
 
 
 def _is_elsewhere(record: LeaseRecord) -> bool:
-    """On another machine, or where its lock file cannot be asked: in another container, say, or another user's."""
+    """Whether its lock cannot be asked: it is on another machine, in another container, or another user's."""
     try:
         can_ask = Path(record.lock).is_file() and os.access(record.lock, os.R_OK)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Trying again what may pass by itself."""
+"""Repeats requests whose failure may pass by itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TransferCancelledError(Exception):
 
 
 class Retry:
-    """Calls until it works, for at most `deadline_s` without any progress.
+    """Repeats a call until it works, for at most `deadline_s` without progress.
 
     The pause grows exponentially up to 30 s, each drawn between nothing and its bound, so that many clients do not
     come back together (https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/, "full jitter"). A

@@ -118,7 +118,7 @@ class BucketStaging(Staging):
         self._cancelled.set()
 
     def discard(self) -> None:
-        """What cannot be removed from the bucket now is swept later."""
+        """Removes what was sent. What cannot be removed now is swept later."""
         if self._local.is_ours and self._lease is not None:
             if self._is_committed:
                 with self._failures_logged("its lease stays for now"):

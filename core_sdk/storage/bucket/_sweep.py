@@ -1,4 +1,4 @@
-"""Removing what dead processes left in a bucket.
+"""Removes what dead processes have left in a bucket.
 
 A save sends its files, then its manifest, and holds a lease all the while. A removal holds one too, and takes the
 manifest away first. So objects without a manifest belong to a lease, and once its owner is dead they can go. But the
@@ -23,7 +23,7 @@ logger = logging.getLogger("core_sdk.storage")
 
 
 def sweep(objects: RetryingBucket, lease_s: float) -> list[str]:
-    """Says what was removed. Safe beside living saves, removals and other sweeps. Raises `StorageError`."""
+    """Returns what was removed, for people. Safe beside saves, removals and other sweeps. Raises `StorageError`."""
     leases = abandoned_leases(objects, lease_s)
     return [removed for lease, record in leases for removed in _clean(objects, lease_s, lease, record)]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core_sdk.files import opened
 
-# One after the other, each would wait for a turn of the disk; together they share it.
+# One after the other, each call would wait for the disk; together they share the wait.
 _NUM_THREADS = 4
 
 
@@ -23,12 +23,12 @@ class FsyncThreads:
         self._calls.append(self._pool.submit(_fsync, path))
 
     def wait(self) -> None:
-        """Returns once all are safe; raises the `OSError` of the first that is not."""
+        """Returns when all files are on disk. Raises the first `OSError`."""
         for call in self._calls:
             call.result()
 
     def close(self) -> None:
-        """Drops what has not begun; does nothing the second time."""
+        """Drops the calls that have not begun. Does nothing the second time."""
         self._pool.shutdown(cancel_futures=True)
 
 

@@ -25,7 +25,7 @@ def opened_directory(path: Path | str, under: int | None = None) -> AbstractCont
 
 
 def first_replaced(directory: int, names: Sequence[str]) -> str | None:
-    """The first directory on the way to one of `names` that is not a directory any more, but a link, say."""
+    """The first parent directory of `names` that is no longer a directory, but a link, for example."""
     for parent in sorted({parent for name in names for parent in parents(name.rstrip("/"))}):
         try:
             with _opened_below(directory, parent):
@@ -38,7 +38,7 @@ def first_replaced(directory: int, names: Sequence[str]) -> str | None:
 
 
 def remove(directory: int, names: Sequence[str]) -> None:
-    """Removes files, and the directories whose names end with "/"; what has been replaced or is gone is passed over."""
+    """Removes files, and the directories whose names end with "/". What was replaced or is gone is ignored."""
     # In this order a directory comes after all that it holds.
     for name in sorted(names, reverse=True):
         parent, _, last = name.rstrip("/").rpartition("/")

@@ -59,7 +59,7 @@ class ExperimentFolder:
 
     @contextlib.contextmanager
     def edit(self) -> Iterator[ExperimentRecord]:
-        """The record, to be changed in place; it is written at the end of the block. One process at a time may edit."""
+        """Yields the record to be changed, and writes it at the end of the block. One process at a time can edit it."""
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
         with FileLock(self.path / "experiment.lock", mode=0o600):
@@ -75,17 +75,17 @@ class ExperimentFolder:
 
     @property
     def is_registered(self) -> bool:
-        """Whether it is found by its name."""
+        """Whether the experiment is found by its name."""
         found = find_experiment(self._home_root, self.read().name)
         return found is not None and found.experiment_id == self.experiment_id
 
     def register(self) -> None:
-        """Lets it be found by its name. Raises `FileExistsError` if another experiment has the name."""
+        """Makes the experiment be found by its name. Raises `FileExistsError` if another one has the name."""
         by_name = name_path(self._home_root, self.read().name)
         write_atomically(by_name, str(self.experiment_id).encode(), overwrite=False)
 
     def rename(self, name: str) -> None:
-        """Lets it be found by this name only. Raises `NameTakenError`, but not for one that was submitted."""
+        """Changes the name. Raises `NameTakenError`, but not for an experiment that was submitted."""
         if self.read().is_submitted:
             with self.edit() as submitted:
                 submitted.name = check_name("the experiment's name", name)
@@ -102,9 +102,9 @@ class ExperimentFolder:
         self._forget_name(old_path)
 
     def delete(self) -> None:
-        """Forgets the experiment; its empty folder keeps the id from being used again. Its trials are not touched."""
+        """Deletes the record; the empty folder keeps the id from being used again. Does not touch the trials."""
         record = None
-        with contextlib.suppress(RecordDamagedError):  # its name then leads nowhere, and is mended
+        with contextlib.suppress(RecordDamagedError):  # then the name leads nowhere, and is corrected later
             record = read_file(self.record_path, ExperimentRecord)
         if record is not None:
             self._forget_name(name_path(self._home_root, record.name))
@@ -146,17 +146,17 @@ def find_experiment(home_root: Path, name: str) -> ExperimentFolder | None:
 
 
 def _mend_name(home_root: Path, name: str, content: bytes) -> ExperimentFolder | None:
-    """Searches the experiments' own records for the name, since what is registered under it is wrong."""
+    """Corrects a name that leads to no experiment of this name, by searching the experiments' own records."""
     by_name = name_path(home_root, name)
     with _name_lock(by_name):
         if not by_name.exists() or by_name.read_bytes() != content:
-            return None  # deleted, or mended by another process: to be looked up again
+            return None  # another process has deleted or corrected it: the caller looks it up again
         folders = (ExperimentFolder(home_root, experiment_id) for experiment_id in experiment_ids(home_root))
         found = next((folder for folder in folders if folder.is_named(name)), None)
         right = None if found is None else str(found.experiment_id).encode()
         if right == content:
             return found  # it was just being renamed
-        logger.warning("%s did not lead to the experiment %r, and was mended", by_name, name)
+        logger.warning("%s did not lead to the experiment %r, and was corrected", by_name, name)
         if right is None:
             by_name.unlink()
         else:

@@ -44,7 +44,7 @@ class Home:
 
     @classmethod
     def create(cls, root: Path) -> Home:
-        """The home at `root`, made where it is missing.
+        """Opens the home at `root`, and makes it if it does not exist.
 
         Raises `HomeNotWritableError` or `HomeTooNewError`.
         """
@@ -65,7 +65,7 @@ class Home:
 
     @classmethod
     def open(cls, root: Path) -> Home:
-        """The home at `root`, which is empty if it does not exist.
+        """Opens the home at `root`, which is empty if it does not exist.
 
         Raises `HomeNotWritableError` if it is no directory, or `HomeTooNewError`.
         """
@@ -74,7 +74,7 @@ class Home:
         return home
 
     def create_trial(self) -> TrialFolder:
-        """A new, empty trial; ids rise and are never used again."""
+        """Makes the folder of a new trial. Ids rise, and no id is used twice."""
         return TrialFolder(self.root, self._make_numbered(self.runs))
 
     def folder(self, trial_id: int) -> TrialFolder:
@@ -82,7 +82,7 @@ class Home:
         return TrialFolder(self.root, trial_id)
 
     def trial(self, trial_id: int) -> TrialFolder:
-        """Raises `TrialNotFoundError`."""
+        """The folder of an existing trial. Raises `TrialNotFoundError`."""
         folder = self.folder(trial_id)
         if not folder.exists():
             raise TrialNotFoundError(trial_id, self.root)
@@ -99,7 +99,7 @@ class Home:
         return experiment_ids(self.root)
 
     def experiment(self, experiment_id: int) -> ExperimentFolder:
-        """Raises `ExperimentNotFoundError`."""
+        """The folder of an existing experiment. Raises `ExperimentNotFoundError`."""
         folder = ExperimentFolder(self.root, experiment_id)
         if not folder.record_path.exists():
             raise ExperimentNotFoundError(experiment_id, self.root)
@@ -110,31 +110,30 @@ class Home:
         return find_experiment(self.root, check_name("the experiment's name", name))
 
     def allot_experiment(self) -> ExperimentFolder:
-        """An empty folder; it becomes an experiment when its record is written."""
+        """Makes an empty folder, which becomes an experiment when its record is written."""
         return ExperimentFolder(self.root, self._make_numbered(self.experiments))
 
     def new_experiment(self, name: str) -> ExperimentFolder:
-        """A further experiment of this name, which is found only by its id until it is registered."""
+        """Makes an experiment of this name. Until it is registered, it is found only by its id."""
         folder = self.allot_experiment()
         folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
         return folder
 
     def find_or_create_experiment(self, name: str) -> ExperimentFolder:
-        """The experiment of this name; processes that race for a new one all get the same.
+        """Finds or makes the experiment of this name. Processes that do so at the same time get the same experiment.
 
-        Raises `RecordDamagedError` where damage keeps it from being found.
+        Raises `RecordDamagedError` if it cannot be told whether there is one.
         """
         while (found := self.find_experiment(name)) is None:
-            candidate = self.allot_experiment()
+            candidate = self.new_experiment(name)
             try:
-                candidate.write(ExperimentRecord(experiment_id=candidate.experiment_id, name=name, created=time.time()))
                 candidate.register()
                 return candidate
             except FileExistsError:
                 candidate.delete()
             except OSError:
                 if not name_path(self.root, name).exists():
-                    # Nobody could find it, and the next one to ask would make another of this name.
+                    # Nobody would find it by its name, and the next call would make another one.
                     candidate.delete()
                 raise
         return found
@@ -152,7 +151,7 @@ class Home:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
 
     def read_job(self, name: str) -> JobRecord | None:
-        """What a scheduler's job has begun here, as `write_job` left it."""
+        """Reads what `write_job` has recorded of a scheduler's job."""
         return read_file(self._job_path(name), JobRecord)
 
     def write_job(self, record: JobRecord) -> None:
@@ -161,7 +160,7 @@ class Home:
 
     @contextlib.contextmanager
     def lock_job(self, name: str) -> Iterator[None]:
-        """While one process reads and then writes; waits for another for a while, then `BlockingIOError`."""
+        """Holds the lock of a job's record. Waits some seconds for another process, then raises `BlockingIOError`."""
         self.jobs.mkdir(mode=0o700, exist_ok=True)
         lock = _lock(self._job_path(name).with_suffix(".lock"))
         try:
@@ -178,7 +177,7 @@ class Home:
         except NotADirectoryError as error:
             raise HomeNotWritableError(self.root, "it is not a directory") from error
         except RecordDamagedError as error:
-            logger.warning("%s cannot be read (%s): delete it, and it is made anew", error.path, error.reason)
+            logger.warning("%s cannot be read (%s): delete it, and it is written again", error.path, error.reason)
             return
         if record is not None and record.format > FORMAT:
             raise HomeTooNewError(self.root, record.format, FORMAT)

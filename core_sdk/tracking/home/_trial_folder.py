@@ -67,19 +67,19 @@ class TrialFolder:
         return sorted((int(match[1]), int(match[2])) for match in found if match)
 
     def journal_path(self, attempt: int, rank: int = 0) -> Path:
-        """For a rank other than 0, the file is made when that rank first records something."""
+        """The journal of a rank. A rank other than 0 makes the file when it first records something."""
         return self.path / journal_name(attempt, rank)
 
     def tensorboard_source_path(self, rank: int = 0) -> Path:
-        """Where a rank's script writes event files, some of which it chooses to be shown."""
+        """The directory for event files that a rank's script writes itself, and of which it selects some to show."""
         return self.path / (f"tensorboard.rank{rank}.local" if rank else "tensorboard.local")
 
     def alive_path(self, attempt: int) -> Path:
-        """Locked by the script's process while it lives."""
+        """The file that the script's process holds locked while it lives."""
         return self.path / f"{attempt}.alive"
 
     def supervised_path(self, attempt: int) -> Path:
-        """Locked by the attempt's agent, from before the script starts until its end is recorded."""
+        """The file that the attempt's agent holds locked, from before the script starts until its end is recorded."""
         return self.path / f"{attempt}.supervised"
 
     def log_path(self, attempt: int) -> Path:
@@ -95,11 +95,11 @@ class TrialFolder:
         write_file(self.run_info_path(attempt), info, overwrite=overwrite)
 
     def read_run_info(self, attempt: int) -> ClusterInfo | None:
-        """None for a script that was started by hand."""
+        """Reads the run info of an attempt; None for a script that was started by hand."""
         return read_file(self.run_info_path(attempt), ClusterInfo)
 
     def running_attempts(self) -> set[int]:
-        """Attempts whose processes live, and those that a launcher with an earlier number may have begun."""
+        """The attempts whose processes live, and later ones that a launcher of such an attempt may have begun."""
         running, is_supervised = set(), False
         for attempt in self.attempts():
             is_supervised = is_supervised or is_alive(self.supervised_path(attempt))
@@ -163,9 +163,9 @@ class TrialFolder:
         write_file(self.stop_path(attempt), StopRequest(time=time.time(), source=source))
 
     def append_change(self, record: Record) -> None:
-        """Durably records something done to the trial from outside. After an `OSError` nothing of it is recorded.
+        """Records, durably, a change that was made to the trial from outside. After an `OSError` nothing is recorded.
 
-        Waits while another process does the same.
+        Waits while another process appends a change.
         """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 

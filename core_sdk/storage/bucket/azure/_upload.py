@@ -1,4 +1,4 @@
-"""Large blobs, sent in blocks."""
+"""Uploads large blobs in blocks."""
 
 from __future__ import annotations
 

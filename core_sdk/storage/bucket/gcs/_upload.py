@@ -1,4 +1,4 @@
-"""Large objects on their way to Google's storage, in parts: the XML API's multipart upload.
+"""Uploads large objects to Google's storage in parts, by the multipart upload of the XML API.
 
 https://cloud.google.com/storage/docs/multipart-uploads
 """

@@ -1,4 +1,4 @@
-"""Large objects on their way into S3, in parts."""
+"""Uploads large objects to S3 in parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects on their way down: many at once, large ones in ranges, each verified before it gets its name."""
+"""Downloads objects: many at once, large ones in ranges, each verified before it gets its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an object's ranges go until all of them have arrived."""
+"""The file that receives an object's ranges until all of them have arrived."""
 
 from __future__ import annotations
 

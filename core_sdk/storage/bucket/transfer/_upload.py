@@ -1,4 +1,4 @@
-"""Files on their way up: many at once, large ones in parts."""
+"""Uploads files: many at once, large ones in parts."""
 
 from __future__ import annotations
 
