@@ -18,6 +18,7 @@ from core_sdk.experiments.calling import PROTOCOL, socket_address
 _BACKLOG = 64
 _MAX_REQUEST_BYTES = 64 << 20
 _REQUEST_S = 30.0
+_LAST_ANSWER_S = 1.0
 
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -38,12 +39,19 @@ class Server:
         finally:
             os.umask(before)
         self._socket.listen(_BACKLOG)
-        threading.Thread(target=self._accept, name="core-sdk-master-socket", daemon=True).start()
+        self._answering: set[threading.Thread] = set()
+        self._accepting = threading.Thread(target=self._accept, name="core-sdk-master-socket", daemon=True)
+        self._accepting.start()
 
     def close(self) -> None:
         """Nobody can connect any more; who has connected before still gets an answer."""
         self._path.unlink(missing_ok=True)
+        self._socket.shutdown(socket.SHUT_RDWR)
+        # A thread that is about to accept would accept from whatever gets the descriptor's number next.
+        self._accepting.join()
         self._socket.close()
+        for thread in list(self._answering):
+            thread.join(_LAST_ANSWER_S)
 
     def _accept(self) -> None:
         while True:
@@ -51,7 +59,9 @@ class Server:
                 connection, _ = self._socket.accept()
             except OSError:
                 return  # closed
-            threading.Thread(target=self._serve, args=[connection], daemon=True).start()
+            thread = threading.Thread(target=self._serve, args=[connection], daemon=True)
+            self._answering.add(thread)
+            thread.start()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError):
@@ -59,6 +69,7 @@ class Server:
             with connection.makefile("rb") as requests:
                 line = requests.readline(_MAX_REQUEST_BYTES)
             connection.sendall(json.dumps(self._answer_line(line)).encode() + b"\n")
+        self._answering.discard(threading.current_thread())
 
     def _answer_line(self, line: bytes) -> dict[str, Any]:
         try:
