@@ -66,6 +66,7 @@
     │   ├── CommandNotExecutableError
     │   └── CommandNotRecordableError
     ├── ExperimentError               a submitted experiment
+    │   ├── ExperimentStateError
     │   ├── CodeChangedError
     │   └── CodeDamagedError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
@@ -659,6 +660,12 @@ class MetricNotFoundError(NotFoundError):
 
 class ExperimentError(CoreSDKError):
     """A submitted experiment cannot begin, or go on."""
+
+
+class ExperimentStateError(ExperimentError):
+    def __init__(self, experiment_id: int, problem: str) -> None:
+        self.experiment_id = experiment_id
+        super().__init__(f"experiment {experiment_id} {problem}.")
 
 
 class CodeChangedError(ExperimentError):

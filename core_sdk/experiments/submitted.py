@@ -46,7 +46,8 @@ class SubmittedExperiment:
             cwd = unpack_for_trial(self.home, self.record.code, trial)
             if has_startup_hook(cwd):
                 argv = with_startup_hook(argv)
-        return CommandRecord(argv=resolve(argv), cwd=str(cwd), environment=self.record.environment)
+        variables = self.record.environment
+        return CommandRecord(argv=resolve(argv, cwd, variables.get("PATH")), cwd=str(cwd), environment=variables)
 
     def publish(self, experiment: Experiment) -> None:
         """Writes how the experiment stands into its record, for lists."""

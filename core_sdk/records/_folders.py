@@ -84,6 +84,8 @@ class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
     """Variables that were set there."""
     warm_start: str | None = None
     """The checkpoint that the trials begin with."""
+    overrides: list[str] = []
+    """What `--config` had changed in the configuration file."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

@@ -7,6 +7,7 @@ but the names, the contents, the executable bits and the links, so that equal di
 from core_sdk.experiments.code._packing import PackedCode, archive_path, pack
 from core_sdk.experiments.code._selection import MAX_SIZE_BYTES
 from core_sdk.experiments.code._unpacking import (
+    STARTUP_HOOK,
     has_startup_hook,
     remove_code,
     unpack,
@@ -16,6 +17,7 @@ from core_sdk.experiments.code._unpacking import (
 
 __all__ = [
     "MAX_SIZE_BYTES",
+    "STARTUP_HOOK",
     "PackedCode",
     "archive_path",
     "has_startup_hook",

@@ -31,6 +31,8 @@ class PackedCode:
     sha256: str
     size_bytes: int
     num_files: int
+    programs: frozenset[str]
+    """The files that may be executed."""
 
 
 def archive_path(home: Home, sha256: str) -> Path:
@@ -45,7 +47,12 @@ def pack(
     Raises `CodeDirectoryError`, `CodeTooLargeError` or `CodeChangedError`.
     """
     entries = select(directory, includes, left_out=home.root, max_size_bytes=max_size_bytes)
-    code = PackedCode(_write_archive(entries), sum(entry.size_bytes for entry in entries), len(entries))
+    code = PackedCode(
+        sha256=_write_archive(entries),
+        size_bytes=sum(entry.size_bytes for entry in entries),
+        num_files=len(entries),
+        programs=frozenset(entry.name for entry in entries if entry.is_program),
+    )
     if code.size_bytes > _WARNING_SIZE_BYTES:
         files = ", ".join(f"{name!r} ({size_bytes >> 20:,} MiB)" for name, size_bytes in largest(entries))
         logger.warning("the code directory holds %d MiB. Its largest files: %s", code.size_bytes >> 20, files)

@@ -51,6 +51,11 @@ class Entry:
     """Where a link leads, relative to the directory that holds it."""
 
     @property
+    def is_program(self) -> bool:
+        """Whether it may be executed; a link may be, too."""
+        return not stat.S_ISDIR(self.status.st_mode) and bool(self.status.st_mode & stat.S_IXUSR)
+
+    @property
     def size_bytes(self) -> int:
         return self.status.st_size if stat.S_ISREG(self.status.st_mode) else 0
 

@@ -21,18 +21,19 @@ def command_here(argv: Sequence[str]) -> CommandRecord:
     return CommandRecord(argv=resolve(argv), cwd=str(Path.cwd()), environment=recorded_variables())
 
 
-def resolve(argv: Sequence[str]) -> list[str]:
+def resolve(argv: Sequence[str], directory: Path = Path(), path: str | None = None) -> list[str]:
     """The command with its program's absolute path; a virtual environment's link to Python stays that link.
 
-    Raises `CommandError`.
+    It is to be started in `directory`, with this PATH or the one of this process. Raises `CommandError`.
     """
     for argument in argv:
         _check_recordable(argument)
-    program = shutil.which(argv[0])
+    named = str(directory / argv[0]) if os.sep in argv[0] else argv[0]
+    program = shutil.which(named, path=path)
     if program is not None:
         return [str(Path(program).absolute()), *argv[1:]]
-    if os.sep in argv[0] and Path(argv[0]).exists():
-        is_directory = Path(argv[0]).is_dir()
+    if os.sep in argv[0] and Path(named).exists():
+        is_directory = Path(named).is_dir()
         raise CommandNotExecutableError(argv[0], "it is a directory" if is_directory else "permission denied")
     raise CommandNotFoundError(argv[0])
 

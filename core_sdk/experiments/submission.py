@@ -1,0 +1,236 @@
+"""Submits experiments: new ones, forks, and continuations of others.
+
+An experiment's folder is whole before the master hears of it, and is removed if the master refuses it. Until the master
+has begun it, no list shows it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from core_sdk.config import ExperimentConfig, Loaded, from_mapping, load, to_mapping, to_yaml
+from core_sdk.environment import recorded_variables
+from core_sdk.errors import ConfigProblem, CoreSDKError, ExperimentStateError, InvalidConfigError
+from core_sdk.experiments._program import check_program
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.code import MAX_SIZE_BYTES, pack
+from core_sdk.files import write_atomically
+from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
+from core_sdk.tracking.attempts.command import script_name
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
+from core_sdk.tracking.home import ExperimentFolder, Home
+from core_sdk.tracking.home_tracker import HomeTracker
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """An experiment that a master has begun."""
+
+    experiment_id: int
+    warnings: tuple[str, ...]
+    """What the author of the configuration should know."""
+
+
+def submit(
+    home: Home,
+    text: str,
+    *,
+    source: str,
+    overrides: Sequence[str] = (),
+    model_dir: Path | None = None,
+    includes: Sequence[Path] = (),
+    max_code_bytes: int = MAX_SIZE_BYTES,
+    is_paused: bool = False,
+) -> Submitted:
+    """Submits the experiment that the configuration `text` describes; `source` names it in messages.
+
+    Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. Raises
+    `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and leaves no experiment then.
+    """
+    loaded = load(text, source=source, overrides=overrides)
+    code = None
+    if model_dir is not None or includes:
+        code = pack(home, model_dir, includes, max_size_bytes=max_code_bytes)
+    check_program(loaded.config, code, source)
+    submission = SubmissionRecord(
+        code=code.sha256 if code else None,
+        cwd=str(Path.cwd()),
+        environment=recorded_variables(),
+        warm_start=_warm_start(home, loaded.config, source),
+        overrides=list(overrides),
+    )
+    return _begin(home, loaded, text, submission, is_paused=is_paused)
+
+
+def fork(
+    home: Home,
+    experiment_id: int,
+    text: str | None = None,
+    *,
+    source: str = "",
+    overrides: Sequence[str] = (),
+    is_paused: bool = False,
+) -> Submitted:
+    """Submits another experiment with the same code; its configuration is `text`, or else that of the first one.
+
+    Raises as `submit`, or `ExperimentNotFoundError`.
+    """
+    folder = home.experiment(experiment_id)
+    parent = folder.read_submission()
+    if text is None:
+        text, source = folder.config_path.read_text(), str(folder.config_path)
+        overrides = [*parent.overrides, *overrides]
+    loaded = load(text, source=source, overrides=overrides)
+    submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=list(overrides))
+    return _begin(home, loaded, text, submission, parent=experiment_id, is_paused=is_paused)
+
+
+def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (), is_paused: bool = False) -> Submitted:
+    """Submits an experiment of one trial, which begins with the newest checkpoint of `trial_id` and has its
+    hyperparameters, code and configuration.
+
+    Raises as `submit`, `TrialNotFoundError`, or `ExperimentNotFoundError` if the trial's experiment was not submitted.
+    """
+    trial = home.trial(trial_id).read_record()
+    folder = home.experiment(trial.experiment_id)
+    parent = folder.read_submission()
+    config = continued_config(_read_config(folder.completed_config_path), trial_id, from_json(trial.told_hparams))
+    source = f"the configuration of trial {trial_id}"
+    loaded = from_mapping(config, source=source, overrides=overrides)
+    submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=[])
+    text = to_yaml(loaded.config)
+    return _begin(home, loaded, text, submission, parent=trial.experiment_id, is_paused=is_paused)
+
+
+def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str] = (), by: str = "") -> Submitted:
+    """Lets the trials of an experiment that has ended go on from their checkpoints, if they were not completed; the
+    trial of a `single` searcher in any case.
+
+    Only a `single` searcher takes overrides. Raises `ExperimentStateError` for what cannot go on, and as `submit`.
+    """
+    folder = home.experiment(experiment_id)
+    search, path = folder.read().search, folder.completed_config_path
+    if search is None or not search.has_ended:
+        raise ExperimentStateError(experiment_id, "has not ended: `core-sdk experiment activate` lets it go on")
+    loaded = from_mapping(_read_config(path), source=str(path), overrides=overrides)
+    if search.searcher not in ("single", "random", "grid"):
+        raise ExperimentStateError(
+            experiment_id,
+            f"cannot go on: its searcher, {search.searcher}, has decided. `core-sdk experiment continue --new --trial "
+            "ID` goes on with one of its trials",
+        )
+    if overrides and search.searcher != "single":
+        raise ExperimentStateError(experiment_id, "has several trials, whose configuration cannot change any more")
+    before = path.read_bytes()
+    write_atomically(path, _encoded(loaded.config))
+    try:
+        call(home.root, "continue", experiment_id=experiment_id, by=by)
+    except CoreSDKError:
+        write_atomically(path, before)
+        raise
+    return Submitted(experiment_id, loaded.warnings)
+
+
+def continued_config(config: Mapping[str, Any], trial_id: int, hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration of an experiment with one trial, which begins with the weights of another trial."""
+    searcher = config["searcher"]
+    kept = {key: searcher[key] for key in ("metric", "smaller_is_better", "max_length") if key in searcher}
+    return {
+        **config,
+        "hyperparameters": {name: _constant(value) for name, value in hparams.items()},
+        "searcher": {"name": "single", "source_trial_id": trial_id, **kept},
+    }
+
+
+def _constant(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "type" in value or not value:
+        return {"type": "const", "val": value}
+    return {name: _constant(member) for name, member in value.items()}
+
+
+def _begin(
+    home: Home,
+    loaded: Loaded,
+    text: str,
+    submission: SubmissionRecord,
+    *,
+    parent: int | None = None,
+    is_paused: bool = False,
+) -> Submitted:
+    config, folder = loaded.config, home.allot_experiment()
+    with contextlib.ExitStack() as undo:
+        undo.callback(_withdraw, folder)
+        write_atomically(folder.config_path, text.encode())
+        write_atomically(folder.completed_config_path, _encoded(config))
+        folder.write_submission(submission)
+        # Last, since it makes the folder an experiment.
+        folder.write(
+            ExperimentRecord(
+                experiment_id=folder.experiment_id,
+                name=config.name or script_name(_words(config)),
+                created=time.time(),
+                labels=list(config.labels),
+                description=config.description,
+                retention=config.retention,
+                searcher_metric=SearcherMetric(
+                    name=config.searcher.metric, smaller_is_better=config.searcher.smaller_is_better
+                ),
+                is_submitted=True,
+                parent=parent,
+            )
+        )
+        call(home.root, "submit", experiment_id=folder.experiment_id, is_paused=is_paused)
+        undo.pop_all()
+    return Submitted(folder.experiment_id, loaded.warnings)
+
+
+def _withdraw(folder: ExperimentFolder) -> None:
+    """Removes what was not begun. A master that died while it answered may have begun it."""
+    if not folder.events_path.exists() or folder.events_path.stat().st_size == 0:
+        folder.discard()
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    config: dict[str, Any] = from_json(json.loads(path.read_bytes()))
+    return config
+
+
+def _encoded(config: ExperimentConfig) -> bytes:
+    return json.dumps(to_json(to_mapping(config), "the configuration")).encode()
+
+
+def _warm_start(home: Home, config: ExperimentConfig, source: str) -> str | None:
+    """The checkpoint that all trials begin with."""
+    trial_id, storage_id = config.searcher.source_trial_id, config.searcher.source_checkpoint_uuid
+    if trial_id is not None:
+        found = newest_good_checkpoint(home.trial(trial_id)).storage_id
+        if found is None:
+            problem = f"names trial {trial_id}, which has no checkpoint that can be read"
+            raise InvalidConfigError([ConfigProblem(source, None, "searcher.source_trial_id", problem)])
+        return found
+    if storage_id is not None:
+        with HomeTracker(home).view() as view:
+            return view.checkpoint(storage_id).storage_id
+    return None
+
+
+def _words(config: ExperimentConfig) -> Sequence[str]:
+    """The words of the entrypoint, as far as they can be told without a shell."""
+    entrypoint = config.entrypoint
+    if not isinstance(entrypoint, str):
+        return entrypoint
+    try:
+        return shlex.split(entrypoint)
+    except ValueError:
+        return entrypoint.split()
