@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import RetentionPolicy, SearcherMetric
@@ -26,7 +25,7 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
     The newest `init()` decides. If it cannot be recorded, a warning says so, and the old policy stays.
     """
     policy = RetentionPolicy.checked(checkpoint_storage) if isinstance(checkpoint_storage, Mapping) else None
-    metric = _searcher_metric(attempt.info.trial._config.get("searcher"))
+    metric = SearcherMetric.configured(attempt.info.trial._config.get("searcher"))
     try:
         experiment = Home(attempt.folder.home_root).experiment(attempt.record.experiment_id)
         found = experiment.read()
@@ -52,13 +51,6 @@ def collect_at_end(attempt: Attempt, storage: Storage) -> None:
         _warn(f"checkpoints were not collected in {problem}")
     for verdict in done.deleted:
         logger.info("deleted checkpoint %s of trial %d", verdict.storage_id, verdict.trial_id)
-
-
-def _searcher_metric(config: Any) -> SearcherMetric | None:
-    name = config.get("metric") if isinstance(config, Mapping) else None
-    if not isinstance(name, str):
-        return None
-    return SearcherMetric(name=name, smaller_is_better=bool(config.get("smaller_is_better", True)))
 
 
 def _warn(message: str) -> None:

@@ -120,11 +120,9 @@ def init_context(
         max_length=search.get("max_length"),
         job_id=_job_id(chosen),
     )
-    if context.distributed.is_chief and isinstance(metric := search.get("metric"), str):
+    if context.distributed.is_chief and (metric := SearcherMetric.configured(chosen.searcher)) is not None:
         with Tracker().home.experiment(context.info.trial.experiment_id).edit() as experiment:
-            experiment.searcher_metric = SearcherMetric(
-                name=metric, smaller_is_better=bool(search.get("smaller_is_better", True))
-            )
+            experiment.searcher_metric = metric
     return context
 
 

@@ -33,6 +33,13 @@ class SearcherMetric(msgspec.Struct, kw_only=True, frozen=True):
     name: str
     smaller_is_better: bool = True
 
+    @classmethod
+    def configured(cls, searcher: Any) -> Self | None:
+        """The metric in the `searcher` of an experiment configuration; None if it names none."""
+        if not isinstance(searcher, Mapping) or not isinstance(name := searcher.get("metric"), str):
+            return None
+        return cls(name=name, smaller_is_better=bool(searcher.get("smaller_is_better", True)))
+
 
 RETENTION_KEYS = RetentionPolicy.__struct_fields__
 
