@@ -478,7 +478,7 @@ def test_a_missing_library_is_named(run_script: Callable[..., tuple[int, str, st
         """
         import sys
         sys.modules["boto3"] = None
-        import core_sdk.storage.bucket.s3
+        import core_sdk.storage.bucket.s3._bucket
         """
     )
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import pytest
 from buckets.memory import MemoryBucket, Store
 from hypothesis import given
 from hypothesis import strategies as st
-from processes import wait_for
+from processes import TIMEOUT_S, wait_for
 from saving import checkpoint_ids, store_alone, upload
 
 from core_sdk.errors import (
@@ -399,24 +400,24 @@ def test_a_save_can_be_cancelled(source: Path, tmp_path: Path) -> None:
     def hold(operation: str, name: str) -> None:
         if operation == "part":
             sending.set()
-            release.wait(10)
+            release.wait(TIMEOUT_S)
 
     bucket = MemoryBucket(before=hold)
-    with storage_of(bucket, tmp_path).stage("a") as staging:
+    with (
+        pytest.raises(CheckpointNotStoredError, match="cancelled"),
+        storage_of(bucket, tmp_path).stage("a") as staging,
+        ThreadPoolExecutor(1) as other,
+    ):
         staging.fill(source)
 
         def cancel() -> None:
-            sending.wait(10)
+            sending.wait(TIMEOUT_S)
             staging.cancel()
             release.set()
 
-        canceller = threading.Thread(target=cancel)
-        canceller.start()
+        other.submit(cancel)
+        store_alone(staging, METADATA)
 
-        with pytest.raises(CheckpointNotStoredError, match="cancelled"):
-            store_alone(staging, METADATA)
-
-        canceller.join()
     assert not bucket.store.objects
 
 
