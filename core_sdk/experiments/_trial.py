@@ -8,7 +8,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from core_sdk.experiments._actions import Action, AskToStop, Kill, Order, Settle
-from core_sdk.records import AttemptBegun, AttemptOver, KillSent, StopSent, ValidationRead
+from core_sdk.records import AttemptBegun, AttemptOutcome, AttemptOver, KillSent, StopSent, ValidationRead
 from core_sdk.search import Create, ExitedReason
 
 STOPPED = "stopped by the searcher"
@@ -73,12 +73,11 @@ class Trial:
     def is_startable(self) -> bool:
         return self.wish is Wish.RUN and not self.is_running and not self.is_over
 
-    @property
-    def verdict(self) -> tuple[Literal["COMPLETED", "CANCELED"], str] | None:
-        """As what it ends, and why, however its attempt ends; None if that depends on the attempt."""
+    def verdict(self, outcome: AttemptOutcome = "paused") -> tuple[Literal["COMPLETED", "CANCELED"], str] | None:
+        """As what it ends with its attempt, and why; None if that is for the attempt alone to say."""
         if self.wish >= Wish.CANCEL:
             return "CANCELED", self.why
-        return ("COMPLETED", STOPPED) if self.wish is Wish.STOP else None
+        return ("COMPLETED", STOPPED) if self.wish is Wish.STOP and outcome != "completed" else None
 
     def ask(self, wish: Wish, why: str = "") -> None:
         if self.is_over:
@@ -115,8 +114,8 @@ class Trial:
         """Why the trial, if it is over now, has ended before its training was over."""
         self.attempt, self.slots = None, ()
         was_stopped, self.stop, self.kill = self.stop is not None, None, None
-        if self.verdict is not None:
-            state, reason = self.verdict
+        if (verdict := self.verdict(event.outcome)) is not None:
+            state, reason = verdict
             return self._close(state, reason, ExitedReason.USER_CANCELED if state == "CANCELED" else None)
         match event.outcome:
             case "completed" if self.wish is not Wish.REST:

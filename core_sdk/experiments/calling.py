@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ def log_path(home_root: Path) -> Path:
 
 
 @contextlib.contextmanager
-def socket_address(home_root: Path) -> Any:
+def socket_address(home_root: Path) -> Iterator[str]:
     """The address of the master's socket, for as long as the block lasts; a path may be too long for one."""
     directory = os.open(home_root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -56,37 +56,39 @@ def is_master_running(home_root: Path) -> bool:
 def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: Any) -> dict[str, Any]:
     """What the master of this home answers; one is started, with these `options`, where none runs.
 
-    Blocks until the answer. Raises `MasterError` with the master's words, or if it cannot be reached.
+    Blocks until the answer, and asks again if a master dies before it answers: whatever is asked, the second time it
+    changes nothing. Raises `MasterError` with the master's words, or if it cannot be reached.
     """
     deadline = time.monotonic() + _START_S
-    process = None
-    while (connection := _connect(home_root)) is None:
-        if process is None and not is_master_running(home_root):
-            process = _start_master(home_root, options)
-        elif process is not None and process.poll() is not None:
-            if process.returncode:
-                raise MasterError(f"it failed as it started; {log_path(home_root)} says why")
-            process = None  # another one was first, and has perhaps ended since
+    while True:
+        with contextlib.suppress(ConnectionError):
+            if (connection := _connect(home_root)) is not None:
+                return _ask(connection, do, arguments)
         if time.monotonic() > deadline:
             raise MasterError(f"it did not start within {_START_S:g} s; {log_path(home_root)} may say why")
+        if not is_master_running(home_root):
+            _start_master(home_root, options)
         time.sleep(_PAUSE_S)
-    if process is not None:
-        process.returncode = 0  # it outlives us, and nobody is to be warned of that
-    return ask(connection, do, **arguments)
 
 
 def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] | None:
     """As `call`; None where no master runs."""
     connection = _connect(home_root)
-    return None if connection is None else ask(connection, do, **arguments)
+    try:
+        return None if connection is None else _ask(connection, do, arguments)
+    except ConnectionError:
+        return None
 
 
-def _start_master(home_root: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Starts a master in the background. Of several that are started at once, one goes on."""
+def _start_master(home_root: Path, options: Sequence[str]) -> None:
+    """Starts a master in the background, and returns when it listens. Of several that start at once one goes on.
+
+    Raises `MasterError` if it could not start.
+    """
     home_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with log_path(home_root).open("ab") as log:
         # `-P`: the user's working directory must not shadow our modules.
-        return subprocess.Popen(
+        starting = subprocess.run(
             [sys.executable, "-P", "-m", "core_sdk.master", *options],
             env=agent_variables() | {HOME_VARIABLE: str(home_root.absolute())},
             cwd="/",
@@ -94,7 +96,10 @@ def _start_master(home_root: Path, options: Sequence[str]) -> subprocess.Popen[b
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
+            check=False,
         )
+    if starting.returncode:
+        raise MasterError(f"it failed as it started; {log_path(home_root)} says why")
 
 
 def await_end_of_master(home_root: Path) -> None:
@@ -103,18 +108,18 @@ def await_end_of_master(home_root: Path) -> None:
         time.sleep(_PAUSE_S)
 
 
-def ask(connection: socket.socket, do: str, **arguments: Any) -> dict[str, Any]:
-    """Closes the connection. Raises `MasterError`."""
+def _ask(connection: socket.socket, do: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Closes the connection. Raises `MasterError`, and `ConnectionError` if the master dies."""
     request = {"protocol": PROTOCOL, "version": __version__, "do": do, **arguments}
     try:
         with connection, connection.makefile("rb") as answers:
             connection.settimeout(_ANSWER_S)
             connection.sendall(json.dumps(request).encode() + b"\n")
             line = answers.readline()
-    except OSError as error:
-        raise MasterError(f"it does not answer: {error}") from error
+    except TimeoutError as error:
+        raise MasterError(f"it has not answered for {_ANSWER_S:g} s") from error
     if not line.endswith(b"\n"):
-        raise MasterError("it ended before it answered; ask again")
+        raise ConnectionResetError("it ended before it answered")
     answer: dict[str, Any] = json.loads(line)
     if not answer.pop("ok"):
         raise MasterError(answer["error"])

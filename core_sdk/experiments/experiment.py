@@ -272,8 +272,8 @@ class Experiment:
         trial.ask(wish, why)
         if was_over or trial.is_running:
             return
-        if trial.verdict is not None:
-            trial.close(*trial.verdict)
+        if (verdict := trial.verdict()) is not None:
+            trial.close(*verdict)
             self._closed(trial, None if trial.state == "COMPLETED" else ExitedReason.USER_CANCELED)
 
     def _close(self, state: FinalState, reason: str, wish: Wish) -> None:

@@ -253,8 +253,8 @@ class Run:
                 is_lost=trial.boot != _boot(),
                 hopeless=self._hopeless_patterns(),
             )
-        if trial.verdict is not None:
-            self._settle(attempt.folder, *trial.verdict)
+        if (verdict := trial.verdict(outcome)) is not None:
+            self._settle(attempt.folder, *verdict)
         self._record_end(trial, outcome, reason)
         del self.attempts[trial.request_id]
 

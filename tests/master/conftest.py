@@ -1,0 +1,25 @@
+"""No master outlives its test."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from core_sdk.errors import MasterError
+from core_sdk.experiments.calling import call_running
+from core_sdk.tracking import Home
+
+
+@pytest.fixture(autouse=True)
+def end_of_masters(home: Home) -> Iterator[None]:
+    yield
+    with contextlib.suppress(MasterError):
+        call_running(home.root, "down")
+    for process in psutil.process_iter(["environ", "cmdline"]):
+        environment = process.info["environ"] or {}
+        if environment.get("CORE_SDK_HOME") == str(home.root):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()

@@ -1,0 +1,88 @@
+"""Small searches with real trials, and what their records say of them."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from pathlib import Path
+
+from core_sdk.experiments.events import read_events
+from core_sdk.experiments.submission import submit
+from core_sdk.records import Event, ExperimentEnded, SearchRecord, ValidationRead
+from core_sdk.tracking import Home
+
+TRAIN = textwrap.dedent(
+    """
+    import time
+
+    from core_sdk import core
+
+    with core.init() as context:
+        hparams = context.info.trial.hparams
+        first = 1
+        if context.info.latest_checkpoint is not None:
+            with context.checkpoint.restore_path(context.info.latest_checkpoint) as path:
+                first = int((path / "epoch").read_text()) + 1
+        for epoch in range(first, 21):
+            context.train.report_validation_metrics(
+                steps_completed=epoch, metrics={"loss": hparams["x"] + 1 / epoch, "epochs": epoch}
+            )
+            if context.preempt.should_preempt() or epoch == 20:
+                with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
+                    (path / "epoch").write_text(str(epoch))
+                break
+            time.sleep(0.2)
+    """
+)
+
+ASHA = """
+name: search
+entrypoint: [python, train.py]
+hyperparameters: {{x: {{type: double, minval: 0, maxval: 1}}}}
+searcher:
+  name: async_halving
+  metric: loss
+  max_trials: {max_trials}
+  max_concurrent_trials: {max_concurrent}
+  num_rungs: 2
+  divisor: 2
+  time_metric: epochs
+  max_time: 20
+reproducibility: {{experiment_seed: 1}}
+"""
+
+
+def submit_search(
+    home: Home, tmp_path: Path, *, max_trials: int = 3, max_concurrent: int = 1, train: str = TRAIN
+) -> int:
+    code = tmp_path / "code"
+    code.mkdir(exist_ok=True)
+    (code / "train.py").write_text(train)
+    text = ASHA.format(max_trials=max_trials, max_concurrent=max_concurrent)
+    return submit(Home.create(home.root), text, source="asha.yaml", model_dir=code).experiment_id
+
+
+def events_of(home: Home, experiment_id: int) -> list[Event]:
+    return list(read_events(home.experiment(experiment_id).events_path))
+
+
+def await_end(home: Home, experiment_id: int, timeout_s: float = 120) -> SearchRecord:
+    """How the experiment has ended, as lists show it."""
+    folder = home.experiment(experiment_id)
+    deadline = time.monotonic() + timeout_s
+    while (search := folder.read().search) is None or not search.has_ended:
+        assert time.monotonic() < deadline, f"it has not ended: {search}\n{(home.root / 'master.log').read_text()}"
+        time.sleep(0.05)
+    return search
+
+
+def decisions(events: list[Event]) -> list[object]:
+    """What was decided, without times and places: which trials there are, and what was read of each."""
+    found: list[object] = []
+    for event in events:
+        match event:
+            case ValidationRead():
+                found.append((event.request_id, event.metric, event.length))
+            case ExperimentEnded():
+                found.append((event.state, event.reason))
+    return found
