@@ -30,8 +30,13 @@ What the driver owes each trial:
 At most `max_concurrent_trials` trials have a process, or are to have one; when a trial is closed or paused, the answer
 to that event says what takes its place. A trial whose hyperparameters cannot be trained (`InvalidHP`) is replaced, but
 no more than `max(10, max_trials)` are, and none in a grid.
+
+`CustomSearch` is driven in the same way; its decisions are those of a user's `SearchMethod`. `AskTell` is a driver for
+a loop of one's own. `simulation` drives a search whose trials do not train.
 """
 
+from core_sdk.search._ask_tell import AskedTrial, AskTell
+from core_sdk.search._custom import CustomSearch, SearcherState, SearchMethod
 from core_sdk.search._events import (
     Event,
     ExitedReason,
@@ -58,15 +63,20 @@ from core_sdk.search._search import Search
 
 __all__ = [
     "AnyOperation",
+    "AskTell",
+    "AskedTrial",
     "Close",
     "Create",
+    "CustomSearch",
     "Event",
     "ExitedReason",
     "Operation",
     "Pause",
     "Progress",
     "Search",
+    "SearchMethod",
     "SearchStarted",
+    "SearcherState",
     "Shutdown",
     "Stop",
     "TrialClosed",

@@ -8,7 +8,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from core_sdk.records import to_json
@@ -23,8 +23,8 @@ from core_sdk.search._events import (
 )
 from core_sdk.search._operations import Close, Create, Operation, Pause, Shutdown, Stop, ValidateAfter, Warn
 
-Curve = Callable[[Create, int], float]
-"""The metric of a trial after a length. It raises `TrialExit` where the trial ends early."""
+Curve = Callable[[Create, int], Any]
+"""What a trial reports after a length: its metric. It raises `TrialExit` where the trial ends early."""
 
 
 class TrialExit(Exception):
@@ -44,7 +44,7 @@ class SimulatedTrial:
     create: Create
     length: int = 0
     """How far it has trained."""
-    metric: float | None = None
+    metric: Any = None
     """The last one reported."""
     num_starts: int = 0
     """How often it got a process."""

@@ -1,0 +1,169 @@
+"""A search for a loop of one's own, which asks what to train and tells what came out."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from core_sdk.config import ExperimentConfig, from_mapping
+from core_sdk.records import to_json
+from core_sdk.search._events import (
+    Event,
+    ExitedReason,
+    SearchStarted,
+    TrialClosed,
+    TrialExitedEarly,
+    ValidationCompleted,
+)
+from core_sdk.search._operations import Close, Create, Operation, Pause, Stop, ValidateAfter, Warn
+from core_sdk.search._search import Search
+
+logger = logging.getLogger("core_sdk.search")
+
+
+class AskedTrial(msgspec.Struct):
+    """A trial to train."""
+
+    request_id: UUID
+    hparams: dict[str, Any]
+    seed: int
+    until: int | None = None
+    """The length to train to, counted from the trial's beginning; None if the loop knows it."""
+    trained: float = 0.0
+    """The length at which the last metric was told."""
+    metric: float | None = None
+    """The last metric that was told; None if it was no finite number."""
+    is_paused: bool = False
+    should_stop: bool = False
+    """The search has given it up: the next `tell` ends it."""
+
+
+class _State(msgspec.Struct):
+    search: Any = None
+    trials: dict[UUID, AskedTrial] = {}
+    """Those that have not ended."""
+    best: AskedTrial | None = None
+
+
+class AskTell:
+    """A search by the configured method, without an experiment around it.
+
+    The configuration needs no more than `searcher` and `hyperparameters`:
+
+        study = AskTell({"searcher": {...}, "hyperparameters": {...}})
+        while (trial := study.ask()) is not None:
+            goes_on = True
+            while goes_on:
+                loss = train(trial.hparams, trial.trained, trial.until)
+                goes_on = study.tell(trial, loss)
+
+    With `max_length`, train from `trial.trained` to `trial.until` each time; a trial that does not go on may be asked
+    for again, with a greater length. With `time_metric` and `max_time`, train at will, and tell the length too, until
+    `tell` says that the trial does not go on. A method without rungs needs one `tell`, at the end. Several trials may
+    be asked for before one is told.
+    """
+
+    def __init__(self, config: ExperimentConfig | Mapping[str, Any], state: Any = None) -> None:
+        """`state` is what `state()` has returned, to go on from there. Raises `InvalidConfigError`."""
+        if not isinstance(config, ExperimentConfig):
+            config = from_mapping({"entrypoint": "true", "reproducibility": {"experiment_seed": 0}} | {**config}).config
+        self._smaller_is_better = config.searcher.smaller_is_better
+        self._is_timed = getattr(config.searcher, "time_metric", None) is not None
+        arguments = (config.searcher, config.hyperparameters, config.reproducibility.experiment_seed)
+        self._waiting: list[UUID] = []
+        """The trials that are to be asked for, in this order."""
+        if state is None:
+            self._state = _State()
+            self._search = Search(*arguments)
+            self._say(SearchStarted())
+        else:
+            self._state = msgspec.convert(state, _State)
+            self._search = Search.restore(*arguments, self._state.search)
+            self._waiting = [request_id for request_id, trial in self._state.trials.items() if not trial.is_paused]
+
+    @property
+    def best(self) -> AskedTrial | None:
+        """The trial with the best metric that was told."""
+        return self._state.best
+
+    @property
+    def progress(self) -> float:
+        """From 0 to 1."""
+        return self._search.progress
+
+    def ask(self) -> AskedTrial | None:
+        """The next trial to train. None if the search is over, or if other trials have to be told first."""
+        return self._state.trials[self._waiting.pop(0)] if self._waiting else None
+
+    def tell(self, trial: AskedTrial, metric: float, length: float | None = None) -> bool:
+        """Tells the metric that the trial has reached, and returns whether it is to be trained on at once.
+
+        `length` is how far it has trained; it may be left out if the trial was asked for with `until`.
+        """
+        if trial.request_id not in self._state.trials:
+            raise ValueError(f"trial {trial.request_id} has ended, so that nothing can be told of it")
+        length = trial.until if length is None else length
+        if length is None and self._is_timed:
+            raise ValueError("the searcher has a time_metric: tell its value, as `tell(trial, metric, length)`")
+        trial.trained = trial.trained if length is None else length
+        self._keep_best(trial, metric)
+        self._say(ValidationCompleted(trial.request_id, to_json(metric, "the metric"), length))
+        if trial.should_stop or (trial.until is None and not self._is_timed):
+            self.end(trial)
+        if trial.request_id in self._waiting:
+            self._waiting.remove(trial.request_id)
+        return trial.request_id in self._state.trials and not trial.is_paused
+
+    def end(self, trial: AskedTrial, reason: ExitedReason | None = None) -> None:
+        """Ends a trial before the search does: its training is over, or else it has failed for a `reason`."""
+        if self._state.trials.pop(trial.request_id, None) is not None:
+            if trial.request_id in self._waiting:
+                self._waiting.remove(trial.request_id)
+            if reason is not None:
+                self._say(TrialExitedEarly(trial.request_id, reason))
+            self._say(TrialClosed(trial.request_id))
+
+    def state(self) -> Any:
+        """All that is needed to go on in another process, as JSON values. Trials that were not told are asked again."""
+        self._state.search = self._search.state()
+        return msgspec.to_builtins(self._state)
+
+    def _say(self, event: Event) -> None:
+        for operation in self._search.on(event):
+            self._act(operation)
+
+    def _act(self, operation: Operation) -> None:
+        trials, waiting = self._state.trials, self._waiting
+        match operation:
+            case Create(request_id, hparams):
+                trials[request_id] = AskedTrial(request_id, hparams, operation.trial_seed)
+                waiting.append(request_id)
+            case ValidateAfter(request_id, length):
+                trials[request_id].until = length
+                trials[request_id].is_paused = False
+                if request_id not in waiting:
+                    waiting.append(request_id)
+            case Pause(request_id):
+                trials[request_id].is_paused = True
+            case Close(request_id) | Stop(request_id):
+                trials[request_id].should_stop = True
+                if trials[request_id].is_paused or (isinstance(operation, Stop) and request_id in waiting):
+                    self.end(trials[request_id])
+            case Warn():
+                logger.warning("%s", operation.message)
+
+    def _keep_best(self, trial: AskedTrial, metric: float) -> None:
+        trial.metric = metric if math.isfinite(metric) else None
+        best = math.inf if self._state.best is None else self._cost(self._state.best)
+        if self._cost(trial) < best:
+            self._state.best = msgspec.structs.replace(trial)
+
+    def _cost(self, trial: AskedTrial) -> float:
+        if trial.metric is None:
+            return math.inf
+        return trial.metric if self._smaller_is_better else -trial.metric
