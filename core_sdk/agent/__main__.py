@@ -159,7 +159,7 @@ class _Attempt:
 
 
 def _outlet(descriptor: int) -> Outlet:
-    """Takes the descriptor over. Nobody is waited for: the command must not be held up."""
+    """Takes the descriptor over. It waits for no reader, so that the command is not held up."""
     is_hurried = threading.Event()
     is_hurried.set()
     outlet = Outlet(descriptor, is_hurried, _PATIENCE_S)
@@ -170,7 +170,7 @@ def _outlet(descriptor: int) -> Outlet:
 def _read(source: int) -> bytes:
     try:
         return os.read(source, _CHUNK_BYTES)
-    except OSError:  # EIO: so a terminal says that all have closed it
+    except OSError:  # EIO: all processes have closed the terminal
         return b""
 
 

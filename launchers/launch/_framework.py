@@ -1,4 +1,4 @@
-"""What the launchers differ in: how the ranks of a framework are told where they are; and one launch with it.
+"""What differs between the launchers: how the ranks of a framework are told where they are.
 
 torchrun's agent starts the ranks for all frameworks. So a framework translates its own options to torchrun's, and adds
 the variables that its library reads.

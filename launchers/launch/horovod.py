@@ -58,7 +58,7 @@ class Horovod(Framework):
             self._is_without_horovod = True
             return ("--nproc-per-node=1",)
         with _needing_horovod():
-            # Sooner than in the middle of the start.
+            # So that a missing Horovod is noticed before the start.
             from launch._horovod import _rendezvous_server  # noqa: F401
         self._options = _parsed(overrides)
         return torchrun_options_of(self._options, nodes.num_nodes, is_sent_by_head=meeting_port() is not None)
@@ -141,7 +141,7 @@ def _has_one_rank(options: HorovodOptions, nodes: Nodes) -> bool:
 
 
 def _nodes() -> Nodes:
-    """As far as the run info, the placement and torchrun's variables say it."""
+    """The nodes, as the run info, the placement and torchrun's variables describe them."""
     from launch._torchrun._nodes import find_nodes
     from launch._torchrun._options import parse_options
 

@@ -58,7 +58,7 @@ def catch_signals() -> CaughtSignals:
 
 
 def hand_on_signals(caught: CaughtSignals, agent: Agent) -> None:
-    """Starts a thread that does it, also for the signals that `caught` has received before."""
+    """Starts a thread that hands on what `caught` receives, and what it has received before."""
     threading.Thread(target=_hand_on_signals, args=[caught, agent], name="core-sdk-signals", daemon=True).start()
 
 

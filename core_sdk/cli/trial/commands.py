@@ -21,7 +21,7 @@ from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, con
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial import reports
 from core_sdk.cli.trial.curves import draw
-from core_sdk.cli.trial.description import json_object, properties, read_description
+from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import CoreSDKError, MissingDependencyError
@@ -86,8 +86,8 @@ def list_trials(
 @app.command()
 def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
-    description = read_description(open_tracker(), trial_id)
-    print_one(json_object(description), properties(description), as_json)
+    value, properties = describe_trial(open_tracker(), trial_id)
+    print_one(value, properties, as_json)
 
 
 @app.command()

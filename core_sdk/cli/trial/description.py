@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.cli._messages import say
@@ -15,14 +14,8 @@ from core_sdk.tracking import Tracker
 from core_sdk.tracking.rows import RankRow, Summary, TrialRow
 
 
-@dataclass(frozen=True)
-class TrialDescription:
-    row: TrialRow
-    summary: Summary
-    command: CommandRecord | None
-
-
-def read_description(tracker: Tracker, trial_id: int) -> TrialDescription:
+def describe_trial(tracker: Tracker, trial_id: int) -> tuple[dict[str, Any], dict[str, str]]:
+    """What is known of the trial, for programs and for people."""
     with tracker.view() as view:
         row, summary = view.trial(trial_id), view.summary(trial_id)
     try:
@@ -30,21 +23,16 @@ def read_description(tracker: Tracker, trial_id: int) -> TrialDescription:
     except RecordDamagedError as error:
         say(str(error))
         command = None
-    return TrialDescription(row, summary, command)
-
-
-def json_object(trial: TrialDescription) -> dict[str, Any]:
-    """The fields of the row, and what only a description has."""
-    return fields_of(trial.row) | {
-        "summary": trial.summary,
-        "command": trial.command.argv if trial.command else None,
-        "working_directory": trial.command.cwd if trial.command else None,
+    value = fields_of(row) | {
+        "summary": summary,
+        "command": command.argv if command else None,
+        "working_directory": command.cwd if command else None,
     }
+    return value, _properties(row, command) | _figures(summary)
 
 
-def properties(description: TrialDescription) -> dict[str, str]:
-    trial, command = description.row, description.command
-    named = {
+def _properties(trial: TrialRow, command: CommandRecord | None) -> dict[str, str]:
+    return {
         "Trial": str(trial.trial_id),
         "Experiment": f"{trial.experiment_name} ({trial.experiment_id})",
         "Labels": ", ".join(trial.labels),
@@ -67,7 +55,6 @@ def properties(description: TrialDescription) -> dict[str, str]:
         "Lost records": f"{trial.num_dropped} (the disk refused them)" if trial.num_dropped else "",
         "Damaged lines": str(trial.num_bad_lines) if trial.num_bad_lines else "",
     }
-    return named | _figures(description.summary)
 
 
 def _environment(row: EnvironmentRecord) -> dict[str, str]:

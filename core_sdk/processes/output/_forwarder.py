@@ -16,7 +16,7 @@ from core_sdk.processes.output._stream import Stream
 
 
 class Forwarder:
-    """Runs from construction to `close`. Nobody waits for it but who calls `close`."""
+    """Runs from construction to `close`. Only the caller of `close` waits for it."""
 
     def __init__(self, stdout_fd: int, stderr_fd: int, is_hurried: threading.Event) -> None:
         """Once `is_hurried` is set, a reader that takes nothing is waited for some seconds only."""

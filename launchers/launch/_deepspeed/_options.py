@@ -29,7 +29,7 @@ _REFUSED: Mapping[str, str] = {
     "`core-sdk trial logs ID --rank N` shows one rank's output",
     "venv_script": "the ranks run in the launcher's own environment: start the launcher there",
 }
-# Their defaults are what is done here.
+# Defaults of DeepSpeed's that ask for what this launcher does.
 _UNREFUSED = frozenset({("launcher", "pdsh"), ("enable_each_rank_log", "none")})
 
 
@@ -98,7 +98,7 @@ def plan_hosts(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
     if options.node_rank is not None:
         raise UsageError("--node_rank needs --no_ssh: without it this launcher starts the others, by ssh")
     ssh_launch = SshLaunch(tuple(chosen), Ssh(port=options.ssh_port), _for_each_host(options))
-    # Of several hosts, whoever starts a launcher there tells it its slots and GPUs.
+    # A launcher on one of several hosts is told its slots and GPUs when it is started.
     here = _plan_single(options, chosen[0]) if len(chosen) == 1 else Plan(_torchrun(options))
     return replace(here, ssh_launch=ssh_launch)
 
@@ -115,7 +115,7 @@ def _parser() -> ArgumentParser:
     parser.add_argument("--master_addr")
     for name in ("launcher", "launcher_args", "enable_each_rank_log", "autotuning", "venv_script", "bind_core_list"):
         parser.add_argument(f"--{name}", default="")
-    # The first three ask for what is so here in any case.
+    # The first three ask for what this launcher does in any case.
     flags = ("no_python", "no_local_rank", "no_ssh_check", "no_ssh", "force_multi")
     for name in (*flags, "module", "save_pid", "bind_cores_to_rank"):
         parser.add_argument(f"--{name}", action="store_true")
@@ -180,7 +180,7 @@ def _plan_placed(options: DeepSpeedOptions, hosts: Sequence[Host]) -> Plan:
 def _devices_here(
     options: DeepSpeedOptions, visible_gpus: Callable[[], Sequence[str]]
 ) -> tuple[tuple[str, ...], int | None]:
-    """And the number of ranks; empty and None where the machine decides."""
+    """The GPUs and the number of ranks; empty and None where the machine decides."""
     if options.include or options.exclude:
         return _filtered_here(options, visible_gpus)
     if options.num_gpus is None:

@@ -17,7 +17,7 @@ from launch._command_line import UsageError
 from launch._ssh._hostfile import Host, Ssh, SshLaunch, parse_hosts, read_hostfile
 
 NOT_GIVEN = -(1 << 62)
-"""Stands for the number of processes, which Horovod's parser requires."""
+"""Stands for a number of processes that was not given: Horovod's parser requires one."""
 
 _MPI = (
     "the ranks are started here, and meet through Gloo. Under MPI start the script by mpirun itself: "
@@ -51,7 +51,7 @@ _REFUSED = {
 
 @dataclass(frozen=True)
 class HorovodOptions:
-    """`--gloo` and `--disable-cache` are accepted, since they ask for what is so here in any case."""
+    """`--gloo` and `--disable-cache` are accepted, since they ask for what this launcher does in any case."""
 
     num_ranks: int | None = None
     """On all nodes."""

@@ -4,8 +4,8 @@ A process of its own, started by this file's path, by ssh or as a child. It impo
 argument is the path of the guardian's file. The first line of its standard input is the job. The others are commands:
 `signal N` for the launcher, `end`, `kill`, and `alive`, by which the head shows that it is there. When they end, or
 none comes for a minute, the head is dead, and the ranks are ended as with `end`: SIGTERM, a short grace, and a kill of
-all that is left. What it has to tell the head itself stands between the launcher's lines on stderr, each record behind
-the job's mark.
+all that is left. Its own reports to the head are lines on stderr, among those of the launcher, that begin with the
+job's mark.
 
 If this process is killed, a guardian ends the training here and removes its files.
 """
@@ -118,7 +118,7 @@ def _obey(commands: Iterator[bytes], launcher: subprocess.Popen[bytes], guardian
     over = threading.Timer(_GRACE_S, guardian.end_all)
     over.daemon = True
     over.start()
-    # A `kill` does not wait for the grace. Silence means no more than it did.
+    # A `kill` does not wait for the grace. The end of the commands changes nothing any more.
     if b"kill\n" in commands:
         guardian.end_all()
 

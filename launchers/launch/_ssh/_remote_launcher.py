@@ -30,7 +30,7 @@ _MAX_RECORD_BYTES = 1 << 20
 
 
 class RemoteLauncher:
-    """Used by one thread. What the host tells comes by another."""
+    """Used by one thread. Another thread brings what the host reports."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class RemoteLauncher:
         self.is_child = is_here(host)
         """Whether it runs on this machine, without ssh."""
         self.is_lost = False
-        """It was there, and is gone without a word."""
+        """It had started, and has ended without a report."""
         self._ssh = ssh
         self._ring = ring
         self._forwarder = forwarder
@@ -92,7 +92,7 @@ class RemoteLauncher:
         except BlockingIOError:
             return
         except OSError:
-            self._unsent = b""  # it is gone, as its exit will tell
+            self._unsent = b""  # it has ended, and its exit status will tell why
 
     @property
     def is_unsettled(self) -> bool:

@@ -54,7 +54,7 @@ def worker_spec(config: LaunchConfig, program: Sequence[str]) -> WorkerSpec:
         **config.rdzv_configs,
     )
     master_addr, master_port = _static_master(config)
-    # What both know by one name means the same; what there is differs between torch's versions.
+    # A field that both have means the same in both; which fields there are differs between torch's versions.
     common = {field.name for field in fields(WorkerSpec)} & {field.name for field in fields(LaunchConfig)}
     return WorkerSpec(
         local_world_size=config.nproc_per_node,

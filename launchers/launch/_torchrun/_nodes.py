@@ -35,7 +35,7 @@ class Nodes:
     port: int = _MASTER_PORT
     """Where several nodes meet."""
     run_info: ClusterInfo | None = None
-    """The ranks' run info, if a scheduler has placed them and nothing else tells them."""
+    """The ranks' run info, if a scheduler has placed them and they have no other."""
 
 
 def find_nodes(options: TorchrunOptions) -> Nodes:
@@ -53,7 +53,7 @@ def find_nodes(options: TorchrunOptions) -> Nodes:
 
 
 def write_run_info(nodes: Nodes, directory: Path) -> None:
-    """Tells the nodes, and the slots that the ranks take, to ranks that are started from now on."""
+    """Writes the run info with which ranks are started from now on: the nodes, and the slots that the ranks take."""
     info = nodes.run_info or run_info() or ClusterInfo(task_type=PLACED)
     path = directory / _RUN_INFO
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -72,7 +72,7 @@ def decide_nodes(
 ) -> Nodes:
     """Pure. `options` are torchrun's, by torch's names for them. Raises `UsageError`.
 
-    What the run info says counts always if a head has started this launcher by ssh.
+    If a head has started this launcher by ssh, the run info always counts.
     """
     info = info if info is not None and (is_sent_by_head or _says_more_than_the_default(info)) else None
     if info is not None or _say_all(options) or (placement := find_placement()) is None:
@@ -146,14 +146,14 @@ def _run_info(placement: Placement, slots: int | None) -> ClusterInfo:
         task_type=PLACED,
         container_addrs=list(placement.addresses),
         container_rank=placement.node_rank,
-        # A scheduler says nothing of the other nodes, which mostly have the same.
+        # A scheduler does not tell the slots of the other nodes, which are mostly as many.
         container_slot_counts=[slots or 1] * len(placement.addresses),
         _slot_ids=list(range(slots)) if placement.slots and slots else [],
     )
 
 
 def _with_slots(info: ClusterInfo, slots: int) -> ClusterInfo:
-    """As many slots as there are ranks, whatever was thought before."""
+    """The run info with as many slots as this node has ranks."""
     if len(info._slot_ids) == slots:
         return info
     counts = list(info.container_slot_counts)
@@ -238,7 +238,7 @@ def _bracketed(address: str) -> str:
 
 
 def _count_gpus() -> int:
-    """Those that CUDA_VISIBLE_DEVICES leaves visible. Sets up none of them."""
+    """The number of GPUs that CUDA_VISIBLE_DEVICES leaves visible. Initializes none of them."""
     import torch  # a second, and only if nothing else says how many ranks there are
 
     return torch.cuda.device_count()

@@ -1,6 +1,6 @@
-"""The launchers of the other nodes, which tell each other through a store of failures and that they are alive.
+"""The launchers of the nodes tell each other, through a store, that they are alive, and of failures.
 
-Without it a node would learn of another's failure when its own ranks fail for want of their peers: late, or never if
+Otherwise a node would learn of another's failure when its own ranks fail for want of their peers: late, or never if
 they wait in a collective.
 """
 
@@ -25,7 +25,7 @@ _HEARTBEAT_INTERVAL_S = 2.0
 _LOST_S = 40.0
 # When the store is gone, the ranks lose their peers, and mostly tell the cause within this time.
 _STORE_GONE_S = 10.0
-# If somebody has stopped this process for a while, that while is no silence of the others.
+# If this process was stopped for a while, the others were not silent during that time.
 _LONGEST_INTERVAL_S = 1.0
 _FAILURE = "failure"
 _READERS = "readers"
@@ -44,7 +44,7 @@ class NodeFacts:
 
 
 class PeerNodes:
-    """Of one start of the ranks."""
+    """The other nodes, during one start of the ranks."""
 
     def __init__(self, store: Store | None, node: int = 0, num_nodes: int = 1, keeper: str = "") -> None:
         """`store` is empty at first; `keeper` names the node that keeps it."""

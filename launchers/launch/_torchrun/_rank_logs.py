@@ -13,7 +13,7 @@ from launch._torchrun._torch_internals import LogsDest, LogsSpecs
 
 
 class RankLogs(LogsSpecs):
-    """Our pipes, but for what the user sends to files of torch's with `--redirects`, `--tee` and the like."""
+    """Gives the ranks our pipes, except for what `--redirects`, `--tee` and the like send to files of torch."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RankLogs(LogsSpecs):
         return destinations
 
     def _redirect(self, rank: int, local_rank: int, destinations: LogsDest) -> None:
-        """Into our pipes, what is not meant for files."""
+        """Sends what is not meant for files into our pipes."""
         stderr_file = destinations.stderrs.get(local_rank)
         pipes = self._output.open(rank, Path(stderr_file) if stderr_file else None)
         for paths, pipe in ((destinations.stdouts, pipes.stdout_path), (destinations.stderrs, pipes.stderr_path)):
