@@ -152,7 +152,12 @@ def init(
         preempt=preempt,
         profiler=ProfilerContext(attempt.journal, distributed.local_rank),
         searcher=SearcherContext(
-            distributed=distributed, train=train, journal=attempt.journal, max_length=attempt.record.max_length
+            distributed=distributed,
+            train=train,
+            journal=attempt.journal,
+            preempt=preempt,
+            folder=folder,
+            max_length=attempt.record.max_length,
         ),
         train=train,
         services=_services(attempt, given.tensorboard_mode) if distributed.is_chief else (),
@@ -201,7 +206,7 @@ def _on_all(distributed: DistributedContext, compute: Callable[[], T]) -> T:
     return own[0]
 
 
-def _configured_storage(info: ClusterInfo | None) -> Mapping[str, Any] | None:
+def _configured_storage(info: ClusterInfo | None) -> str | Mapping[str, Any] | None:
     """The `checkpoint_storage` of the experiment's configuration; None where the trial has no such experiment."""
     return None if info is None or info._trial_info is None else info.trial._config.get("checkpoint_storage")
 

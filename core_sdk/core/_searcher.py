@@ -1,4 +1,4 @@
-"""`core_context.searcher`, which says how long to train: one operation of the configured length."""
+"""`core_context.searcher`, which says how long to train: what a search wants, or else the configured length."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import enum
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._train import TrainContext
 from core_sdk.distributed import DistributedContext
 from core_sdk.journal import Journal
 from core_sdk.records import OperationCompleted, to_json
+from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.attempts.operations import PostedOperations, completed_lengths
 
 logger = logging.getLogger("core_sdk.searcher")
+
+_POLL_S = 0.05
 
 
 class Unit(enum.Enum):
@@ -71,6 +76,56 @@ class SearcherOperation:
             raise RuntimeError(f"only the chief calls {call}()")
 
 
+class End(enum.Enum):
+    """Why there are no more operations."""
+
+    CLOSED = "closed"
+    STOPPED = "stopped"
+
+
+class Operations(Protocol):
+    """The lengths that are wanted of a trial, as the chief knows them."""
+
+    def next(self) -> int | End | None:
+        """The next one that is not completed; None while it is not known."""
+
+    def complete(self, length: int) -> None: ...
+
+
+class ConfiguredOperation(Operations):
+    """The one operation of a trial that no search governs."""
+
+    def __init__(self, length: int | None) -> None:
+        if length is None:
+            logger.warning("no max_length was given: the one searcher operation has length 1")
+        self._next: int | End = length or 1
+
+    def next(self) -> int | End:
+        return self._next
+
+    def complete(self, length: int) -> None:
+        self._next = End.CLOSED
+
+
+class SearchedOperations(Operations):
+    """The operations that a search posts step by step, without those that this or an earlier attempt has completed."""
+
+    def __init__(self, folder: TrialFolder, preempt: PreemptContext) -> None:
+        self._posted = PostedOperations(folder)
+        self._completed = completed_lengths(folder)
+        self._preempt = preempt
+
+    def next(self) -> int | End | None:
+        if self._preempt.is_stop_agreed:
+            return End.STOPPED
+        self._posted.read()
+        end = End.CLOSED if self._posted.is_closed else None
+        return next((length for length in self._posted.lengths if length not in self._completed), end)
+
+    def complete(self, length: int) -> None:
+        self._completed.add(length)
+
+
 class SearcherContext:
     """The operations of this trial."""
 
@@ -80,46 +135,75 @@ class SearcherContext:
         distributed: DistributedContext,
         train: TrainContext,
         journal: Journal,
+        preempt: PreemptContext,
+        folder: TrialFolder,
         max_length: int | Mapping[str, int] | None,
     ) -> None:
         """`max_length` is a length, or a length by its unit: `{"epochs": 20}`."""
         self._distributed = distributed
         self._train = train
         self._journal = journal
+        self._preempt = preempt
+        self._folder = folder
         self._max_length, self._unit = parse_max_length(max_length)
+        self._is_stopped = False
 
     def operations(
         self, searcher_mode: SearcherMode = SearcherMode.WorkersAskChief, auto_ack: bool = True
     ) -> Iterator[SearcherOperation]:
         """Yields operations until the search wants no more; `RuntimeError` if a finished one was not completed.
 
+        If a search decides step by step how long the trial is trained, this waits for the next length. It ends when
+        the search wants no more, and when a stop is asked for: a script that then ends well is paused, and resumed once
+        its search wants more of it. `auto_ack=False` leaves it to `acknowledge_out_of_ops()` to say so.
+
         In mode WorkersAskChief the call is collective, and all ranks get the chief's operations. In mode ChiefOnly only
-        the chief may call it; other ranks get a `RuntimeError`. Only the chief completes operations. `auto_ack` is
-        ignored, since there is nothing to acknowledge.
+        the chief may call it; other ranks get a `RuntimeError`. Only the chief completes operations.
         """
         is_collective = SearcherMode(searcher_mode) is SearcherMode.WorkersAskChief
         if not is_collective and not self._distributed.is_chief:
             raise RuntimeError("in SearcherMode.ChiefOnly only the chief asks for operations")
-        length = self._distributed.channel.broadcast_outcome(self._length) if is_collective else self._length()
-        operation = SearcherOperation(
-            length=length, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
-        )
-        yield operation
-        if operation._is_chief and not operation.is_completed:
-            raise RuntimeError("the operation ended without report_completed()")
+        known = self._known() if self._distributed.is_chief else None
+
+        def ask() -> int | End:
+            return _await_next(known) if known is not None else End.CLOSED
+
+        while True:
+            # Patiently: the chief may have to wait until other trials have come as far.
+            found = self._distributed.channel.broadcast_outcome(ask, is_patient=True) if is_collective else ask()
+            if isinstance(found, End):
+                self._is_stopped = found is End.STOPPED
+                if auto_ack:
+                    self.acknowledge_out_of_ops()
+                return
+            operation = SearcherOperation(
+                length=found, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
+            )
+            yield operation
+            if known is not None:
+                if not operation.is_completed:
+                    raise RuntimeError("the operation ended without report_completed()")
+                known.complete(found)
 
     def acknowledge_out_of_ops(self) -> None:
-        """Does nothing: leaving the loop over `operations()` is enough."""
+        """Says that the script is going to end since it was asked to stop, if that has ended `operations()`."""
+        if self._is_stopped:
+            self._preempt.acknowledge_agreed_stop()
 
     def get_configured_units(self) -> Unit | None:
         """The unit of lengths; None if `max_length` has none."""
         return self._unit
 
-    def _length(self) -> int:
-        if self._max_length is None:
-            logger.warning("no max_length was given: the one searcher operation has length 1")
-            return 1
-        return self._max_length
+    def _known(self) -> Operations:
+        if self._folder.operations_path.exists():
+            return SearchedOperations(self._folder, self._preempt)
+        return ConfiguredOperation(self._max_length)
+
+
+def _await_next(operations: Operations) -> int | End:
+    while (found := operations.next()) is None:
+        time.sleep(_POLL_S)
+    return found
 
 
 def parse_max_length(max_length: int | Mapping[str, int] | None) -> tuple[int | None, Unit | None]:

@@ -57,6 +57,8 @@ from core_sdk.records._journal import (
     Ended,
     MetadataSet,
     OperationCompleted,
+    OperationsClosed,
+    OperationWanted,
     Outcome,
     Profile,
     Progress,

@@ -79,6 +79,16 @@ class OperationCompleted(Line, tag="operation"):
     metric: Any
 
 
+class OperationWanted(Line, tag="operation_wanted"):
+    """The trial's search wants it to be trained up to `length`."""
+
+    length: int
+
+
+class OperationsClosed(Line, tag="operations_closed"):
+    """The trial's search wants no more of it than was wanted so far."""
+
+
 class _OfCheckpoint(Line):
     storage_id: str
 
@@ -179,6 +189,8 @@ Record = (
     | EarlyExit
     | Alert
     | OperationCompleted
+    | OperationWanted
+    | OperationsClosed
     | CheckpointBegun
     | CheckpointStored
     | CheckpointCondemned

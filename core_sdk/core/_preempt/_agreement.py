@@ -102,6 +102,10 @@ class StopAgreement:
             self._on_news()
         self._tell_chief(Wanted(source))
 
+    def await_agreement(self) -> None:
+        """Waits for what the chief has told all ranks, but not for long."""
+        self._has_committed.wait(_FAREWELL_S)
+
     def announce_catching(self) -> None:
         """On the chief: tells all ranks that it asks whether to stop."""
         self._channel.tell_all(_TOPIC, msgspec.msgpack.encode(Caught()))

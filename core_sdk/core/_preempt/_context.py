@@ -164,6 +164,16 @@ class PreemptContext:
             self._journal.append(StopAcknowledged(time=time.time(), source=source))
             tell_launcher(self._launch_directory, "stopped")
 
+    @property
+    def is_stop_agreed(self) -> bool:
+        """Whether all ranks are to stop, on this rank."""
+        return self._agreement.source is not None
+
+    def acknowledge_agreed_stop(self) -> None:
+        """As `acknowledge_preemption_signal()`, on a rank that has learnt from the chief that a stop is agreed."""
+        self._agreement.await_agreement()
+        self.acknowledge_preemption_signal()
+
     def _look(self, auto_ack: bool) -> bool:
         if not self._is_started:
             raise RuntimeError(

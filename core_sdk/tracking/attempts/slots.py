@@ -35,8 +35,7 @@ def configured_variables(config: Mapping[str, Any], *, has_gpus: bool) -> dict[s
 
 def _assignments(given: Any, has_gpus: bool) -> Iterator[tuple[str, str]]:
     if isinstance(given, Mapping):
-        devices = ("cuda", "gpu", "rocm") if has_gpus else ("cpu",)
-        given = [each for device in devices for each in given.get(device) or ()]
+        given = given.get("cuda" if has_gpus else "cpu")
     for assignment in given or ():
         name, _, value = assignment.partition("=")
         yield name, value

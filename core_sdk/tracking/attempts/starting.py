@@ -113,6 +113,7 @@ def begin_in_experiment(
             hparams=dict(hparams),
             seed=seed,
             data=dict(config.get("data") or {}),
+            max_length=(config.get("searcher") or {}).get("max_length"),
             num_slots=len(slots.ids) or None,
             continued_from=warm_start,
             is_named=True,

@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import time
-from io import FileIO
 from pathlib import Path
 
 from core_sdk.alive import is_alive
@@ -19,6 +18,8 @@ from core_sdk.records import (
     CommandRecord,
     EnvironmentRecord,
     ExitRecord,
+    OperationsClosed,
+    OperationWanted,
     Record,
     StopRequest,
     TrialRecord,
@@ -40,6 +41,7 @@ class TrialFolder:
         self.tensorboard_path = self.path / "tensorboard"
         self.code_path = self.path / "code"
         self.changes_path = self.path / journal_name(0)
+        self.operations_path = self.path / "operations.journal"
 
     def exists(self) -> bool:
         return (self.path / "trial.json").exists()
@@ -169,12 +171,12 @@ class TrialFolder:
         """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        with (
-            FileLock(self.path / "changes.lock", mode=0o600),
-            os.fdopen(os.open(self.changes_path, flags, 0o600), "a+b", buffering=0) as file,
-        ):
-            _append_line(file, encode_line(record))
+        with FileLock(self.path / "changes.lock", mode=0o600):
+            _append_line(self.changes_path, encode_line(record))
+
+    def append_operation(self, record: OperationWanted | OperationsClosed) -> None:
+        """Durably records what the trial's search wants of it. One process at a time may do it."""
+        _append_line(self.operations_path, encode_line(record))
 
 
 def journal_name(attempt: int, rank: int = 0) -> str:
@@ -187,15 +189,17 @@ def journal_name(attempt: int, rank: int = 0) -> str:
     return f"{attempt}.rank{rank}.journal" if rank else f"{attempt}.journal"
 
 
-def _append_line(file: FileIO, line: bytes) -> None:
-    end = file.seek(0, os.SEEK_END)
-    if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
-        line = b"\n" + line  # a writer died in the middle of its line
-    try:
-        if file.write(line) != len(line):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
-        os.fsync(file.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
-            file.truncate(end)
-        raise
+def _append_line(path: Path, line: bytes) -> None:
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "a+b", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+            line = b"\n" + line  # a writer died in the middle of its line
+        try:
+            if file.write(line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)
+            os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(end)
+            raise

@@ -1,0 +1,175 @@
+"""A search says step by step how long a trial is trained."""
+
+from __future__ import annotations
+
+import functools
+import os
+import statistics
+
+import pytest
+from core.rank_processes import Ended, Ranks, codes
+from processes import wait_for
+
+from core_sdk.journal import read_records
+from core_sdk.records import CommandRecord, OperationCompleted, StopAcknowledged
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.attempts.operations import post_operations
+from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
+from core_sdk.tracking.rows import StreamPosition
+
+TRAIN = """
+with core.init(distributed=distributed) as context:
+    for operation in context.searcher.operations():
+        print(operation.length, flush=True)
+        if rank == 0:
+            with context.checkpoint.store_path({"steps_completed": operation.length}) as (path, _):
+                (path / "state").touch()
+            operation.report_completed(1 / operation.length)
+print("left")
+"""
+
+
+@pytest.fixture
+def start(home: Home) -> Start:
+    """The first attempt of a trial, which the next scripts execute; its search has wanted a length of 2."""
+    Home.create(home.root)
+    experiment_id = home.new_experiment("search").experiment_id
+    start = begin_in_experiment(
+        home,
+        experiment_id,
+        request_id="a",
+        hparams={},
+        seed=0,
+        config={},
+        command=lambda folder: CommandRecord(argv=["true"], cwd="/", environment={}),
+        slots=Slots(()),
+    )
+    post_operations(start.folder, [2])
+    execute(start)
+    return start
+
+
+def execute(start: Start) -> None:
+    """Lets the next scripts execute this attempt."""
+    start.lock.release()
+    os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
+
+
+def completed(home: Home) -> list[int]:
+    """The lengths that the trial has completed, in all attempts."""
+    news = HomeTracker(home).read_news(1, StreamPosition()).news
+    return [each.record.length for each in news if isinstance(each.record, OperationCompleted)]
+
+
+def outputs(ended: list[Ended]) -> list[list[str]]:
+    return [rank.output.split() for rank in ended]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_next_length_is_awaited_until_there_are_no_more(ranks: Ranks, home: Home, start: Start, size: int) -> None:
+    """On all ranks alike."""
+    processes = ranks.start(TRAIN, size)
+    wait_for(lambda: completed(home) == [2])
+    post_operations(start.folder, [2, 8])
+    wait_for(lambda: completed(home) == [2, 8])
+    post_operations(start.folder, [2, 8], is_closed=True)
+
+    ended = [ranks.wait(process) for process in processes]
+
+    assert codes(ended) == [0] * size, ended
+    assert outputs(ended) == [["2", "8", "left"]] * size
+    with HomeTracker(home).view() as view:
+        assert view.trial(1).state == "COMPLETED"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
+    ranks: Ranks, home: Home, start: Start, size: int
+) -> None:
+    """It ends with its checkpoint, and the next attempt does not repeat what was completed."""
+    processes = ranks.start(TRAIN, size)
+    wait_for(lambda: completed(home) == [2])
+    start.folder.request_stop(1, "it waits for its promotion")
+    first = [ranks.wait(process) for process in processes]
+    with HomeTracker(home).view() as view:
+        paused = view.trial(1)
+    post_operations(start.folder, [2, 8], is_closed=True)
+    again = resume(start.folder, is_again=True)
+    execute(again)
+
+    second = ranks.run(TRAIN, size)
+
+    assert outputs(first) == [["2", "left"]] * size, first
+    assert (paused.state, paused.reason) == ("PAUSED", "it waits for its promotion")
+    assert again.continuation is not None
+    assert again.continuation.steps_completed == 2
+    assert outputs(second) == [["8", "left"]] * size, second
+    with HomeTracker(home).view() as view:
+        assert view.trial(1).state == "COMPLETED"
+
+
+def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, start: Start) -> None:
+    """As scripts do that want to save before."""
+    source = TRAIN.replace("operations()", "operations(auto_ack=False)").replace(
+        'print("left")',
+        '    if rank == 0: context.train.set_status("saving")\n    context.searcher.acknowledge_out_of_ops()',
+    )
+    processes = ranks.start(source, 1)
+    wait_for(lambda: completed(home) == [2])
+
+    start.folder.request_stop(1, "it waits")
+    ended = [ranks.wait(process) for process in processes]
+
+    assert codes(ended) == [0], ended
+    assert [type(each.record) for each in HomeTracker(home).read_news(1, StreamPosition()).news][-1] is StopAcknowledged
+
+
+def test_an_operation_of_a_search_must_be_completed(ranks: Ranks, start: Start) -> None:
+    """Forgetting it is a mistake in the script."""
+    (ended,) = ranks.run(
+        """
+        with core.init(distributed=distributed) as context:
+            for operation in context.searcher.operations():
+                pass
+    """,
+        size=1,
+    )
+
+    assert ended.code == 1
+    assert "the operation ended without report_completed()" in ended.errors
+
+
+def test_the_wait_for_the_next_length_is_short(ranks: Ranks, home: Home, start: Start) -> None:
+    """About a twentieth of a second from the search's word to the script."""
+    source = TRAIN.replace("print(operation.length, flush=True)", "print(time.time(), flush=True)")
+    processes = ranks.start(source, 1)
+    lengths = [2, 3, 4, 5, 6, 7]
+    for num_posted in range(1, len(lengths) + 1):
+        wait_for(functools.partial(is_completed, home, lengths[: num_posted - 1]))
+        post_operations(start.folder, lengths[:num_posted])
+    posted = read_times(start)
+    post_operations(start.folder, lengths, is_closed=True)
+
+    (ended,) = [ranks.wait(process) for process in processes]
+
+    heard = [float(line) for line in ended.output.split()[:-1]]
+    assert statistics.median(late - early for early, late in zip(posted[1:], heard[1:], strict=True)) < 1
+
+
+def is_completed(home: Home, lengths: list[int]) -> bool:
+    return completed(home) == lengths
+
+
+def read_times(start: Start) -> list[float]:
+    return [record.time for record in read_records(start.folder.operations_path)]
+
+
+def test_what_was_posted_is_not_repeated(start: Start) -> None:
+    """A master that was killed posts it again."""
+    post_operations(start.folder, [2, 4], is_closed=True)
+    size = start.folder.operations_path.stat().st_size
+
+    post_operations(start.folder, [2, 4], is_closed=True)
+
+    assert start.folder.operations_path.stat().st_size == size
