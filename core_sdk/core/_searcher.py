@@ -6,7 +6,7 @@ import enum
 import logging
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from core_sdk.core._preempt import PreemptContext
 from core_sdk.core._train import TrainContext
@@ -83,10 +83,18 @@ class End(enum.Enum):
     STOPPED = "stopped"
 
 
+class Wanted(NamedTuple):
+    """A length to which the trial is to be trained."""
+
+    length: int
+    is_last: bool
+    """No more can follow, as far as is known."""
+
+
 class Operations(Protocol):
     """The lengths that are wanted of a trial, as the chief knows them."""
 
-    def next(self) -> int | End | None:
+    def next(self) -> Wanted | End | None:
         """The next one that is not completed; None while it is not known."""
 
     def complete(self, length: int) -> None: ...
@@ -98,13 +106,13 @@ class ConfiguredOperation(Operations):
     def __init__(self, length: int | None) -> None:
         if length is None:
             logger.warning("no max_length was given: the one searcher operation has length 1")
-        self._next: int | End = length or 1
+        self._wanted = Wanted(length or 1, is_last=True)
 
-    def next(self) -> int | End:
-        return self._next
+    def next(self) -> Wanted:
+        return self._wanted
 
     def complete(self, length: int) -> None:
-        self._next = End.CLOSED
+        """It is the last."""
 
 
 class SearchedOperations(Operations):
@@ -115,12 +123,14 @@ class SearchedOperations(Operations):
         self._completed = completed_lengths(folder)
         self._preempt = preempt
 
-    def next(self) -> int | End | None:
+    def next(self) -> Wanted | End | None:
         if self._preempt.is_stop_agreed:
             return End.STOPPED
         self._posted.read()
-        end = End.CLOSED if self._posted.is_closed else None
-        return next((length for length in self._posted.lengths if length not in self._completed), end)
+        lengths = [length for length in self._posted.lengths if length not in self._completed]
+        if lengths:
+            return Wanted(lengths[0], is_last=self._posted.is_closed and len(lengths) == 1)
+        return End.CLOSED if self._posted.is_closed else None
 
     def complete(self, length: int) -> None:
         self._completed.add(length)
@@ -165,7 +175,7 @@ class SearcherContext:
             raise RuntimeError("in SearcherMode.ChiefOnly only the chief asks for operations")
         known = self._known() if self._distributed.is_chief else None
 
-        def ask() -> int | End:
+        def ask() -> Wanted | End:
             return _await_next(known) if known is not None else End.CLOSED
 
         while True:
@@ -177,13 +187,15 @@ class SearcherContext:
                     self.acknowledge_out_of_ops()
                 return
             operation = SearcherOperation(
-                length=found, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
+                length=found.length, is_chief=self._distributed.is_chief, train=self._train, journal=self._journal
             )
             yield operation
             if known is not None:
                 if not operation.is_completed:
                     raise RuntimeError("the operation ended without report_completed()")
-                known.complete(found)
+                known.complete(found.length)
+            if found.is_last:
+                return
 
     def acknowledge_out_of_ops(self) -> None:
         """Says that the script is going to end since it was asked to stop, if that has ended `operations()`."""
@@ -200,7 +212,7 @@ class SearcherContext:
         return ConfiguredOperation(self._max_length)
 
 
-def _await_next(operations: Operations) -> int | End:
+def _await_next(operations: Operations) -> Wanted | End:
     while (found := operations.next()) is None:
         time.sleep(_POLL_S)
     return found
