@@ -136,7 +136,8 @@ class OptunaSearch(SearchMethod):
         self.study, self._open, self._num_invalid = cloudpickle.loads((path / _STUDY_FILE).read_bytes())
 
     def _told(self) -> list[optuna.trial.FrozenTrial]:
-        return self.study.get_trials(deepcopy=False)
+        trials: list[optuna.trial.FrozenTrial] = self.study.get_trials(deepcopy=False)
+        return trials
 
     def _fill(self) -> Iterator[Operation]:
         num_allowed = self._max_trials + min(self._num_invalid, max(MIN_REPLACEMENTS, self._max_trials))
