@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import signal
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -108,10 +110,22 @@ class WarmLaunchers:
         directory.mkdir(exist_ok=True)
         (directory / "train.py").write_text(textwrap.dedent(source))
         program = () if "--" in overrides else ("--", "train.py")
+        command = ["torch_distributed", f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments]
+        return self.start_command(directory, *command, stdout=stdout, stderr=stderr, variables=variables)
+
+    def start_command(
+        self,
+        directory: Path,
+        *command: str,
+        stdout: Path | None = None,
+        stderr: Path | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> Launch:
+        """`command` begins with the framework."""
         outer = {name: value for name, value in os.environ.items() if name != "CORE_SDK_RUN_INFO"}
         return Launch(
             self._program.start(
-                ["torch_distributed", f"--nproc-per-node={num_ranks}", *overrides, *program, *arguments],
+                command,
                 directory=directory,
                 output_directory=directory,
                 variables=outer | dict(variables or {}),
@@ -122,10 +136,19 @@ class WarmLaunchers:
         )
 
 
+_FRAMEWORKS = ("torch_distributed", "deepspeed", "horovod", "tensorflow")
+
+
 @contextlib.contextmanager
 def launchers() -> Iterator[WarmLaunchers]:
-    with warm_program("launch.torch_distributed:main", "launch._torchrun._agent") as program:
+    modules = [f"launch.{framework}" for framework in _FRAMEWORKS]
+    with warm_program("launches:main", "launch._torchrun._agent", *modules) as program:
         yield WarmLaunchers(program)
+
+
+def main() -> None:
+    """The launcher that has the program's name."""
+    importlib.import_module(f"launch.{sys.argv[0]}").main()
 
 
 class StartLaunch(Protocol):

@@ -28,7 +28,7 @@ def test_a_training_that_copies_its_home_is_still_running(
         import core_sdk
 
         with core_sdk.core.init() as context:
-            shutil.copytree(os.environ["CORE_SDK_HOME"], "backup")
+            shutil.copytree(os.environ["CORE_SDK_HOME"], "backup", ignore=shutil.ignore_patterns("*.tmp"))
             print("copied")
             while not pathlib.Path("go").exists():
                 time.sleep(0.01)

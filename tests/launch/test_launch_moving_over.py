@@ -6,12 +6,10 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from launches import RunLaunch
+from launches import RunLaunch, WarmLaunchers
 from torch.distributed import HashStore  # type: ignore[attr-defined]
 
 from launch._command_line import Command, parse
@@ -27,11 +25,6 @@ from launch.torch_distributed import TorchDistributed
 
 _SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 _CORES = sorted(os.sched_getaffinity(0))
-
-
-def _launch(module: str, *arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", f"launch.{module}", *arguments]
-    return subprocess.run(command, cwd=cwd, env=os.environ | variables, capture_output=True, text=True, timeout=90)
 
 
 def _shown(output: str) -> dict[str, str]:
@@ -81,23 +74,23 @@ def test_a_launchers_own_options_need_no_dashes(line: str, overrides: str, scrip
 
 
 @pytest.mark.parametrize("arguments", [["--autohorovod"], ["--autohorovod", "--"]])
-def test_one_rank_needs_no_horovod(arguments: list[str], tmp_path: Path) -> None:
+def test_one_rank_needs_no_horovod(arguments: list[str], warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
     """With --autohorovod it is started alone, and Horovod need not even be installed."""
     (tmp_path / "train.py").write_text(_SHOW)
 
-    ended = _launch("horovod", *arguments, "train.py", cwd=tmp_path)
+    ended = warm_launchers.start_command(tmp_path, "horovod", *arguments, "train.py").wait()
 
-    assert ended.returncode == 0, ended.stderr
+    assert ended.code == 0, ended.stderr
     assert not [name for name in _shown(ended.stdout) if "HOROVOD" in name]
 
 
-def test_tensorflow_on_one_node_is_told_nothing(tmp_path: Path) -> None:
+def test_tensorflow_on_one_node_is_told_nothing(warm_launchers: WarmLaunchers, tmp_path: Path) -> None:
     """One process, which uses all that there is."""
     (tmp_path / "train.py").write_text(_SHOW)
 
-    ended = _launch("tensorflow", "--port", "2222", "train.py", cwd=tmp_path)
+    ended = warm_launchers.start_command(tmp_path, "tensorflow", "--port", "2222", "train.py").wait()
 
-    assert ended.returncode == 0, ended.stderr
+    assert ended.code == 0, ended.stderr
     variables = _shown(ended.stdout)
     assert ("TF_CONFIG" in variables, variables["WORLD_SIZE"]) == (False, "1")
 
@@ -118,24 +111,21 @@ def test_a_tensorflow_workers_port_is_held_until_the_worker_starts() -> None:
         worker.bind(("", port))
 
 
-def test_tensorflows_workers_are_told_of_each_other(tmp_path: Path, free_port: int) -> None:
+def test_tensorflows_workers_are_told_of_each_other(
+    warm_launchers: WarmLaunchers, tmp_path: Path, free_port: int
+) -> None:
     """One per node, at ports that are theirs."""
     (tmp_path / "train.py").write_text("import os; print(os.environ['TF_CONFIG'])")
     places = {"PET_NNODES": "2", "PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(free_port)}
-    command = [sys.executable, "-m", "launch.tensorflow", "--", "train.py"]
 
-    launchers = [
-        subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            env=os.environ | places | {"PET_NODE_RANK": str(node)},
-            stdout=subprocess.PIPE,
-            text=True,
+    launches = [
+        warm_launchers.start_command(
+            tmp_path, "tensorflow", "--", "train.py", variables=places | {"PET_NODE_RANK": str(node)}
         )
         for node in range(2)
     ]
 
-    outputs = [launcher.communicate(timeout=90)[0] for launcher in launchers]
+    outputs = [launch.wait().stdout for launch in launches]
     told = [json.loads(output.partition("] ")[2]) for output in outputs]
     workers = told[0]["cluster"]["worker"]
     assert [each["task"] for each in told] == [{"type": "worker", "index": 0}, {"type": "worker", "index": 1}]
@@ -154,18 +144,19 @@ def test_cores_are_shared_as_deepspeed_shares_them() -> None:
 
 @pytest.mark.skipif(len(_CORES) < 2, reason="one core cannot be shared")
 @pytest.mark.parametrize("cores", [[], [f"--bind_core_list={_CORES[-1]},{_CORES[0]}"]])
-def test_ranks_of_deepspeed_are_bound_to_their_cores(cores: list[str], tmp_path: Path) -> None:
+def test_ranks_of_deepspeed_are_bound_to_their_cores(
+    cores: list[str], warm_launchers: WarmLaunchers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And have as many threads as cores, unless the user has said how many."""
     (tmp_path / "train.py").write_text(
         "import os; print(sorted(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'], os.environ['USE_DEEPSPEED'])"
     )
-    variables = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     options = ["--num_gpus=2", "--bind_cores_to_rank", *cores, "--"]
-    command = [sys.executable, "-m", "launch.deepspeed", *options, "train.py"]
 
-    ended = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=90)
+    ended = warm_launchers.start_command(tmp_path, "deepspeed", *options, "train.py").wait()
 
-    assert ended.returncode == 0, ended.stderr
+    assert ended.code == 0, ended.stderr
     bound = [line.partition("] ")[2] for line in sorted(ended.stdout.splitlines())]
     if cores:
         assert bound == [f"[{_CORES[-1]}] 1 1", f"[{_CORES[0]}] 1 1"]
@@ -185,13 +176,15 @@ def test_ranks_of_deepspeed_are_bound_to_their_cores(cores: list[str], tmp_path:
         (["--bind_cores_to_rank", f"--bind_core_list={_CORES[0]}"], "2 ranks cannot share 1 cores"),
     ],
 )
-def test_cores_that_cannot_be_shared_are_refused(options: list[str], words: str, tmp_path: Path) -> None:
+def test_cores_that_cannot_be_shared_are_refused(
+    options: list[str], words: str, warm_launchers: WarmLaunchers, tmp_path: Path
+) -> None:
     """Before a rank is started."""
     (tmp_path / "train.py").write_text("print('started')")
 
-    ended = _launch("deepspeed", "--num_gpus=2", *options, "--", "train.py", cwd=tmp_path)
+    ended = warm_launchers.start_command(tmp_path, "deepspeed", "--num_gpus=2", *options, "--", "train.py").wait()
 
-    assert (ended.returncode, words in ended.stderr, ended.stdout) == (2, True, ""), ended.stderr
+    assert (ended.code, words in ended.stderr, ended.stdout) == (2, True, ""), ended.stderr
 
 
 @pytest.mark.parametrize(
