@@ -45,8 +45,8 @@ class Trial:
         self.num_attempts = 0
         self.num_restarts = 0
         self.boot = ""
-        self.offsets: dict[int, int] = {}
-        """How far the journal of each attempt was read."""
+        self.position = (0, 0)
+        """How far the searcher knows what was reported: an attempt, and an offset in its journal."""
         self.lengths: tuple[int, ...] = ()
         """What the searcher has ordered, for scripts that ask for operations."""
         self.is_closed = False
@@ -95,12 +95,13 @@ class Trial:
     def begin(self, event: AttemptBegun) -> None:
         self.attempt, self.slots, self.boot = event.attempt, tuple(event.slots), event.boot
         self.last_attempt = event.attempt
+        self.position = event.attempt, 0
         self.num_attempts += 1
         self.stop = self.kill = None
 
     def read(self, event: ValidationRead) -> bool:
         """Whether the searcher is to hear of it: not of what it heard before an attempt was repeated."""
-        self.offsets[event.attempt] = event.offset
+        self.position = event.attempt, event.offset
         if self.is_over or self.wish >= Wish.STOP:
             return False
         if event.metric is not None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import CoreSDKError
-from core_sdk.journal import read_journal
-from core_sdk.records import OperationCompleted, Report
 from core_sdk.tracking.attempts.running import kill
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.rows import StreamPosition
 
 
 @dataclass
@@ -25,13 +23,13 @@ class RunningAttempt:
 
     folder: TrialFolder
     number: int
+    position: StreamPosition
+    """How far what the searcher must know was read; a launcher that starts its ranks anew begins further attempts."""
     agent: Agent | None = None
     """None for an attempt that an earlier master has started."""
     problem: str = ""
     """Why its command could not be started."""
     is_starting: bool = False
-    offsets: dict[int, int] = field(default_factory=dict)
-    """How far the journal of each attempt was read; a launcher that starts its ranks anew begins further attempts."""
 
     def start(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
         """Starts the command in a thread of its own, which calls `tell` at its end."""
@@ -59,22 +57,6 @@ class RunningAttempt:
             self.agent.signal(signal.SIGKILL)
         else:
             threading.Thread(target=kill, args=[self.folder, self.number], daemon=True).start()
-
-    def news(self) -> Iterator[tuple[int, int, Report | OperationCompleted]]:
-        """What the searcher may want to know and was not read yet: attempt, offset behind it, record."""
-        for attempt in range(self.number, max(self.folder.attempts()) + 1):
-            path = self.folder.journal_path(attempt)
-            offset = self.offsets.get(attempt, 0)
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_size == offset:
-                    continue
-                for chunk in read_journal(path, offset):
-                    for record in chunk.records:
-                        if isinstance(record, OperationCompleted) or (
-                            isinstance(record, Report) and record.group == "validation"
-                        ):
-                            yield attempt, chunk.end_offset, record
-                    self.offsets[attempt] = chunk.end_offset
 
     def _run(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
         try:

@@ -29,6 +29,7 @@ from core_sdk.records import (
     ExperimentEnded,
     KillSent,
     OperationCompleted,
+    Report,
     Settled,
     StopSent,
     TrialCreated,
@@ -39,6 +40,8 @@ from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import begin_in_experiment, requested_trials, resume
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home_tracker import HomeTracker
+from core_sdk.tracking.rows import StreamPosition
 
 logger = logging.getLogger("core_sdk.master")
 
@@ -55,6 +58,7 @@ class Run:
         self._machine = machine
         self._tell = tell
         self._config = submission.config
+        self._tracker = HomeTracker(home)
         self.experiment = Experiment(submission.experiment_id, self._config)
         with contextlib.suppress(FileNotFoundError):
             for event in read_events(submission.folder.events_path):
@@ -127,7 +131,7 @@ class Run:
             self._fail_to_start(trial, slot_ids, str(error))
             return
         self.record(self._begun(trial, start.number, slot_ids))
-        attempt = self.attempts[request_id] = RunningAttempt(start.folder, start.number)
+        attempt = self.attempts[request_id] = RunningAttempt(start.folder, start.number, StreamPosition(start.number))
         attempt.start(start, agent, self._tell)
         self.carry_out(self.experiment.take_due())
 
@@ -208,7 +212,7 @@ class Run:
             if trial.attempt is not None:
                 self._record_end(trial, "lost", "the master was killed before it could start it")
         elif trial.attempt is not None:
-            attempt = RunningAttempt(folder, trial.attempt, offsets=dict(trial.offsets))
+            attempt = RunningAttempt(folder, trial.attempt, StreamPosition(*trial.position))
             self.attempts[trial.request_id] = attempt
             if trial.stop is not None and not attempt.is_over:
                 attempt.ask_to_stop(trial.stop.reason)
@@ -216,32 +220,23 @@ class Run:
                 attempt.kill()
 
     def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
-        for number, offset, record in attempt.news():
-            if isinstance(record, OperationCompleted) != bool(trial.lengths):
-                continue
-            if isinstance(record, OperationCompleted):
-                found = ValidationRead(
-                    time=time.time(),
-                    request_id=trial.request_id,
-                    attempt=number,
-                    offset=offset,
-                    metric=record.metric,
-                    length=record.length,
-                    is_operation=True,
-                )
-            else:
-                told = self.experiment.validation(trial.request_id, metrics_from_json(record.metrics))
-                found = ValidationRead(
-                    time=time.time(),
-                    request_id=trial.request_id,
-                    attempt=number,
-                    offset=offset,
-                    metric=told.metric,
-                    length=told.length,
-                    names=list(told.reported),
-                )
-            self.record(found)
+        stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
+        for news in stretch.news:
+            # A script that trains by operations says with them what counts, and validates besides as it likes.
+            if isinstance(news.record, OperationCompleted if trial.lengths else Report):
+                self.record(self._validation(trial, news.record, news.end))
+            attempt.position = news.end
+        attempt.position = stretch.end
         self.carry_out(self.experiment.take_due())
+
+    def _validation(self, trial: Trial, record: OperationCompleted | Report, end: StreamPosition) -> ValidationRead:
+        read = ValidationRead(time=time.time(), request_id=trial.request_id, attempt=end.attempt, offset=end.offset)
+        if isinstance(record, OperationCompleted):
+            read.metric, read.length, read.is_operation = record.metric, record.length, True
+        else:
+            told = self.experiment.validation(trial.request_id, metrics_from_json(record.metrics))
+            read.metric, read.length, read.names = told.metric, told.length, list(told.reported)
+        return read
 
     def _end(self, trial: Trial, attempt: RunningAttempt) -> None:
         outcome: AttemptOutcome = "hopeless"

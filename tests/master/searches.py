@@ -47,18 +47,18 @@ searcher:
   num_rungs: 2
   divisor: 2
   time_metric: epochs
-  max_time: 20
+  max_time: {max_time}
 reproducibility: {{experiment_seed: 1}}
 """
 
 
 def submit_search(
-    home: Home, tmp_path: Path, *, max_trials: int = 3, max_concurrent: int = 1, train: str = TRAIN
+    home: Home, tmp_path: Path, *, max_trials: int = 3, max_concurrent: int = 1, max_time: int = 20, train: str = TRAIN
 ) -> int:
     code = tmp_path / "code"
     code.mkdir(exist_ok=True)
     (code / "train.py").write_text(train)
-    text = ASHA.format(max_trials=max_trials, max_concurrent=max_concurrent)
+    text = ASHA.format(max_trials=max_trials, max_concurrent=max_concurrent, max_time=max_time)
     return submit(Home.create(home.root), text, source="asha.yaml", model_dir=code).experiment_id
 
 

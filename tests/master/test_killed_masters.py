@@ -1,0 +1,122 @@
+"""A master that is killed decides no otherwise than one that is not."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from master.searches import await_end, events_of, submit_search
+from processes import wait_for
+
+from core_sdk.errors import MasterError
+from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.records import AttemptBegun, Event, TrialCreated, ValidationRead
+from core_sdk.tracking import Home, HomeTracker
+
+KILLED_MASTER = Path(__file__).parent / "killed_master.py"
+
+# One trial at a time, whose reports do not depend on when anything happens: every run decides alike.
+TRAIN = """
+import time
+from core_sdk import core
+
+with core.init() as context:
+    x = context.info.trial.hparams["x"]
+    first = context.info.trial._steps_completed + 1
+    for epoch in range(first, 5):
+        context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": x + 1 / epoch, "epochs": epoch})
+        with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
+            (path / "epoch").write_text(str(epoch))
+        if epoch == 2:
+            asked_by = time.monotonic() + 3
+            while not context.preempt.should_preempt() and time.monotonic() < asked_by:
+                time.sleep(0.02)
+        if context.preempt.should_preempt():
+            break
+"""
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python` is the one of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def search(home: Home, tmp_path: Path) -> int:
+    return submit_search(home, tmp_path, max_trials=3, max_time=4, train=TRAIN)
+
+
+def decisions(home: Home, experiment_id: int) -> list[Any]:
+    """What the searcher heard, and which trials there were, of each trial in order."""
+    events = events_of(home, experiment_id)
+    trials = [event.request_id for event in events if isinstance(event, TrialCreated)]
+    heard = [
+        (trials.index(event.request_id), event.length, event.metric)
+        for event in events
+        if isinstance(event, ValidationRead)
+    ]
+    with HomeTracker(home).view() as view:
+        ends = [(trial.hparams, trial.state, trial.reason) for trial in view.trials(experiment_id)]
+    return [trials, sorted(heard), ends]
+
+
+def assert_none_began_twice(events: list[Event]) -> None:
+    begun = Counter((event.request_id, event.attempt) for event in events if isinstance(event, AttemptBegun))
+    created = Counter(event.request_id for event in events if isinstance(event, TrialCreated))
+    assert set(begun.values()) == set(created.values()) == {1}
+
+
+def run_with_a_kill(home: Home, tmp_path: Path, number: int, moment: str) -> int:
+    """Submits the search to a master that dies at this event; the next one carries it to its end."""
+    Home.create(home.root)
+    subprocess.run([sys.executable, str(KILLED_MASTER), str(number), moment, "--stay"], check=True, timeout=60)
+    try:
+        experiment_id = search(home, tmp_path)
+    except MasterError:
+        experiment_id = search(home, tmp_path)
+    wait_for(lambda: not is_master_running(home.root) or has_ended(home, experiment_id))
+    call(home.root, "status")
+    await_end(home, experiment_id)
+    return experiment_id
+
+
+def has_ended(home: Home, experiment_id: int) -> bool:
+    found = home.experiment(experiment_id).read().search
+    return found is not None and found.has_ended
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], int]:
+    """What is decided without kills, and how many events that takes."""
+    tmp_path = tmp_path_factory.mktemp("undisturbed")
+    home = Home.create(tmp_path / "home")
+    before = dict(os.environ)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    experiment_id = search(home, tmp_path)
+    await_end(home, experiment_id)
+    call(home.root, "down")
+    os.environ.update(before)
+    return decisions(home, experiment_id), len(events_of(home, experiment_id))
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize(
+    "number", [pytest.param(number, marks=[] if number % 8 == 3 else [pytest.mark.slow]) for number in range(1, 27)]
+)
+def test_a_master_that_is_killed_at_an_event_decides_alike(
+    number: int, moment: str, home: Home, tmp_path: Path, undisturbed: tuple[list[Any], int]
+) -> None:
+    """No attempt is lost or started twice, and no report is lost."""
+    expected, num_events = undisturbed
+    if number > num_events:
+        pytest.skip("the search has fewer events")
+
+    experiment_id = run_with_a_kill(home, tmp_path, number, moment)
+
+    assert decisions(home, experiment_id) == expected
+    assert_none_began_twice(events_of(home, experiment_id))
