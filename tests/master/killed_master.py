@@ -24,7 +24,7 @@ def die_at(number: int, moment: str) -> None:
         if num_appended == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    EventJournal.append = counting  # type: ignore[method-assign]
+    setattr(EventJournal, "append", counting)  # noqa: B010 - as a constant, its type would be checked
 
 
 if __name__ == "__main__":

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from processes import wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call, is_master_running
-from core_sdk.records import AttemptBegun, Event, TrialCreated, ValidationRead
+from core_sdk.records import AttemptBegun, AttemptOver, Event, TrialCreated, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
 
 KILLED_MASTER = Path(__file__).parent / "killed_master.py"
@@ -67,6 +70,12 @@ def decisions(home: Home, experiment_id: int) -> list[Any]:
 
 def assert_none_began_twice(events: list[Event]) -> None:
     begun = Counter((event.request_id, event.attempt) for event in events if isinstance(event, AttemptBegun))
+    # The master was killed between its word and the start: nothing of that attempt has ever run.
+    begun.subtract(
+        (event.request_id, event.attempt)
+        for event in events
+        if isinstance(event, AttemptOver) and event.outcome == "lost"
+    )
     created = Counter(event.request_id for event in events if isinstance(event, TrialCreated))
     assert set(begun.values()) == set(created.values()) == {1}
 
@@ -120,3 +129,65 @@ def test_a_master_that_is_killed_at_an_event_decides_alike(
 
     assert decisions(home, experiment_id) == expected
     assert_none_began_twice(events_of(home, experiment_id))
+
+
+NUM_KILLS = 100
+BUSY = """
+import time
+from core_sdk import core
+
+with core.init() as context:
+    x = context.info.trial.hparams["x"]
+    first = context.info.trial._steps_completed + 1
+    for epoch in range(first, 21):
+        context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": x + 1 / epoch, "epochs": epoch})
+        print("epoch", epoch, flush=True)
+        if context.preempt.should_preempt():
+            with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
+                (path / "epoch").write_text(str(epoch))
+            break
+        time.sleep(0.1)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_hundred_kills_lose_nothing(home: Home, tmp_path: Path) -> None:
+    """At random moments, under eight trials that run at once: every attempt began once, every report was heard once."""
+    Home.create(home.root)
+    chance = random.Random(1)
+    call(home.root, "status", options=["--slots=8", "--stay"])
+    experiment_id = submit_search(home, tmp_path, max_trials=400, max_concurrent=8, max_time=20, train=BUSY)
+
+    for _ in range(NUM_KILLS):
+        time.sleep(chance.uniform(0.0, 1.0))  # the random moment itself
+        os.kill(call(home.root, "status", options=["--slots=8", "--stay"])["pid"], signal.SIGKILL)
+        wait_for(lambda: not is_master_running(home.root))
+    call(home.root, "status", options=["--slots=8", "--stay"])
+    call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+    wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [], timeout_s=120)
+
+    events = events_of(home, experiment_id)
+    assert_none_began_twice(events)
+    heard = Counter(
+        (event.request_id, event.attempt, event.offset) for event in events if isinstance(event, ValidationRead)
+    )
+    assert set(heard.values()) == {1}
+    for trial_id, reported in reports_of(home, experiment_id).items():
+        [request_id] = [
+            event.request_id for event in events if isinstance(event, TrialCreated) and event.trial_id == trial_id
+        ]
+        assert [
+            event.length for event in events if isinstance(event, ValidationRead) and event.request_id == request_id
+        ] == reported
+
+
+def reports_of(home: Home, experiment_id: int) -> dict[int, list[float]]:
+    """The epochs of all validations that the trials' own journals have, in order."""
+    with HomeTracker(home).view() as view:
+        return {
+            trial.trial_id: [
+                report.metrics["epochs"] for report in view.reports(trial.trial_id, "validation", superseded=True)
+            ]
+            for trial in view.trials(experiment_id)
+        }
