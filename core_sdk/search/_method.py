@@ -11,7 +11,7 @@ import msgspec
 
 from core_sdk.search._operations import Close, Create, Operation, ValidateAfter, Warn
 from core_sdk.search._points import Points
-from core_sdk.search._rungs import Score
+from core_sdk.search._scores import Score
 
 MIN_REPLACEMENTS = 10
 

@@ -13,13 +13,17 @@ from core_sdk.config.searchers import (
     SearcherConfig,
     SingleSearcher,
 )
-from core_sdk.search._halving import Halving
 from core_sdk.search._method import Independent, Method
 from core_sdk.search._points import GridPoints, Points, SampledPoints
-from core_sdk.search._promotion import PromotingHalving
-from core_sdk.search._rungs import bracket_depths, brackets, rung_lengths
-from core_sdk.search._stopping import StoppingHalving
-from core_sdk.search._tournament import Tournament
+from core_sdk.search.halving import (
+    Halving,
+    PromotingHalving,
+    StoppingHalving,
+    Tournament,
+    bracket_depths,
+    brackets,
+    rung_lengths,
+)
 
 
 def open_method(searcher: SearcherConfig, space: HyperparameterSpace, seed: int) -> tuple[Points, Method]:

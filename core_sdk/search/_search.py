@@ -15,7 +15,7 @@ from core_sdk.records import Metric, to_json
 from core_sdk.search._events import Event, ExitedReason, TrialClosed, TrialExitedEarly, ValidationCompleted
 from core_sdk.search._methods import open_method
 from core_sdk.search._operations import Operation, Shutdown, Warn
-from core_sdk.search._rungs import score_of
+from core_sdk.search._scores import score_of
 from core_sdk.search._trials import OpenTrial, OpenTrials
 
 FORMAT = 1

@@ -16,7 +16,18 @@ from core_sdk.config.searchers import (
     SearcherConfig,
     SingleSearcher,
 )
-from core_sdk.search import Close, Create, Event, Operation, Pause, Search, Stop, TrialClosed, ValidateAfter
+from core_sdk.search import (
+    Close,
+    Create,
+    Event,
+    Operation,
+    Pause,
+    Search,
+    Stop,
+    TrialClosed,
+    ValidateAfter,
+    ValidationCompleted,
+)
 
 SPACE = HyperparameterSpace(
     {
@@ -65,6 +76,8 @@ ALL: dict[str, SearcherConfig] = {
     "asha that orders and stops": asha("stop_once"),
     "adaptive_asha": adaptive(),
     "adaptive_asha that promotes": adaptive("promotion"),
+    "adaptive_asha one at a time": adaptive(max_concurrent_trials=1),
+    "adaptive_asha that promotes two at a time": adaptive("promotion", max_concurrent_trials=2),
     "adaptive_asha, conservative": adaptive(mode="conservative", max_concurrent_trials=0, divisor=3),
 }
 
@@ -100,6 +113,9 @@ class Watched:
                 case ValidateAfter():
                     self.active.add(operation.request_id)
                 case Pause():
+                    self.active.discard(operation.request_id)
+                case Close() if isinstance(event, ValidationCompleted):
+                    # It has trained as far as it was told to, and ends as one that is paused does.
                     self.active.discard(operation.request_id)
         limit = getattr(self.searcher, "max_concurrent_trials", 1)
         assert not limit or len(self.active) <= limit

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core_sdk.search._rungs import bracket_depths, brackets, num_powers, rung_lengths, score_of
+from core_sdk.search._scores import score_of
+from core_sdk.search.halving._brackets import bracket_depths, brackets, num_powers
+from core_sdk.search.halving._rungs import rung_lengths
 
 
 @pytest.mark.parametrize(
@@ -59,10 +61,10 @@ def test_brackets_cost_about_the_same(max_trials: int, divisor: float, depths: l
 
 
 @pytest.mark.parametrize(
-    ("max_concurrent", "concurrent"), [(11, [4, 4, 3]), (16, [6, 5, 5]), (2, [1, 1, 1]), (0, [36, 36, 36])]
+    ("max_concurrent", "concurrent"), [(11, [4, 4, 3]), (16, [6, 5, 5]), (2, [1, 1, 0]), (0, [36, 36, 36])]
 )
 def test_brackets_share_the_places(max_concurrent: int, concurrent: list[int]) -> None:
-    """Each has at least one; without a limit, as many as the shallowest has trials."""
+    """The deepest first; without a limit, each has as many as the shallowest has trials."""
     shares = brackets([5, 4, 3], max_trials=500, max_concurrent=max_concurrent, divisor=4)
 
     assert [share.max_concurrent for share in shares] == concurrent

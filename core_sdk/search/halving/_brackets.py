@@ -1,50 +1,10 @@
-"""Rungs, on which trials of equal length are compared, and the brackets of an adaptive search."""
+"""The brackets of an adaptive search: how many rungs, trials and places each of them has."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from uuid import UUID
-
-from sortedcontainers import SortedList
-
-Score = tuple[int, float]
-"""A metric in the order from best to worst."""
-
-EXITED: Score = (2, 0.0)
-"""The score of a trial that exited early: worse than all others."""
-
-
-def is_number(score: Score) -> bool:
-    """Whether the metric was a finite number. The training of other trials has diverged or failed."""
-    return score[0] == 0
-
-
-def score_of(metric: float, smaller_is_better: bool) -> Score:
-    """NaN and the infinities are worse than all numbers."""
-    if not math.isfinite(metric):
-        return (1, 0.0)
-    return (0, float(metric if smaller_is_better else -metric))
-
-
-Entry = tuple[int, float, int, UUID]
-"""A score, the entry's number, which lets the earlier of two equal scores be the better one, and the trial."""
-
-
-class Rung:
-    """The trials that have reached one length, best first."""
-
-    def __init__(self, length: int) -> None:
-        self.length = length
-        self.entries: SortedList[Entry] = SortedList()
-
-
-def rung_lengths(max_length: int, num_rungs: int, divisor: float) -> list[int]:
-    """The lengths of the rungs, each about `divisor` times that below it. Rungs of equal length are one."""
-    lengths = {max(math.floor(max_length / Fraction(divisor) ** power), 1) for power in range(num_rungs)}
-    return sorted(lengths)
 
 
 @dataclass(frozen=True)
@@ -67,7 +27,7 @@ def brackets(depths: Sequence[int], *, max_trials: int, max_concurrent: int, div
     if max_concurrent == 0:
         concurrent = [max(num_trials[-1], int(divisor))] * len(depths)
     else:
-        each, rest = divmod(max(max_concurrent, len(depths)), len(depths))
+        each, rest = divmod(max_concurrent, len(depths))
         concurrent = [each + (index < rest) for index in range(len(depths))]
     return [Bracket(*of_bracket) for of_bracket in zip(depths, num_trials, concurrent, strict=True)]
 

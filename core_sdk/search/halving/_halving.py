@@ -11,7 +11,8 @@ import msgspec
 from core_sdk.search._method import CountingMethod, Counts
 from core_sdk.search._operations import Operation, ValidateAfter, Warn
 from core_sdk.search._points import Points
-from core_sdk.search._rungs import EXITED, Rung, Score
+from core_sdk.search._scores import EXITED, Score
+from core_sdk.search.halving._rungs import Rung
 
 
 class RungTrial(msgspec.Struct, gc=False):

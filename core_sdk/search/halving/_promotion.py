@@ -8,9 +8,10 @@ from uuid import UUID
 
 from sortedcontainers import SortedList
 
-from core_sdk.search._halving import Halving
 from core_sdk.search._operations import Close, Operation
-from core_sdk.search._rungs import EXITED, Entry, Score, is_number
+from core_sdk.search._scores import EXITED, Score, is_number
+from core_sdk.search.halving._halving import Halving
+from core_sdk.search.halving._rungs import Entry
 
 
 class PromotingHalving(Halving):

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import UUID
 
-from core_sdk.search._halving import Halving
 from core_sdk.search._method import Method
 from core_sdk.search._operations import Operation
-from core_sdk.search._rungs import Score
+from core_sdk.search._scores import Score
+from core_sdk.search.halving._halving import Halving
 
 
 class Tournament(Method):

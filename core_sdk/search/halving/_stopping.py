@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from core_sdk.search._halving import Halving, RungTrial
 from core_sdk.search._operations import Operation, Stop
-from core_sdk.search._rungs import Score, is_number
+from core_sdk.search._scores import Score, is_number
+from core_sdk.search.halving._halving import Halving, RungTrial
 
 
 class StoppingHalving(Halving):
