@@ -208,11 +208,8 @@ def _first_attempt(
     with contextlib.ExitStack() as undo:
         attempt, lock = claim_next_attempt(folder, "start")
         undo.callback(lock.release)
-        folder.write_command(command)
         info = started_info(trial, attempt, trial.continued_from, 0, config or {}, slots)
-        folder.write_run_info(attempt, info, overwrite=False)
-        # Last, since it makes the trial visible.
-        folder.write_record(trial)
+        folder.write_begun(trial, command, info)
         undo.pop_all()
     return _start(folder, info, command, lock, continuation, slots, is_new_trial=True)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from core_sdk.alive import is_alive
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
+from core_sdk.files import write_together
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     ClusterInfo,
@@ -23,6 +24,7 @@ from core_sdk.records import (
     Record,
     StopRequest,
     TrialRecord,
+    encode_file,
     from_json,
 )
 from core_sdk.tracking.home._files import read_file, write_file
@@ -138,6 +140,17 @@ class TrialFolder:
 
     def write_command(self, record: CommandRecord) -> None:
         write_file(self.path / "command.json", record)
+
+    def write_begun(self, record: TrialRecord, command: CommandRecord, info: ClusterInfo) -> None:
+        """Makes the trial visible, with all that its first attempt is started with."""
+        write_together(
+            {
+                self.path / "command.json": encode_file(command),
+                self.run_info_path(info.trial._trial_run_id): encode_file(info),
+                # Last, since it makes the trial visible.
+                self.path / "trial.json": encode_file(record),
+            }
+        )
 
     def exit_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.exit"
