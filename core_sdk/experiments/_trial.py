@@ -156,7 +156,7 @@ class Trial:
                 yield Settle(self.request_id)
             return
         if self.lengths and self.trial_id is not None:
-            yield Order(self.request_id, self.lengths, self.is_closed)
+            yield Order(self.request_id)
         if self.attempt is None:
             return
         if self.wish is Wish.KILL:
