@@ -96,7 +96,7 @@ class TrialFolder:
         return self.path / f"{attempt}.run.json"
 
     def write_run_info(self, attempt: int, info: ClusterInfo, *, overwrite: bool = True) -> None:
-        write_file(self.run_info_path(attempt), info, overwrite=overwrite)
+        write_file(self.run_info_path(attempt), info, overwrite=overwrite, is_durable=False)
 
     def read_run_info(self, attempt: int) -> ClusterInfo | None:
         """Reads the run info of an attempt; None for a script that was started by hand."""
@@ -143,10 +143,10 @@ class TrialFolder:
 
     def write_begun(self, record: TrialRecord, command: CommandRecord, info: ClusterInfo) -> None:
         """Makes the trial visible, with all that its first attempt is started with."""
+        self.write_run_info(info.trial._trial_run_id, info)
         write_together(
             {
                 self.path / "command.json": encode_file(command),
-                self.run_info_path(info.trial._trial_run_id): encode_file(info),
                 # Last, since it makes the trial visible.
                 self.path / "trial.json": encode_file(record),
             }
