@@ -52,7 +52,7 @@ class Trial:
         self.is_closed = False
         self.last_length = -1.0
         """The greatest length of which the searcher was told."""
-        self.metric: int | float | str | None = None
+        self.metric: Any = None
         """The newest value of the searcher's metric."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
