@@ -69,7 +69,7 @@
     │   ├── ExperimentStateError
     │   ├── CodeChangedError
     │   └── CodeDamagedError
-    ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs a master
+    ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
     InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
@@ -239,9 +239,9 @@ class ExperimentNotRunningError(AttemptError):
 class PausedError(AttemptError, ValueError):
     """Somebody waits for the end of something that is paused."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, command: str = "core-sdk trial resume") -> None:
         super().__init__(
-            f"{what} is paused, and does not end by itself. Continue it with `core-sdk trial resume`, then wait again."
+            f"{what} is paused, and does not end by itself. Continue it with `{command}`, then wait again."
         )
 
 
@@ -689,7 +689,7 @@ class CodeDamagedError(ExperimentError):
 
 class NoMasterError(CoreSDKError, NotImplementedError):
     def __init__(self, call: str, advice: str) -> None:
-        super().__init__(f"{call} needs a master, and there is none in this version. {advice}.")
+        super().__init__(f"{call} is not available here. {advice}.")
 
 
 class MissingDependencyError(CoreSDKError, ImportError):

@@ -1,16 +1,18 @@
-"""Reads what trainings recorded: experiments, trials, metrics, logs and checkpoints, from Python.
+"""Submits experiments, and reads what trainings recorded: trials, metrics, logs and checkpoints, from Python.
 
     from core_sdk import client
 
-    trial = client.get_trial(1)
-    frame = pandas.DataFrame(trial.metrics_frame("validation"))
-    path = trial.list_checkpoints()[0].download()
+    experiment = client.create_experiment("search.yaml", ".")
+    experiment.wait()
+    checkpoint = experiment.top_checkpoint()
+    frame = pandas.DataFrame(checkpoint.get_trial().metrics_frame("validation"))
+    path = checkpoint.download()
 
-The functions read the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` reads any other. Objects
-hold what was true when they were looked up; `reload()` looks again. Names and semantics are those of Determined's
-client wherever the tracker has the data. A call of that client that needs a master raises `NoMasterError`, which says
-what to do instead. An argument that has no meaning here, such as `users`, does not exist, so that Python refuses it by
-name.
+The functions are about the home of this process's environment (`CORE_SDK_HOME`); `Tracker(home)` is about any other.
+Objects hold what was true when they were looked up; `reload()` looks again. Reading needs no master. What changes a
+submitted experiment starts one where none runs. Names and semantics are those of Determined's client. A call of that
+client that means nothing in a home raises `NoMasterError`, which says what to do instead. An argument that has no
+meaning here, such as `users`, does not exist, so that Python refuses it by name.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._functions import (
+    create_experiment,
     get_checkpoint,
     get_experiment,
     get_trial,
@@ -41,7 +44,7 @@ from core_sdk.client._order import (
 from core_sdk.client._order import State as ExperimentState
 from core_sdk.client._order import State as TrialState
 from core_sdk.client._tracker import Determined, Tracker, login
-from core_sdk.client._without_master import FUNCTIONS, needs_master
+from core_sdk.client._unavailable import FUNCTIONS, unavailable
 
 # Older names, which scripts still say.
 CheckpointOrderBy = ExperimentOrderBy = TrialOrderBy = OrderBy
@@ -66,6 +69,7 @@ __all__ = [
     "TrialOrderBy",
     "TrialSortBy",
     "TrialState",
+    "create_experiment",
     "get_checkpoint",
     "get_experiment",
     "get_trial",
@@ -83,5 +87,5 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         if name in FUNCTIONS:
-            return needs_master(f"client.{name}()", FUNCTIONS[name])
+            return unavailable(f"client.{name}()", FUNCTIONS[name])
         raise AttributeError(f"module 'core_sdk.client' has no attribute {name!r}")

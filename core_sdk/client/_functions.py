@@ -26,6 +26,7 @@ def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Calla
     return ask
 
 
+create_experiment = _asking_environment(Tracker.create_experiment)
 list_experiments = _asking_environment(Tracker.list_experiments)
 get_experiment = _asking_environment(Tracker.get_experiment)
 get_trial = _asking_environment(Tracker.get_trial)

@@ -6,6 +6,7 @@ import contextlib
 import enum
 import json
 import os
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -26,6 +27,7 @@ from core_sdk.client._checkpoint_order import (
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
 from core_sdk.client._order import (
+    GOING_ON,
     CheckpointSortBy,
     CheckpointState,
     OrderBy,
@@ -33,23 +35,29 @@ from core_sdk.client._order import (
     TrialSortBy,
     in_order,
 )
-from core_sdk.client._without_master import needs_master
-from core_sdk.errors import ExperimentNotRunningError, PausedError, TrialNotRunningError
+from core_sdk.client._unavailable import unavailable
+from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
+from core_sdk.experiments.calling import call, ensure_master
+from core_sdk.experiments.code import archive_path
 from core_sdk.records import (
     CheckpointMetadataSet,
     CheckpointPinned,
     CheckpointUnpinned,
     Metric,
     Record,
+    Wish,
     check_name,
     from_json,
     to_json,
 )
-from core_sdk.tracking import Tracker, View
+from core_sdk.tracking import HomeTracker, View
 from core_sdk.tracking.rows import CheckpointRow, ExperimentChange, ExperimentRow, TrialRow
 
 if TYPE_CHECKING:
     from core_sdk.storage import Storage
+
+_BY = "client"
+_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -79,7 +87,7 @@ class DownloadMode(enum.Enum):
 class Checkpoint:
     """A checkpoint as it was when it was looked up; `reload` looks again."""
 
-    def __init__(self, tracker: Tracker, row: CheckpointRow) -> None:
+    def __init__(self, tracker: HomeTracker, row: CheckpointRow) -> None:
         self._tracker = tracker
         self._take(row)
 
@@ -197,8 +205,8 @@ class Checkpoint:
         self._tracker.delete_checkpoint(self.uuid, is_forced=force)
         self.reload()
 
-    get_pachyderm_commit = needs_master("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
-    get_metrics = needs_master(
+    get_pachyderm_commit = unavailable("Checkpoint.get_pachyderm_commit()", "Pachyderm's commits are not recorded")
+    get_metrics = unavailable(
         "Checkpoint.get_metrics()", "`iter_metrics(group)` of the trial that used the checkpoint gives what it reported"
     )
 
@@ -219,8 +227,10 @@ class Checkpoint:
 class Training(ABC):
     """A trial or an experiment: it has checkpoints to choose from, and an end to wait for."""
 
-    _tracker: Tracker
+    _tracker: HomeTracker
     _scope: Scope
+    _go_on_command: str
+    """Lets it go on when it is paused."""
     state: State
 
     @abstractmethod
@@ -251,24 +261,33 @@ class Training(ABC):
         return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
 
     def wait(self, interval: float = 5.0) -> State:
-        """Waits until no trial is active, and returns the state; looks every `interval` seconds.
+        """Waits for the end, and returns the state in which it ended; looks every `interval` seconds.
 
-        It does not wait for an experiment without trials: `Experiment.await_first_trial` waits for the first one.
-        Raises `PausedError` if a trial is paused at the end.
+        An experiment that was not submitted has ended when none of its trials is active, also before its first trial.
+        Raises `PausedError` if it is paused.
         """
         self.reload()
-        while self.state is State.ACTIVE:
+        while self.state in GOING_ON:
+            self._keep_going()
             time.sleep(interval)
             self.reload()
         if self.state is State.PAUSED:
-            raise PausedError(str(self._scope))
+            raise PausedError(str(self._scope), self._go_on_command)
         return self.state
+
+    def _keep_going(self) -> None:
+        """Starts a master where none runs, if the experiment needs one to go on."""
+        search = self._tracker.experiment_record(self._scope.experiment_id).search
+        if search is not None and not search.has_ended:
+            ensure_master(self._tracker.home.root)
 
 
 class Trial(Training):
     """A trial as it was when it was looked up; `reload` looks again."""
 
-    def __init__(self, tracker: Tracker, row: TrialRow) -> None:
+    _go_on_command = "core-sdk trial resume"
+
+    def __init__(self, tracker: HomeTracker, row: TrialRow) -> None:
         self._tracker = tracker
         self._take(row)
 
@@ -398,9 +417,22 @@ class Trial(Training):
     def kill(self) -> None:
         """Kills the script with all its processes, and returns when they are gone; the trial is canceled.
 
-        Raises `TrialNotRunningError`, or `AgentNotFoundError` for a script that `core-sdk` has not started here.
+        A trial of an experiment that goes on is also canceled if it does not run yet. Otherwise raises
+        `TrialNotRunningError`, or `AgentNotFoundError` for a script that `core-sdk` has not started here.
         """
-        self._tracker.kill(self.trial_id, "client")
+        search = self._tracker.experiment_record(self.experiment_id).search
+        if search is None or search.has_ended:
+            self._tracker.kill(self.trial_id, _BY)
+            return
+        call(
+            self._tracker.home.root,
+            "kill_trial",
+            experiment_id=self.experiment_id,
+            trial_id=self.trial_id,
+            by=f"killed by {_BY}",
+        )
+        while self._tracker.home.folder(self.trial_id).running_attempt() is not None:
+            time.sleep(_PAUSE_S)
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.
@@ -418,10 +450,9 @@ class Trial(Training):
 class Experiment(Training):
     """An experiment as it was when it was looked up; `reload` looks again."""
 
-    archived = False
-    """Nothing is archived here."""
+    _go_on_command = "core-sdk experiment activate"
 
-    def __init__(self, tracker: Tracker, row: ExperimentRow) -> None:
+    def __init__(self, tracker: HomeTracker, row: ExperimentRow) -> None:
         self._tracker = tracker
         self._take(row)
 
@@ -437,10 +468,15 @@ class Experiment(Training):
         self.description = row.description
         self.num_trials = row.num_trials
         self.state = State[row.state]
+        self.archived = row.is_archived
+        self.forked_from = row.parent
+        self._search = row.search
 
     @property
     def progress(self) -> float | None:
-        """The mean progress of the trials that have reported any; None if none has."""
+        """From 0 to 1: that of the search, else the mean of the trials that have reported any; None if none has."""
+        if self._search is not None:
+            return self._search.progress
         told = [trial.progress for trial in self.list_trials() if trial.progress is not None]
         return sum(told) / len(told) if told else None
 
@@ -450,12 +486,18 @@ class Experiment(Training):
 
     @property
     def config(self) -> dict[str, Any]:
-        """What is recorded of the experiment, in the form of an experiment configuration.
+        """The complete configuration of an experiment that was submitted, keys and secrets included.
 
-        "hyperparameters" and "data" are those of its first trial, each hyperparameter as a constant. "searcher" has the
-        "metric", if one is known. "checkpoint_storage" says how many checkpoints are kept.
+        Of another one, what is recorded of it, in that form. "hyperparameters" and "data" are those of its first trial,
+        each hyperparameter as a constant. "searcher" has the "metric", if one is known. "checkpoint_storage" says how
+        many checkpoints are kept.
         """
         record = self._tracker.experiment_record(self.id)
+        if record.is_submitted:
+            submitted: dict[str, Any] = from_json(
+                json.loads(self._tracker.home.experiment(self.id).completed_config_path.read_bytes())
+            )
+            return submitted
         config: dict[str, Any] = {
             "name": record.name,
             "description": record.description,
@@ -502,8 +544,15 @@ class Experiment(Training):
         return lambda row: last.get(row.trial_id, {}).get("validation", {}).get(metric.name)
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
-        """Waits until there is a trial, and returns the one with the lowest id; looks every `interval` seconds."""
+        """Waits until there is a trial, and returns the one with the lowest id; looks every `interval` seconds.
+
+        Raises `ExperimentStateError` if the experiment has ended without one.
+        """
         while not (trials := self.list_trials()):
+            self.reload()
+            if self._search is not None and self._search.has_ended:
+                raise ExperimentStateError(self.id, f"has ended without a trial: it is {self._search.state}")
+            self._keep_going()
             time.sleep(interval)
         return trials[0]
 
@@ -518,13 +567,63 @@ class Experiment(Training):
         return [Checkpoint(self._tracker, row) for row in list(best.values())[:limit]]
 
     def pause(self) -> None:
-        """Asks each running trial to stop, as `Trial.pause` does. Raises `ExperimentNotRunningError` if none runs."""
-        running = [trial for trial in self.list_trials() if trial.state is State.ACTIVE]
-        if not running:
-            raise ExperimentNotRunningError(self.id, "pause")
-        for trial in running:
+        """Asks each running trial to stop, as `Trial.pause` does, and starts none until `activate`.
+
+        Of an experiment that was not submitted, raises `ExperimentNotRunningError` if none runs.
+        """
+        if self._is_submitted:
+            self._want("PAUSED")
+            return
+        for trial in self._running_trials("pause"):
             with contextlib.suppress(TrialNotRunningError):  # it has ended meanwhile
                 trial.pause()
+
+    def activate(self) -> None:
+        """Lets the experiment go on after `pause`. Raises `MasterError` if it has ended."""
+        self._check_submitted("`core-sdk trial resume ID` goes on with a trial that is paused")
+        self._want("ACTIVE")
+
+    def cancel(self) -> None:
+        """Ends the experiment: its trials save their checkpoints and stop. Raises `MasterError` if it has ended."""
+        self._check_submitted("pause() stops its trials")
+        self._want("CANCELED")
+
+    def kill(self) -> None:
+        """Ends the experiment at once: its trials are killed. Raises `MasterError` if it has ended.
+
+        Of an experiment that was not submitted, raises `ExperimentNotRunningError` if none of its trials runs.
+        """
+        if self._is_submitted:
+            self._want("KILLED")
+            return
+        for trial in self._running_trials("kill"):
+            with contextlib.suppress(TrialNotRunningError):
+                trial.kill()
+
+    def archive(self) -> None:
+        """Marks the experiment as one of the past. Raises `ExperimentStateError` if it has not ended."""
+        self.reload()
+        if self._search is not None and not self._search.has_ended:
+            raise ExperimentStateError(self.id, f"is {self._search.state}: only what has ended can be archived")
+        self._change(ExperimentChange(is_archived=True))
+
+    def unarchive(self) -> None:
+        self._change(ExperimentChange(is_archived=False))
+
+    def download_code(self, output_dir: str | os.PathLike[str] | None = None) -> str:
+        """Copies the archive of the experiment's code to `exp-<id>_model_def.tar.gz`, and returns that path.
+
+        Raises `ExperimentStateError` if the experiment has no code of its own.
+        """
+        self._check_submitted("its code stays where it was run from")
+        code = self._tracker.home.experiment(self.id).read_submission().code
+        if code is None:
+            raise ExperimentStateError(self.id, "has no code of its own: its trials run where it was submitted")
+        directory = Path(output_dir or ".").expanduser()
+        directory.mkdir(parents=True, exist_ok=True)
+        copy = directory / f"exp-{self.id}_model_def.tar.gz"
+        shutil.copyfile(archive_path(self._tracker.home, code), copy)
+        return str(copy)
 
     def set_name(self, name: str) -> None:
         """Renames the experiment. A script that begins a trial under the old name makes another experiment.
@@ -556,21 +655,19 @@ class Experiment(Training):
             raise TypeError(f"notes must be a string, not {type(notes).__name__}")
         self._change(ExperimentChange(notes=notes))
 
-    activate = needs_master("Experiment.activate()", "`core-sdk trial resume ID` goes on with a trial that is paused")
-    archive = unarchive = needs_master("Experiment.archive()", "A label tells the experiments that you are done with")
-    cancel = needs_master("Experiment.cancel()", "pause() stops its trials")
-    kill = needs_master("Experiment.kill()", "pause() stops its trials; `kill` ends a process that does not stop")
-    move_to_project = needs_master(
+    move_to_project = unavailable(
         "Experiment.move_to_project()", "There are no projects: labels tell experiments apart"
     )
-    delete_tensorboard_files = needs_master(
+    delete_tensorboard_files = unavailable(
         "Experiment.delete_tensorboard_files()", "delete() removes them with all other records"
     )
-    download_code = needs_master("Experiment.download_code()", "The code stays where it was run from")
-    get_pachyderm_config = needs_master("Experiment.get_pachyderm_config()", "Pachyderm's settings are not recorded")
+    get_pachyderm_config = unavailable("Experiment.get_pachyderm_config()", "Pachyderm's settings are not recorded")
 
     def delete(self, *, force: bool = False) -> None:
-        """Deletes the experiment with its trials, records and checkpoints. Raises the errors of `Trial.delete`."""
+        """Deletes the experiment with its trials, records and checkpoints.
+
+        Raises `ExperimentStateError` for one that has not ended, and the errors of `Trial.delete`.
+        """
         self._tracker.delete_experiment(self.id, is_forced=force)
 
     def reload(self) -> None:
@@ -580,6 +677,24 @@ class Experiment(Training):
     def _change(self, change: ExperimentChange) -> None:
         self._tracker.change_experiment(self.id, change)
         self.reload()
+
+    @property
+    def _is_submitted(self) -> bool:
+        return self._tracker.experiment_record(self.id).is_submitted
+
+    def _check_submitted(self, advice: str) -> None:
+        if not self._is_submitted:
+            raise ExperimentStateError(self.id, f"was not submitted, and has no searcher: {advice}")
+
+    def _want(self, state: Wish) -> None:
+        call(self._tracker.home.root, "want", experiment_id=self.id, state=state, by=_BY)
+        self.reload()
+
+    def _running_trials(self, action: str) -> list[Trial]:
+        running = [trial for trial in self.list_trials() if trial.state is State.ACTIVE]
+        if not running:
+            raise ExperimentNotRunningError(self.id, action)
+        return running
 
 
 def _plain(value: msgspec.Struct | None, **renamed: str) -> dict[str, Any]:

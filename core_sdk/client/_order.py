@@ -18,9 +18,10 @@ class OrderBy(enum.Enum):
 
 
 class State(enum.Enum):
-    """The state of a trial or of an experiment. Here only the first five occur; the others are a cluster's.
+    """The state of a trial or of an experiment. A trial has one of the first five; those from QUEUED on do not occur.
 
-    An experiment has the first of the states ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
+    An experiment that was submitted has the state of its search, and is STOPPING while its trials still end. Another
+    one has the first of the states ACTIVE, PAUSED, ERROR, CANCELED and COMPLETED that one of its trials has.
     """
 
     ACTIVE = "STATE_ACTIVE"
@@ -28,20 +29,32 @@ class State(enum.Enum):
     """Stopped on request, to be continued."""
     COMPLETED = "STATE_COMPLETED"
     CANCELED = "STATE_CANCELED"
-    """Ended by Ctrl-C."""
+    """Ended by Ctrl-C, canceled or killed."""
     ERROR = "STATE_ERROR"
     """The script raised an error, or its process died."""
-    QUEUED = "STATE_QUEUED"
-    PULLING = "STATE_PULLING"
-    STARTING = "STATE_STARTING"
-    RUNNING = "STATE_RUNNING"
     STOPPING_CANCELED = "STATE_STOPPING_CANCELED"
     STOPPING_KILLED = "STATE_STOPPING_KILLED"
     STOPPING_COMPLETED = "STATE_STOPPING_COMPLETED"
     STOPPING_ERROR = "STATE_STOPPING_ERROR"
+    QUEUED = "STATE_QUEUED"
+    PULLING = "STATE_PULLING"
+    STARTING = "STATE_STARTING"
+    RUNNING = "STATE_RUNNING"
     DELETED = "STATE_DELETED"
     DELETING = "STATE_DELETING"
     DELETE_FAILED = "STATE_DELETE_FAILED"
+
+
+GOING_ON = frozenset(
+    {
+        State.ACTIVE,
+        State.STOPPING_CANCELED,
+        State.STOPPING_KILLED,
+        State.STOPPING_COMPLETED,
+        State.STOPPING_ERROR,
+    }
+)
+"""The states that end by themselves."""
 
 
 class CheckpointState(enum.Enum):
@@ -60,8 +73,13 @@ class ExperimentSortBy(enum.Enum):
     NAME = "SORT_BY_NAME"
     DESCRIPTION = "SORT_BY_DESCRIPTION"
     START_TIME = "SORT_BY_START_TIME"
+    END_TIME = "SORT_BY_END_TIME"
+    """When a submitted experiment ended."""
     STATE = "SORT_BY_STATE"
     NUM_TRIALS = "SORT_BY_NUM_TRIALS"
+    PROGRESS = "SORT_BY_PROGRESS"
+    """That of the search; only submitted experiments have one to sort by."""
+    FORKED_FROM = "SORT_BY_FORKED_FROM"
 
 
 class TrialSortBy(enum.Enum):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._order import ExperimentSortBy, OrderBy, State, in_order
-from core_sdk.client._without_master import FUNCTIONS, needs_master
+from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment
 from core_sdk.tracking import Home, HomeTracker, View
 from core_sdk.tracking.rows import ExperimentRow
+
+logger = logging.getLogger("core_sdk.client")
 
 
 class Tracker:
@@ -31,6 +34,40 @@ class Tracker:
     def index(self) -> AbstractContextManager[View]:
         """A view of what the home holds now, for questions that the client does not answer."""
         return self.records.view()
+
+    def create_experiment(
+        self,
+        config: str | os.PathLike[str] | Mapping[str, Any],
+        model_dir: str | os.PathLike[str] | None = None,
+        includes: Iterable[str | os.PathLike[str]] | None = None,
+        *,
+        overrides: Sequence[str] = (),
+        is_paused: bool = False,
+    ) -> Experiment:
+        """Submits an experiment; the master, a process in the background, runs its trials.
+
+        `config` is the path of a YAML file, or what would be in one. Each trial runs in a copy of its own of the
+        directory `model_dir` and the files or directories `includes`; without either, in the current directory itself.
+        `overrides` change the configuration, each as "searcher.max_trials=8". With `is_paused` nothing runs until
+        `Experiment.activate`. What the author of the configuration should know is logged as warnings.
+
+        Raises `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`; nothing is created then.
+        """
+        from core_sdk.experiments.submission import read_config, submit  # which questions do not need
+
+        text, source = read_config(config)
+        submitted = submit(
+            Home.create(self.home.root),
+            text,
+            source=source,
+            overrides=overrides,
+            model_dir=None if model_dir is None else Path(model_dir),
+            includes=[Path(path) for path in includes or ()],
+            is_paused=is_paused,
+        )
+        for warning in submitted.warnings:
+            logger.warning("%s", warning)
+        return self.get_experiment(submitted.experiment_id)
 
     def list_experiments(
         self,
@@ -118,7 +155,7 @@ class Determined(Tracker):
 
         def __getattr__(self, name: str) -> Any:
             if name in FUNCTIONS:
-                return needs_master(f"Determined.{name}()", FUNCTIONS[name])
+                return unavailable(f"Determined.{name}()", FUNCTIONS[name])
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
 
@@ -142,7 +179,7 @@ def login(
     names = ", ".join(name for name, value in given.items() if value is not None)
     if names:
         raise ValueError(
-            f"there is no master to log in to (given: {names}). Records are read from the home {Tracker().home.root}: "
+            f"a home needs no login (given: {names}). Records are read from the home {Tracker().home.root}: "
             "leave these arguments out, and choose another home with CORE_SDK_HOME."
         )
 
@@ -154,4 +191,7 @@ _EXPERIMENT_KEYS: Mapping[ExperimentSortBy, Callable[[ExperimentRow], Any]] = {
     ExperimentSortBy.START_TIME: lambda row: row.created,
     ExperimentSortBy.STATE: lambda row: row.state,
     ExperimentSortBy.NUM_TRIALS: lambda row: row.num_trials,
+    ExperimentSortBy.END_TIME: lambda row: row.search and row.search.ended,
+    ExperimentSortBy.PROGRESS: lambda row: row.search and row.search.progress,
+    ExperimentSortBy.FORKED_FROM: lambda row: row.parent,
 }

@@ -71,6 +71,12 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
         time.sleep(_PAUSE_S)
 
 
+def ensure_master(home_root: Path) -> None:
+    """Starts a master where none runs: nothing that it was asked for goes on without one. Raises `MasterError`."""
+    if not is_master_running(home_root):
+        call(home_root, "status")
+
+
 def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] | None:
     """As `call`; None where no master runs."""
     connection = _connect(home_root)

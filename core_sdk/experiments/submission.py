@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from msgspec.structs import replace
 
 from core_sdk.config import ExperimentConfig, Loaded, from_mapping, load, to_mapping, to_yaml
@@ -38,6 +40,19 @@ class Submitted:
     experiment_id: int
     warnings: tuple[str, ...]
     """What the author of the configuration should know."""
+
+
+def read_config(config: str | os.PathLike[str] | Mapping[str, Any]) -> tuple[str, str]:
+    """The text of a configuration, which is a mapping or the path of a YAML file, and what to call it in messages.
+
+    Raises `OSError`, or `TypeError` for a value that YAML does not have.
+    """
+    if not isinstance(config, Mapping):
+        return Path(config).read_text(errors="surrogateescape"), os.fspath(config)
+    try:
+        return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True), "the configuration"
+    except yaml.representer.RepresenterError as error:
+        raise TypeError(f"the configuration holds {error.args[-1]!r}, which YAML cannot write") from error
 
 
 def submit(

@@ -128,13 +128,13 @@ class Master:
         run = self._open(experiment_id)
         if run.experiment.num_events == 0:
             run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused))
-            run.carry_out(run.experiment.take_due())
+            self._carry_out(run)
         return {"state": run.experiment.state}
 
     def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
         run = self._unended(experiment_id)
         run.record(ExperimentWanted(time=time.time(), state=state, by=by))
-        run.carry_out(run.experiment.take_due())
+        self._carry_out(run)
         return {"state": run.experiment.state}
 
     def _continue(self, experiment_id: int, by: str = "") -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Master:
         if not run.experiment.is_ended:
             raise MasterError(f"experiment {experiment_id} has not ended: it is {run.experiment.state}")
         run.record(ExperimentContinued(time=time.time(), by=by))
-        run.carry_out(run.experiment.take_due())
+        self._carry_out(run)
         return {"state": run.experiment.state}
 
     def _change(self, experiment_id: int, priority: int | None = None, max_slots: int | None = None) -> dict[str, Any]:
@@ -156,7 +156,7 @@ class Master:
         if trial is None:
             raise MasterError(f"experiment {experiment_id} has no trial {trial_id}")
         run.record(TrialWanted(time=time.time(), request_id=trial.request_id, state="KILLED", by=by))
-        run.carry_out(run.experiment.take_due())
+        self._carry_out(run)
         return {}
 
     def _post(self, experiment_id: int, num_events: int, operations: list[dict[str, Any]]) -> dict[str, Any]:
@@ -190,6 +190,12 @@ class Master:
         return {"pid": os.getpid()}
 
     # How it is done
+
+    def _carry_out(self, run: Run) -> None:
+        """Whoever has asked for something reads its effect in the records right after the answer."""
+        with self._suspending(run.experiment.experiment_id):
+            run.carry_out(run.experiment.take_due())
+            run.publish()
 
     def _open(self, experiment_id: int) -> Run:
         if experiment_id not in self._runs:

@@ -24,6 +24,7 @@ from core_sdk.records._events import (
     TrialCreated,
     TrialWanted,
     ValidationRead,
+    Wish,
 )
 from core_sdk.records._files import decode_file, encode_file
 from core_sdk.records._folders import (

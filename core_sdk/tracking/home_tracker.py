@@ -139,6 +139,7 @@ class HomeTracker(Tracker):
             record.labels = [label for label in labels if label not in change.removed_labels]
             record.description = record.description if change.description is None else change.description
             record.notes = record.notes if change.notes is None else change.notes
+            record.is_archived = record.is_archived if change.is_archived is None else change.is_archived
 
     def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
         from core_sdk.tracking.deletion import delete_trial  # storages, which questions do not need

@@ -177,6 +177,7 @@ class ExperimentChange:
     labels: tuple[str, ...] | None = None
     added_labels: tuple[str, ...] = ()
     removed_labels: tuple[str, ...] = ()
+    is_archived: bool | None = None
 
 
 @dataclass(frozen=True)

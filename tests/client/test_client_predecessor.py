@@ -1,4 +1,4 @@
-"""What scripts of the predecessor's ask its client, and what they are told where a master would answer."""
+"""What scripts of the predecessor's ask its client, and what they are told where there is nothing to ask."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_streams_of_metrics_are_iterators_of_them(tracker: Tracker, train: Train
 
 
 def test_determined_is_the_home_of_this_environment(home: Home, train: Train) -> None:
-    """It asks as the module does; who names a master is told that there is none."""
+    """It asks as the module does; whoever logs in to a master is told that there is no need."""
     train()
 
     assert client.Determined().get_trial(1).id == 1
@@ -208,20 +208,18 @@ def test_determined_is_the_home_of_this_environment(home: Home, train: Train) ->
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
-        (lambda: client.create_experiment({"name": "x"}, "."), "core-sdk run"),  # type: ignore[attr-defined]
         (lambda: client.get_model("resnet"), "no model registry"),  # type: ignore[attr-defined]
         (lambda: client.whoami(), "There are no users"),  # type: ignore[attr-defined]
         (lambda: client.list_workspaces(), "There are no workspaces"),  # type: ignore[attr-defined]
         (lambda: client.Determined().create_model("resnet"), "no model registry"),  # type: ignore[attr-defined]
-        (lambda: client.get_experiment(1).kill(), "pause\\(\\) stops its trials"),
-        (lambda: client.get_experiment(1).activate(), "core-sdk trial resume"),
+        (lambda: client.get_experiment(1).move_to_project("a", "b"), "There are no projects"),
     ],
 )
-def test_what_needs_a_master_says_so(call: Callable[[], Any], advice: str, train: Train) -> None:
+def test_what_has_no_meaning_here_says_so(call: Callable[[], Any], advice: str, train: Train) -> None:
     """And what to do instead."""
     train()
 
-    with pytest.raises(NoMasterError, match=f"needs a master, and there is none in this version.*{advice}"):
+    with pytest.raises(NoMasterError, match=f"is not available here.*{advice}"):
         call()
     with pytest.raises(AttributeError):
         client.nonsense  # type: ignore[attr-defined] # noqa: B018

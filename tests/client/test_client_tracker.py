@@ -151,7 +151,7 @@ def test_login_without_a_master_is_not_needed(home: Home) -> None:
     """Nothing is pretended: a master that is named is refused, and so is a user."""
     client.login()
 
-    with pytest.raises(ValueError, match=rf"no master to log in to \(given: master\).*{home.root}"):
+    with pytest.raises(ValueError, match=rf"a home needs no login \(given: master\).*{home.root}"):
         client.login("https://cluster:8080")
     with pytest.raises(ValueError, match="given: user, password, noverify"):
         client.login(user="me", password="secret", noverify=True)

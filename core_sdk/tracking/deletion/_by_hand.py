@@ -10,6 +10,7 @@ from core_sdk.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointProtectedError,
+    ExperimentStateError,
     RecordDamagedError,
     StorageError,
     TrialNotFoundError,
@@ -87,8 +88,15 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
 
 
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
-    """Deletes the experiment with all its trials. Raises as `delete_trial`, and has then deleted nothing."""
+    """Deletes the experiment with all its trials.
+
+    Raises `ExperimentStateError` for one that has not ended, and as `delete_trial`, and has then deleted nothing.
+    """
     experiment = home.experiment(experiment_id)
+    with contextlib.suppress(RecordDamagedError):  # what is damaged can be deleted
+        search = experiment.read().search
+        if search is not None and not search.has_ended:
+            raise ExperimentStateError(experiment_id, f"is {search.state}: `core-sdk experiment cancel` ends it")
     trials = list(_trials_of(home, experiment_id))
     for folder in trials:
         if (attempt := folder.running_attempt()) is not None:

@@ -1,4 +1,4 @@
-"""Calls of Determined's client that need a master, each with advice on what to do without one."""
+"""Calls of Determined's client that mean nothing in a home, each with advice on what to do instead."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 from core_sdk.errors import NoMasterError
 
 
-def needs_master(call: str, advice: str) -> Callable[..., NoReturn]:
+def unavailable(call: str, advice: str) -> Callable[..., NoReturn]:
     """A function, or a method, that raises `NoMasterError` when it is called."""
 
     def refuse(*arguments: object, **keywords: object) -> NoReturn:
@@ -22,7 +22,6 @@ _NO_USERS = "There are no users: the home belongs to whoever may write to its fo
 _NO_WORKSPACES = "There are no workspaces and projects: labels tell experiments apart"
 
 FUNCTIONS = {
-    "create_experiment": "`core-sdk run --hparam NAME=VALUE -- python train.py` starts a trial",
     **dict.fromkeys(
         ("create_model", "get_model", "get_model_by_id", "get_model_labels", "get_models", "list_models"), _REGISTRY
     ),
