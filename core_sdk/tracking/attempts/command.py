@@ -28,7 +28,8 @@ def resolve(argv: Sequence[str], directory: Path = Path(), path: str | None = No
     """
     for argument in argv:
         _check_recordable(argument)
-    named = str(directory / argv[0]) if os.sep in argv[0] else argv[0]
+    # Absolute: `which` searches PATH for a bare name.
+    named = str(directory.absolute() / argv[0]) if os.sep in argv[0] else argv[0]
     program = shutil.which(named, path=path)
     if program is not None:
         return [str(Path(program).absolute()), *argv[1:]]
