@@ -54,7 +54,7 @@ class Block:
 
 @dataclass
 class Reader:
-    """Somebody who follows a document in an empty home: saves its files, types its commands, compares."""
+    """Somebody who follows a document in an empty home: saves its programs, types its commands, compares."""
 
     directory: Path
     in_background: subprocess.Popen[bytes] | None = None
@@ -69,11 +69,11 @@ class Reader:
     def follow(self, block: Block) -> None:
         if block.language == "python":
             self.save_or_run(block.text)
+        elif block.language == "yaml" and (name := re.match(r"# (\w+\.yaml)\n", block.text)):
+            (self.directory / name[1]).write_text(block.text)
         elif block.language == "console":
             for command, expected in commands(block.text):
                 self.type(command, expected)
-        elif block.language == "yaml" and (name := re.match(r"# (\w+\.yaml)\n", block.text)):
-            (self.directory / name[1]).write_text(block.text)
 
     def save_or_run(self, program: str) -> None:
         """A program whose first line is `# name.py` is a file; any other is run at once."""
@@ -128,6 +128,7 @@ class Reader:
 def reader(tmp_path: Path) -> Iterator[Reader]:
     reader = Reader(tmp_path)
     yield reader
+    subprocess.run(["core-sdk", "master", "down"], env=reader.variables, capture_output=True, check=False)
     if reader.in_background is not None:
         kill_tree(reader.in_background.pid)
         reader.in_background.wait()

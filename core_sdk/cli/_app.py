@@ -20,14 +20,18 @@ continue otherwise exit as the script did, with 128 + N when signal N killed it.
 
 class _Root(LazyGroup):
     subgroups = {
-        "trial": ("core_sdk.cli.trial.commands", "Trials: one training with one set of hyperparameters."),
-        "checkpoint": ("core_sdk.cli.checkpoint.commands", "Checkpoints: files and metadata under one id."),
-        "experiment": ("core_sdk.cli.experiment.commands", "Experiments: trials under one name."),
+        "trial": ("core_sdk.cli.trial.commands", "(t) Trials: one training with one set of hyperparameters."),
+        "checkpoint": ("core_sdk.cli.checkpoint.commands", "(c) Checkpoints: files and metadata under one id."),
+        "experiment": (
+            "core_sdk.cli.experiment.commands",
+            "(e) Experiments: trials that share a configuration, or a name.",
+        ),
         "master": ("core_sdk.cli.master.commands", "The master: the process that runs a home's experiments."),
         "slot": ("core_sdk.cli.master.slots", "Slots: the GPUs, or places on the CPU, that trials run on."),
         "queue": ("core_sdk.cli.master.queue", "The queue: which experiment gets slots next."),
         "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
     }
+    short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment"}
 
 
 app = command_group(

@@ -28,6 +28,24 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Experiment = Annotated[
     str, typer.Argument(metavar="EXPERIMENT", help="Its number, or else its whole name.", show_default=False)
 ]
+ConfigFile = Annotated[
+    Path,
+    typer.Argument(
+        metavar="CONFIG", exists=True, dir_okay=False, help="The experiment's YAML file.", show_default=False
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--config", metavar="KEY=VALUE", help="Has precedence over the file; VALUE is YAML. May be repeated."),
+]
+
+
+def read_config(path: Path) -> str:
+    """The text of a configuration file. Raises `typer.BadParameter`."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise typer.BadParameter(f"{path} is not text in UTF-8") from error
 
 
 def parse_experiment(text: str) -> int | str:

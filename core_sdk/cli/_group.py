@@ -28,11 +28,14 @@ class LazyGroup(Group):
 
     subgroups: ClassVar[dict[str, tuple[str, str]]] = {}
     """Name of a subgroup -> the module whose `app` it is, and what it is about."""
+    short_forms: ClassVar[dict[str, str]] = {}
+    """Another name of a subgroup -> its name."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(dict.fromkeys([*super().list_commands(ctx), *self.subgroups]))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        cmd_name = self.short_forms.get(cmd_name, cmd_name)
         if cmd_name in self.subgroups and cmd_name not in self.commands:
             module, help_text = self.subgroups[cmd_name]
             group = typer.main.get_group(importlib.import_module(module).app)

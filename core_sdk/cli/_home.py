@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
+from core_sdk.cli._arguments import parse_experiment
 from core_sdk.environment import Environment
+from core_sdk.errors import ExperimentStateError
 from core_sdk.tracking import Home, HomeTracker
+
+
+def open_home() -> Home:
+    """The home, made where it is missing. Raises `HomeNotWritableError` or `HomeTooNewError`."""
+    return Home.create(Environment.read().home)
 
 
 def open_tracker() -> HomeTracker:
     """Raises `HomeTooNewError`. A home that does not exist is empty."""
     return HomeTracker(Home.open(Environment.read().home))
+
+
+def submitted_id(text: str) -> int:
+    """The number of the experiment that a person names by its number or its name.
+
+    Raises `ExperimentNotFoundError`, `AmbiguousNameError`, or `ExperimentStateError` if it was not submitted.
+    """
+    tracker = open_tracker()
+    number = parse_experiment(text)
+    if isinstance(number, str):
+        with tracker.view() as view:
+            number = view.experiment(number).experiment_id
+    if not tracker.experiment_record(number).is_submitted:
+        problem = "was not submitted, and has no searcher: what concerns its trials is under `core-sdk trial`"
+        raise ExperimentStateError(number, problem)
+    return number

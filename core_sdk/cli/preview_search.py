@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from core_sdk.cli._arguments import ConfigFile, Overrides, read_config
 from core_sdk.cli.render.output import AsJson
 
 if TYPE_CHECKING:
     from core_sdk.config import ExperimentConfig
 
-ConfigFile = Annotated[
-    Path,
-    typer.Argument(
-        metavar="CONFIG", exists=True, dir_okay=False, help="The experiment's YAML file.", show_default=False
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--config", metavar="KEY=VALUE", help="Has precedence over the file; may be repeated."),
-]
 Speed = Annotated[
     float | None,
     typer.Option(min=1e-9, help="The units of training that a trial does in a second.", show_default=False),
@@ -80,7 +70,7 @@ def preview_search(
     from core_sdk.cli.render.output import print_one
     from core_sdk.config import load
 
-    loaded = load(config.read_text(), source=str(config), overrides=override or ())
+    loaded = load(read_config(config), source=str(config), overrides=override or ())
     for warning in loaded.warnings:
         say(f"warning: {warning}")
     preview = _preview(loaded.config, units_per_second, slots, length)

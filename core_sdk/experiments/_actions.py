@@ -26,9 +26,11 @@ class Kill:
 
 @dataclass(frozen=True)
 class Order:
-    """Let the trial's script know how far to train."""
+    """Let the trial's script know how far to train: all lengths so far, and whether more can follow."""
 
     request_id: UUID
+    lengths: tuple[int, ...]
+    is_closed: bool
 
 
 @dataclass(frozen=True)

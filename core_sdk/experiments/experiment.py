@@ -30,7 +30,6 @@ from core_sdk.records import (
     TrialCreated,
     TrialWanted,
     ValidationRead,
-    to_json,
 )
 from core_sdk.search import (
     AnyOperation,
@@ -116,6 +115,11 @@ class Experiment:
         return self._progress
 
     @property
+    def rung_lengths(self) -> list[int]:
+        """As `Search.lengths`."""
+        return self._search.lengths if self._search else []
+
+    @property
     def num_running(self) -> int:
         return self._num_running
 
@@ -133,7 +137,7 @@ class Experiment:
         """What the searcher reads in a validation report."""
         if self._search is not None:
             return self._search.read_report(request_id, metrics)
-        metric = to_json(metrics.get(self.config.searcher.metric), "the metric")
+        metric = metrics.get(self.config.searcher.metric)
         return ValidationCompleted(request_id, metric, None, () if metric is not None else tuple(sorted(metrics)))
 
     def apply(self, event: Event) -> None:

@@ -9,6 +9,8 @@ import typer
 from core_sdk.cli._arguments import Experiment, Labels, Remove, SmallerIsBetter, Yes, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
+from core_sdk.cli.experiment import looking, steering, submitting
+from core_sdk.cli.experiment.steering import Experiments
 from core_sdk.cli.render.json import fields_of
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
@@ -20,24 +22,34 @@ from core_sdk.records import check_name
 from core_sdk.tracking.rows import ExperimentChange, ExperimentRow
 
 app = command_group()
+for _commands in (submitting, steering, looking):
+    _commands.register(app)
 
 _NUM_TRIALS = 20
 _COLUMNS = [
     Column[ExperimentRow]("ID", lambda row: str(row.experiment_id), is_number=True),
     Column[ExperimentRow]("Name", lambda row: row.name, can_be_cut=True),
     Column[ExperimentRow]("State", lambda row: row.state),
+    Column[ExperimentRow]("Progress", lambda row: _progress(row), is_number=True),
     Column[ExperimentRow]("Trials", lambda row: str(row.num_trials), is_number=True),
     Column[ExperimentRow]("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
     Column[ExperimentRow]("Created", lambda row: format_time(row.created)),
+    Column[ExperimentRow]("Searcher", lambda row: row.search.searcher if row.search else ""),
+    Column[ExperimentRow]("Parent", lambda row: str(row.parent or ""), is_number=True),
+    Column[ExperimentRow]("Archived", lambda row: "archived" if row.is_archived else ""),
 ]
 
 
 @app.command("list")
-def list_experiments(as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+def list_experiments(
+    every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
     """List experiments."""
     form = choose_format(as_json, as_csv)
     with open_tracker().view() as view:
-        rows = view.experiments()
+        rows = [row for row in view.experiments() if every or not row.is_archived]
     print_rows(rows, ExperimentRow, _COLUMNS, form, "No experiments yet: the first trial begins one.")
 
 
@@ -82,33 +94,49 @@ def label(experiment: Experiment, labels: Labels, remove: Remove = False) -> Non
 
 @app.command()
 def delete(
-    experiment: Experiment,
+    experiments: Experiments,
     force: Annotated[
         bool,
         typer.Option("--force", help="Also with a checkpoint that is pinned, or that a trial of another began with."),
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Delete an experiment with its trials, their records and their checkpoints.
+    """Delete experiments with their trials, their records and their checkpoints.
 
     An experiment with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is not
     deleted; --force overrides all but the use by a running trial.
     """
     tracker = open_tracker()
     with tracker.view() as view:
-        row = view.experiment(parse_experiment(experiment))
-    trials = f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
-    confirm(f"Delete experiment {printable(row.name)!r} with {trials}, all their records and checkpoints?", yes)
-    tracker.delete_experiment(row.experiment_id, is_forced=force)
-    typer.echo(f"deleted experiment {row.experiment_id}")
+        found = [view.experiment(parse_experiment(text)) for text in experiments]
+    rows = list({row.experiment_id: row for row in found}.values())
+    names = ", ".join(f"{row.experiment_id} ({printable(row.name)!r}, {_num_trials(row)})" for row in rows)
+    confirm(f"Delete experiment{'s' if len(rows) > 1 else ''} {names}, all records and checkpoints?", yes)
+    for row in rows:
+        tracker.delete_experiment(row.experiment_id, is_forced=force)
+        typer.echo(f"deleted experiment {row.experiment_id}")
 
 
-def _properties(row: ExperimentRow) -> dict[str, str]:
+def _num_trials(row: ExperimentRow) -> str:
+    return f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
+
+
+def _progress(row: ExperimentRow) -> str:
+    return "" if row.search is None or row.search.progress is None else f"{row.search.progress:.0%}"
+
+
+def _properties(row: ExperimentRow) -> dict[str, str | list[str]]:
+    search = row.search
     return {
         "Experiment": str(row.experiment_id),
         "Name": row.name,
         "State": row.state,
+        "Reason": search.reason if search else "",
+        "Searcher": search.searcher if search else "",
+        "Progress": _progress(row),
         "Trials": str(row.num_trials),
+        "Warnings": search.warnings if search else "",
+        "Parent": str(row.parent or ""),
         "Labels": ", ".join(row.labels),
         "Description": row.description,
         "Created": format_time(row.created),

@@ -1,0 +1,218 @@
+"""Shows an experiment as it goes on: a table that changes in a terminal, and else a line for all that happens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, Self
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+from rich.padding import Padding
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from core_sdk.cli._failures import ExitCode
+from core_sdk.cli._messages import say
+from core_sdk.cli.experiment.following import Follower
+from core_sdk.cli.render.json import print_object
+from core_sdk.cli.render.text import format_number, printable
+from core_sdk.cli.trial.facts import flattened
+from core_sdk.experiments._trial import Trial, Wish
+from core_sdk.records import AttemptBegun, AttemptOver, Event, ExperimentEnded, TrialCreated, ValidationRead
+from core_sdk.tracking import HomeTracker
+
+# Reading the index takes longer than reading the events.
+_STEPS_S = 1.0
+# What stands above and below the rows of trials.
+_NUM_OTHER_LINES = 8
+
+
+def leave(follower: Follower) -> int:
+    """Says that the experiment goes on without being shown."""
+    experiment_id = follower.experiment.experiment_id
+    say(
+        f"experiment {experiment_id} goes on. `core-sdk experiment follow {experiment_id}` shows it again, "
+        f"`core-sdk experiment kill {experiment_id}` ends it"
+    )
+    return ExitCode.CANCELED
+
+
+def show(follower: Follower, *, as_json: bool = False, interrupt: Callable[[Follower], int] = leave) -> int:
+    """Shows the experiment until it ends, as JSON only its end. Returns the exit status.
+
+    After Ctrl-C that is what `interrupt` returns.
+    """
+    console = Console()
+    shown: AbstractContextManager[_Shown] = _Lines(follower)
+    if as_json:
+        shown = _End(follower)
+    elif console.is_terminal:
+        shown = _LiveTable(follower, console)
+    try:
+        with shown as display:
+            for events in follower.follow():
+                display.update(events)
+    except KeyboardInterrupt:
+        return interrupt(follower)
+    return ExitCode.OK if follower.experiment.state == "COMPLETED" else ExitCode.FAILURE
+
+
+class _Shown(Protocol):
+    def update(self, events: Sequence[Event]) -> None: ...
+
+
+class _End(AbstractContextManager["_End"]):
+    """The experiment as it is at the end of the block."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+
+    def __exit__(self, *error: object) -> None:
+        with HomeTracker(self._follower.home).view() as view:
+            print_object(view.experiment(self._follower.experiment.experiment_id))
+
+    def update(self, events: Sequence[Event]) -> None:
+        """Nothing is shown meanwhile."""
+
+
+class _Lines(AbstractContextManager["_Lines"]):
+    """A line for each thing that happens."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._experiment = follower.experiment
+        self._num_warnings = 0
+
+    def __exit__(self, *error: object) -> None:
+        """Nothing is open."""
+
+    def update(self, events: Sequence[Event]) -> None:
+        for event in events:
+            for line in self._lines(event):
+                typer.echo(printable(line))
+        for warning in self._experiment.warnings[self._num_warnings :]:
+            say(f"experiment {self._experiment.experiment_id}: {warning}")
+        self._num_warnings = len(self._experiment.warnings)
+
+    def _lines(self, event: Event) -> Iterator[str]:
+        if isinstance(event, ExperimentEnded):
+            yield _with_reason(f"experiment {self._experiment.experiment_id}: {event.state}", event.reason)
+        elif isinstance(event, TrialCreated | AttemptBegun | ValidationRead | AttemptOver):
+            trial = self._experiment.trials[event.request_id]
+            yield from (f"trial {trial.trial_id}{words}" for words in self._words(event, trial))
+
+    def _words(self, event: TrialCreated | AttemptBegun | ValidationRead | AttemptOver, trial: Trial) -> Iterator[str]:
+        match event:
+            case TrialCreated():
+                yield f" begins: {_hparams(trial)}" if trial.hparams else " begins"
+            case AttemptBegun() if event.attempt > 1:
+                yield f" goes on with attempt {event.attempt}"
+            case ValidationRead() if event.metric is not None:
+                at = "" if event.length is None else f" at {format_number(event.length)}"
+                yield f"{at}: {self._follower.searcher.metric} {format_number(event.metric)}"
+            case AttemptOver() if trial.is_over:
+                yield _with_reason(f": {trial.state}", trial.reason)
+            case AttemptOver():
+                yield _with_reason(f": attempt {event.attempt} {event.outcome}", event.reason)
+
+
+class _LiveTable(AbstractContextManager["_LiveTable"]):
+    """The trials, those that run first and then the best, with the progress of the whole search."""
+
+    def __init__(self, follower: Follower, console: Console) -> None:
+        self._follower = follower
+        self._experiment = follower.experiment
+        self._console = console
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4)
+        self._steps: dict[int, int] = {}
+        self._read_steps = -_STEPS_S
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._update_steps()
+        self._live.__exit__(*error)
+
+    def update(self, events: Sequence[Event]) -> None:
+        if time.monotonic() - self._read_steps > _STEPS_S:
+            self._update_steps()
+
+    def _update_steps(self) -> None:
+        with HomeTracker(self._follower.home).view() as view:
+            rows = view.trials(self._experiment.experiment_id)
+        self._steps = {row.trial_id: row.steps_completed for row in rows}
+        self._read_steps = time.monotonic()
+
+    def _render(self) -> Group:
+        experiment, best = self._experiment, self._follower.best_trial
+        head = [f"Experiment {experiment.experiment_id}", printable(self._follower.name), experiment.state]
+        head += [f"{len(experiment.trials)} trials, {experiment.num_running} running"]
+        if best is not None:
+            head += [f"best: trial {best[0]} with {self._follower.searcher.metric} {format_number(best[1])}"]
+        # By itself the bar does not end its line.
+        bar = Padding(ProgressBar(1.0, experiment.progress), 0)
+        parts: list[Any] = [Text(" · ".join(head)), bar, self._table()]
+        parts += [Text(printable(warning), style="yellow") for warning in experiment.warnings]
+        parts += [Text(printable(experiment.reason))] if experiment.reason else []
+        return Group(*parts)
+
+    def _table(self) -> Table:
+        lengths = self._experiment.rung_lengths
+        table = Table(box=None, pad_edge=False)
+        for title in ("Trial", "State", *(["Rung"] if len(lengths) > 1 else []), "Steps"):
+            table.add_column(title, justify="left" if title == "State" else "right", no_wrap=True)
+        table.add_column(printable(self._follower.searcher.metric), justify="right", no_wrap=True)
+        table.add_column("Best", justify="right", no_wrap=True)
+        table.add_column("Hyperparameters", no_wrap=True, overflow="ellipsis")
+        trials = self._in_order(trial for trial in self._experiment.trials.values() if trial.trial_id is not None)
+        num_shown = max(self._console.height - _NUM_OTHER_LINES, 1)
+        for trial in trials[:num_shown]:
+            table.add_row(*self._cells(trial, lengths))
+        if len(trials) > num_shown:
+            table.caption = f"and {len(trials) - num_shown} more: `core-sdk experiment trials` lists all"
+        return table
+
+    def _in_order(self, trials: Iterable[Trial]) -> list[Trial]:
+        sign = 1 if self._follower.searcher.smaller_is_better else -1
+        best = self._follower.best
+
+        def rank(trial: Trial) -> tuple[bool, bool, float]:
+            value = best.get(trial.request_id)
+            return not trial.is_running, value is None, 0.0 if value is None else sign * value
+
+        return sorted(trials, key=rank)
+
+    def _cells(self, trial: Trial, lengths: Sequence[int]) -> list[str]:
+        best = self._follower.best.get(trial.request_id)
+        rung = [f"{sum(length <= trial.last_length for length in lengths)}/{len(lengths)}"] if len(lengths) > 1 else []
+        return [
+            str(trial.trial_id),
+            _state(trial),
+            *rung,
+            str(self._steps.get(trial.trial_id or 0, 0)),
+            "" if trial.metric is None else format_number(trial.metric),
+            "" if best is None else format_number(best),
+            printable(_hparams(trial)),
+        ]
+
+
+def _state(trial: Trial) -> str:
+    if trial.state is not None:
+        return trial.state
+    if trial.is_running:
+        return "RUNNING" if trial.stop is None else "STOPPING"
+    return "PAUSED" if trial.wish is Wish.REST else "QUEUED"
+
+
+def _hparams(trial: Trial) -> str:
+    return " ".join(f"{name}={format_number(value)}" for name, value in flattened(trial.hparams))
+
+
+def _with_reason(words: str, reason: str) -> str:
+    return f"{words} ({reason})" if reason else words

@@ -1,0 +1,165 @@
+"""`core-sdk experiment trials`, `best`, `logs`, `config` and `download-code`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from core_sdk.cli._arguments import Experiment, SmallerIsBetter, parse_experiment
+from core_sdk.cli._home import open_home, open_tracker, submitted_id
+from core_sdk.cli.render.json import print_object
+from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
+from core_sdk.cli.render.text import format_number
+from core_sdk.cli.trial.best import best_trial
+from core_sdk.cli.trial.facts import flattened, read_facts
+from core_sdk.cli.trial.listing import in_order, json_object, print_trials
+from core_sdk.tracking import Tracker
+from core_sdk.tracking.logs import LogReader
+
+_PAUSE_S = 0.5
+
+
+def register(app: typer.Typer) -> None:
+    for command in (trials, best, logs, config):
+        app.command()(command)
+    app.command("download-code")(download_code)
+
+
+def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the trials of an experiment, those with the best values of its searcher's metric first."""
+    form = choose_format(as_json, as_csv)
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+        metric = tracker.experiment_record(experiment_id).searcher_metric
+        names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
+        found = read_facts(view, view.trials(experiment_id), names)
+    names = [name for name in names if any(name in one.values for one in found)]
+    for name in names:
+        found = in_order(found, name if name.startswith("min.") else f"-{name}")
+    print_trials(found, names, form)
+
+
+def best(
+    experiment: Experiment,
+    metric: Annotated[
+        str | None, typer.Option(help="The validation metric that says which trial is best.", show_default="recorded")
+    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the best trial of an experiment, with its hyperparameters and its newest checkpoint."""
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+        recorded = tracker.experiment_record(experiment_id).searcher_metric
+        found = best_trial(view, experiment_id, recorded, metric, smaller_is_better)
+        if found is None:
+            raise typer.BadParameter("no trial has reported the metric; --metric names another one")
+        (facts,) = read_facts(view, [view.trial(found.trial_id)])
+    properties: dict[str, str | list[str]] = {
+        "Trial": str(found.trial_id),
+        found.metric: format_number(found.value),
+        "Hyperparameters": [f"{name}: {format_number(value)}" for name, value in flattened(facts.row.hparams)],
+        "Checkpoint": facts.row.latest_checkpoint or "",
+    }
+    print_one(json_object(facts) | {"best": found}, properties, as_json)
+
+
+def logs(
+    experiment: Experiment,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Also print what comes, until the experiment ends.")
+    ] = False,
+) -> None:
+    """Print the output of an experiment's trials; each line says whose it is."""
+    tracker = open_tracker()
+    with tracker.view() as view:
+        experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
+    output = _Output(tracker, experiment_id)
+    while True:
+        # Asked before reading, so that what was written before the end is printed.
+        has_ended = output.has_ended() or not follow
+        for text in output.read(is_last=has_ended):
+            typer.echo(text, nl=False)
+        if has_ended:
+            return
+        time.sleep(_PAUSE_S)
+
+
+class _Output:
+    """The output of all trials of an experiment, in whole lines."""
+
+    def __init__(self, tracker: Tracker, experiment_id: int) -> None:
+        self._tracker = tracker
+        self._experiment_id = experiment_id
+        self._readers: dict[int, LogReader] = {}
+        self._rests: dict[int, bytes] = {}
+
+    def has_ended(self) -> bool:
+        search = self._tracker.experiment_record(self._experiment_id).search
+        if search is not None:
+            return search.has_ended
+        with self._tracker.view() as view:
+            return view.experiment(self._experiment_id).state != "ACTIVE"
+
+    def read(self, *, is_last: bool) -> Iterator[bytes]:
+        """What is new."""
+        with self._tracker.view() as view:
+            trial_ids = [row.trial_id for row in view.trials(self._experiment_id)]
+        for trial_id in trial_ids:
+            reader = self._readers.setdefault(trial_id, LogReader(self._tracker, trial_id))
+            content = b"".join((self._rests.get(trial_id, b""), *(chunk.content for chunk in reader.read())))
+            *lines, rest = content.split(b"\n")
+            self._rests[trial_id] = b"" if is_last else rest
+            for line in itertools.chain(lines, [rest] if is_last and rest else []):
+                yield b"[trial=%d] %b\n" % (trial_id, line)
+
+
+def config(
+    experiment: Experiment,
+    original: Annotated[bool, typer.Option("--original", help="As its author wrote it, with the comments.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print the configuration of an experiment, with all defaults; keys and secrets are masked."""
+    from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
+    from core_sdk.experiments.submitted import SubmittedExperiment
+
+    submitted = SubmittedExperiment(open_home(), submitted_id(experiment))
+    if original:
+        if as_json:
+            raise typer.BadParameter("--original is the text of a YAML file: give it without --json")
+        typer.echo(submitted.folder.config_path.read_text(), nl=False)
+        return
+    values = masked(to_mapping(submitted.config))
+    if as_json:
+        print_object(values)
+    else:
+        typer.echo(to_yaml(from_mapping(values).config), nl=False)
+
+
+def download_code(
+    experiment: Experiment,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="A new directory.", show_default="experiment-ID-code"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Unpack the code of an experiment."""
+    from core_sdk.errors import ExperimentStateError
+    from core_sdk.experiments.code import unpack
+
+    home, experiment_id = open_home(), submitted_id(experiment)
+    code = home.experiment(experiment_id).read_submission().code
+    if code is None:
+        raise ExperimentStateError(experiment_id, "has no code of its own: its trials run where it was submitted")
+    directory = output or Path(f"experiment-{experiment_id}-code")
+    unpack(home, code, directory)
+    print_object({"directory": str(directory), "sha256": code}) if as_json else typer.echo(os.fspath(directory))

@@ -1,0 +1,188 @@
+"""`core-sdk experiment pause`, `activate`, `cancel`, `kill`, `wait`, `archive`, `unarchive` and `set`."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
+
+import typer
+
+from core_sdk.cli._arguments import parse_experiment
+from core_sdk.cli._failures import ExitCode, exit_status_of
+from core_sdk.cli._home import open_home, open_tracker, submitted_id
+from core_sdk.cli.render.json import print_list
+from core_sdk.cli.render.output import AsJson
+from core_sdk.errors import CoreSDKError, ExperimentStateError
+from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.tracking.rows import ExperimentChange
+
+_PAUSE_S = 0.2
+_MASTER_S = 5.0
+
+Experiments = Annotated[
+    list[str], typer.Argument(metavar="EXPERIMENT…", help="Their numbers or names.", show_default=False)
+]
+
+
+class Setting(enum.StrEnum):
+    NAME = "name"
+    DESCRIPTION = "description"
+    NOTES = "notes"
+    LABELS = "labels"
+    PRIORITY = "priority"
+    MAX_SLOTS = "max-slots"
+
+
+def register(app: typer.Typer) -> None:
+    for command in (pause, activate, cancel, kill, wait, archive, unarchive):
+        app.command()(command)
+    app.command("set")(set_)
+
+
+def pause(experiments: Experiments, as_json: AsJson = False) -> None:
+    """Let the trials save their checkpoints and stop, until `activate`."""
+    _want(experiments, "PAUSED", "pause", as_json)
+
+
+def activate(experiments: Experiments, as_json: AsJson = False) -> None:
+    """Let experiments that are paused go on."""
+    _want(experiments, "ACTIVE", "activate", as_json)
+
+
+def cancel(experiments: Experiments, as_json: AsJson = False) -> None:
+    """End experiments: their trials save their checkpoints and stop."""
+    _want(experiments, "CANCELED", "cancel", as_json)
+
+
+def kill(experiments: Experiments, as_json: AsJson = False) -> None:
+    """End experiments at once: their trials are killed."""
+    _want(experiments, "KILLED", "kill", as_json)
+
+
+def wait(experiments: Experiments, as_json: AsJson = False) -> None:
+    """Wait until experiments have ended; exit with 0 only if all are COMPLETED.
+
+    An experiment that is paused is waited for too: it may be activated.
+    """
+    home = open_home()
+    states: dict[int, str] = {}
+    asked = time.monotonic()
+    pending = [submitted_id(text) for text in experiments]
+    while pending := [experiment_id for experiment_id in pending if experiment_id not in states]:
+        for experiment_id in pending:
+            search = home.experiment(experiment_id).read().search
+            if search is not None and search.has_ended:
+                states[experiment_id] = search.state
+                if not as_json:
+                    typer.echo(f"experiment {experiment_id}: {search.state}")
+        if time.monotonic() - asked > _MASTER_S:
+            asked = time.monotonic()
+            if not is_master_running(home.root):
+                call(home.root, "status")
+        time.sleep(_PAUSE_S)
+    if as_json:
+        print_list({"experiment_id": experiment_id, "state": state} for experiment_id, state in states.items())
+    if set(states.values()) != {"COMPLETED"}:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def archive(experiments: Experiments, as_json: AsJson = False) -> None:
+    """Hide experiments that have ended from lists; `list --all` shows them."""
+    _archive(experiments, True, as_json)
+
+
+def unarchive(experiments: Experiments, as_json: AsJson = False) -> None:
+    """Show experiments in lists again."""
+    _archive(experiments, False, as_json)
+
+
+def set_(
+    setting: Annotated[Setting, typer.Argument(help="What to set.", show_default=False)],
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="Its number or name.", show_default=False)],
+    values: Annotated[
+        list[str], typer.Argument(metavar="VALUE…", help="One value; of labels any number.", show_default=False)
+    ],
+) -> None:
+    """Change what an experiment is called, or how its trials get slots.
+
+    The priority is from 1 to 99, and smaller numbers are served first. `max-slots none` takes the limit away.
+    """
+    if setting is not Setting.LABELS and len(values) > 1:
+        raise typer.BadParameter(f"give one value; put it in quotes if it has spaces: {' '.join(values)!r}")
+    value = values[0]
+    match setting:
+        case Setting.PRIORITY:
+            _change(experiment, "priority", _number(value, 1, 99))
+        case Setting.MAX_SLOTS:
+            _change(experiment, "max_slots", -1 if value == "none" else _number(value, 0, 1 << 20))
+        case Setting.LABELS:
+            _set(experiment, ExperimentChange(labels=tuple(values)))
+        case Setting.NAME:
+            _set(experiment, ExperimentChange(name=value))
+        case Setting.DESCRIPTION:
+            _set(experiment, ExperimentChange(description=value))
+        case Setting.NOTES:
+            _set(experiment, ExperimentChange(notes=value))
+    typer.echo(f"{setting.value} of experiment {experiment}: {', '.join(values)}")
+
+
+def _want(experiments: Iterable[str], state: str, command: str, as_json: bool) -> None:
+    def want(experiment_id: int) -> str:
+        by = f"core-sdk experiment {command}"
+        return str(call(open_home().root, "want", experiment_id=experiment_id, state=state, by=by)["state"])
+
+    _for_each([submitted_id(text) for text in experiments], want, as_json)
+
+
+def _archive(experiments: Iterable[str], is_archived: bool, as_json: bool) -> None:
+    tracker = open_tracker()
+
+    def change(experiment_id: int) -> str:
+        search = tracker.experiment_record(experiment_id).search
+        if is_archived and search is not None and not search.has_ended:
+            raise ExperimentStateError(experiment_id, f"is {search.state}: only what has ended can be archived")
+        tracker.change_experiment(experiment_id, ExperimentChange(is_archived=is_archived))
+        return "archived" if is_archived else "unarchived"
+
+    _for_each(_ids(experiments), change, as_json)
+
+
+def _for_each(experiment_ids: Iterable[int], do: Callable[[int], str], as_json: bool) -> None:
+    """Does it to all of them, even if it fails for some; the exit status is that of the last failure."""
+    done: list[dict[str, Any]] = []
+    status = ExitCode.OK
+    for experiment_id in dict.fromkeys(experiment_ids):
+        try:
+            done.append({"experiment_id": experiment_id, "state": do(experiment_id)})
+        except CoreSDKError as error:
+            status = ExitCode(exit_status_of(error))
+            continue
+        if not as_json:
+            typer.echo(f"experiment {experiment_id}: {done[-1]['state']}")
+    if as_json:
+        print_list(done)
+    if status is not ExitCode.OK:
+        raise typer.Exit(status)
+
+
+def _ids(experiments: Iterable[str]) -> list[int]:
+    with open_tracker().view() as view:
+        return [view.experiment(parse_experiment(text)).experiment_id for text in experiments]
+
+
+def _set(experiment: str, change: ExperimentChange) -> None:
+    (experiment_id,) = _ids([experiment])
+    open_tracker().change_experiment(experiment_id, change)
+
+
+def _change(experiment: str, setting: str, value: int) -> None:
+    request: dict[str, Any] = {"experiment_id": submitted_id(experiment), setting: value}
+    call(open_home().root, "change", **request)
+
+
+def _number(text: str, smallest: int, greatest: int) -> int:
+    if not text.isdecimal() or not smallest <= int(text) <= greatest:
+        raise typer.BadParameter(f"{text!r} is not a whole number from {smallest:,} to {greatest:,}")
+    return int(text)

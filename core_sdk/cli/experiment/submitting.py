@@ -1,0 +1,203 @@
+"""`core-sdk experiment create`, `fork`, `continue` and `follow`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core_sdk.cli._arguments import ConfigFile, Experiment, Overrides, read_config
+from core_sdk.cli._home import open_home, submitted_id
+from core_sdk.cli._messages import say
+from core_sdk.cli.render.json import print_object
+from core_sdk.cli.render.output import AsJson
+
+if TYPE_CHECKING:
+    from core_sdk.experiments.submission import Submitted
+    from core_sdk.tracking import Home
+
+_BY = "core-sdk experiment continue"
+
+Follow = Annotated[
+    bool, typer.Option("--follow", "-f", help="Show the trials until the end; exit with 0 only if it is COMPLETED.")
+]
+Paused = Annotated[bool, typer.Option("--paused", help="Wait for `core-sdk experiment activate`.")]
+
+
+def register(app: typer.Typer) -> None:
+    for command in (create, fork, follow):
+        app.command()(command)
+    app.command("continue")(continue_)
+
+
+def create(
+    config: ConfigFile,
+    directory: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIR",
+            exists=True,
+            file_okay=False,
+            help="The code: each trial runs in a copy of its own.",
+            show_default="the trials run here",
+        ),
+    ] = None,
+    follow: Follow = False,
+    paused: Paused = False,
+    overrides: Overrides = None,
+    include: Annotated[
+        list[Path] | None,
+        typer.Option("--include", "-i", exists=True, help="A file or directory to add to the code; may be repeated."),
+    ] = None,
+    max_code_size: Annotated[int, typer.Option(min=1, metavar="MIB", help="Refuse more code than this.")] = 1024,
+    local: Annotated[
+        bool, typer.Option("--local", help="Run the experiment inside this command, without a master, to its end.")
+    ] = False,
+    slots: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --local: places on the CPU for trials.", show_default="all GPUs, or all CPUs"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Submit an experiment: the trials that CONFIG describes.
+
+    core-sdk experiment create search.yaml . --config searcher.max_trials=8 -f
+
+    Files that .detignore or .coreignore name, in the syntax of .gitignore, stay out of the copies of DIR. The master,
+    a process in the background, runs the trials on the GPUs of this machine, or else on its CPUs.
+    """
+    from core_sdk.experiments.submission import submit
+
+    if slots is not None and not local:
+        raise typer.BadParameter("--slots is for --local: `core-sdk master up --slots N` gives them to the master")
+
+    def do(home: Home) -> Submitted:
+        return submit(
+            home,
+            read_config(config),
+            source=str(config),
+            overrides=overrides or (),
+            model_dir=directory,
+            includes=include or (),
+            max_code_bytes=max_code_size << 20,
+            is_paused=paused,
+        )
+
+    if local:
+        from core_sdk.cli.experiment.local import run_locally
+
+        raise typer.Exit(run_locally(open_home(), do, slots, as_json=as_json))
+    _submit(do, "created", as_json=as_json, is_followed=follow)
+
+
+def fork(
+    experiment: Experiment,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Another configuration.", show_default="that of EXPERIMENT"),
+    ] = None,
+    overrides: Overrides = None,
+    follow: Follow = False,
+    paused: Paused = False,
+    as_json: AsJson = False,
+) -> None:
+    """Submit another experiment with the same code, which begins from nothing."""
+    from core_sdk.experiments.submission import fork
+
+    text = None if config_file is None else read_config(config_file)
+    experiment_id = submitted_id(experiment)
+
+    def do(home: Home) -> Submitted:
+        changes = overrides or ()
+        return fork(home, experiment_id, text, source=str(config_file), overrides=changes, is_paused=paused)
+
+    _submit(do, "created", as_json=as_json, is_followed=follow)
+
+
+def continue_(
+    experiment: Experiment,
+    new: Annotated[
+        bool,
+        typer.Option("--new", help="Begin a new experiment of one trial, with the weights of a trial of this one."),
+    ] = False,
+    trial: Annotated[
+        int | None, typer.Option(min=1, metavar="ID", help="With --new: that trial.", show_default="the best one")
+    ] = None,
+    overrides: Overrides = None,
+    follow: Follow = False,
+    paused: Annotated[bool, typer.Option("--paused", help="With --new: wait for `experiment activate`.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let an experiment that has ended go on: its trials that are not completed, from their newest checkpoints.
+
+    An experiment of a single trial goes on even if it is completed, and may change its configuration.
+    """
+    from core_sdk.experiments.submission import continue_as_new, continue_in_place
+
+    if not new and (trial is not None or paused):
+        raise typer.BadParameter("--trial and --paused are for --new")
+    experiment_id = submitted_id(experiment)
+    changes = overrides or ()
+    if not new:
+        _submit(
+            lambda home: continue_in_place(home, experiment_id, overrides=changes, by=_BY),
+            "continued",
+            as_json=as_json,
+            is_followed=follow,
+        )
+        return
+    trial_id = _best_trial(experiment_id) if trial is None else trial
+    _submit(
+        lambda home: continue_as_new(home, trial_id, overrides=changes, is_paused=paused),
+        "created",
+        as_json=as_json,
+        is_followed=follow,
+    )
+
+
+def follow(experiment: Experiment, as_json: AsJson = False) -> None:
+    """Show the trials of an experiment as they go on, until its end; exit with 0 only if it is COMPLETED.
+
+    --json prints the experiment when it has ended.
+    """
+    from core_sdk.cli.experiment.following import Follower
+    from core_sdk.cli.experiment.live import show
+
+    raise typer.Exit(show(Follower(open_home(), submitted_id(experiment)), as_json=as_json))
+
+
+def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
+    home = open_home()
+    submitted = do(home)
+    if not (as_json and is_followed):
+        tell(submitted, done, as_json=as_json)
+    if is_followed:
+        from core_sdk.cli.experiment.following import Follower
+        from core_sdk.cli.experiment.live import show
+
+        raise typer.Exit(show(Follower(home, submitted.experiment_id), as_json=as_json))
+
+
+def tell(submitted: Submitted, done: str, *, as_json: bool) -> None:
+    """Prints the number of what was submitted."""
+    for warning in submitted.warnings:
+        say(f"warning: {warning}")
+    if as_json:
+        print_object(submitted)
+    else:
+        typer.echo(f"{done} experiment {submitted.experiment_id}")
+
+
+def _best_trial(experiment_id: int) -> int:
+    from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.trial.best import best_trial
+
+    tracker = open_tracker()
+    with tracker.view() as view:
+        metric = tracker.experiment_record(experiment_id).searcher_metric
+        best = best_trial(view, experiment_id, metric, None, None)
+    if best is None:
+        raise typer.BadParameter("no trial has reported the searcher's metric: name one with --trial")
+    return best.trial_id

@@ -1,0 +1,356 @@
+"""Experiments on the command line: submitted, steered, looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.commands import COMMAND, Cli, StartCli
+from cli.recorded import new_trial
+from masters import running_master
+from processes import Script
+
+from core_sdk.records import SearchRecord
+from core_sdk.tracking import Home
+
+TRAIN = """
+import time
+from pathlib import Path
+import core_sdk as det
+
+with det.core.init() as context:
+    info = det.get_cluster_info()
+    latest = context.info.latest_checkpoint
+    print("training with", info.trial.hparams["lr"], flush=True)
+    for step in range(1, 4):
+        context.train.report_validation_metrics(step, {"loss": info.trial.hparams["lr"] + 1 / step})
+        while info.user_data.get("endless") and not context.preempt.should_preempt():
+            time.sleep(0.01)
+        if context.preempt.should_preempt():
+            break
+    with context.checkpoint.store_path({"steps_completed": step}) as (path, _):
+        (path / "weights.bin").write_bytes(b"weights")
+"""
+CONFIG = f"""
+# what I try
+name: digits
+entrypoint: [{sys.executable}, train.py]
+hyperparameters:
+  lr: {{type: categorical, vals: [0.5, 0.25]}}
+searcher: {{name: grid, metric: loss, max_concurrent_trials: 2}}
+max_restarts: 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def master(home: Home) -> Iterator[None]:
+    with running_master(Home.create(home.root)):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def model(tmp_path: Path) -> Path:
+    """The code directory `model` and the configuration `search.yaml`, where the commands run."""
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.py").write_text(TRAIN)
+    (tmp_path / "search.yaml").write_text(CONFIG)
+    return tmp_path / "model"
+
+
+def create(cli: Cli, *options: str) -> int:
+    ended = cli("experiment", "create", "search.yaml", "model", "--json", *options)
+    assert ended.status == 0, ended.errors
+    return int(json.loads(ended.output)["experiment_id"])
+
+
+def search(home: Home, experiment_id: int) -> SearchRecord:
+    found = home.experiment(experiment_id).read().search
+    assert found is not None
+    return found
+
+
+def wait_until_running(home: Home, experiment_id: int) -> None:
+    while search(home, experiment_id).num_running == 0:
+        time.sleep(0.02)
+
+
+def read_until_line_begins(script: Script, text: str) -> None:
+    assert script.process.stdout is not None
+    for line in script.process.stdout:
+        if line.startswith(text):
+            return
+    pytest.fail(f"no line begins with {text!r}")
+
+
+def test_a_followed_experiment_tells_what_happens(cli: Cli, home: Home) -> None:
+    """Line by line where stdout is no terminal; the exit status says how it ended."""
+    ended = cli("experiment", "create", "search.yaml", "model", "--follow")
+
+    assert ended.status == 0, ended.errors
+    lines = ended.output.splitlines()
+    assert lines[0] == "created experiment 1"
+    assert "trial 1 begins: lr=0.5" in lines or "trial 2 begins: lr=0.5" in lines
+    assert sum(": loss " in line for line in lines) == 6
+    assert lines[-1] == "experiment 1: COMPLETED"
+    assert search(home, 1).state == "COMPLETED"
+
+
+def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None:
+    """`wait` returns at its end, and says by its status whether it is COMPLETED."""
+    experiment_id = create(cli, "--paused")
+    paused = cli("e", "list", "--json")
+    activated = cli("experiment", "activate", str(experiment_id))
+    ended = cli("experiment", "wait", "digits")
+
+    assert [(row["state"], row["num_trials"]) for row in json.loads(paused.output)] == [("PAUSED", 0)]
+    assert activated.output == "experiment 1: ACTIVE\n"
+    assert (ended.status, ended.output) == (0, "experiment 1: COMPLETED\n")
+
+
+def test_several_experiments_are_killed_at_once(cli: Cli, home: Home) -> None:
+    """One that cannot be killed does not spare the others."""
+    first, second = create(cli, "--paused"), create(cli, "--paused")
+    cli("experiment", "kill", str(first))
+
+    killed = cli("experiment", "kill", str(first), str(second), "--json")
+    waited = cli("experiment", "wait", str(first), str(second), "--json")
+
+    assert killed.status == 1
+    assert "experiment 1 has ended" in killed.errors
+    assert [row["experiment_id"] for row in json.loads(killed.output)] == [second]
+    assert waited.status == 1
+    assert [row["state"] for row in json.loads(waited.output)] == ["CANCELED", "CANCELED"]
+
+
+def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
+    """And a cancel ends them with their checkpoints."""
+    experiment_id = create(cli, "--config", "data.endless=true")
+    wait_until_running(home, experiment_id)
+
+    cli("experiment", "pause", str(experiment_id))
+    while search(home, experiment_id).num_running:
+        time.sleep(0.02)
+    paused = search(home, experiment_id).state
+    cli("experiment", "activate", str(experiment_id))
+    wait_until_running(home, experiment_id)
+    cli("experiment", "cancel", str(experiment_id))
+    ended = cli("experiment", "wait", str(experiment_id))
+
+    assert paused == "PAUSED"
+    assert (ended.status, ended.output) == (1, "experiment 1: CANCELED\n")
+
+
+def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: Home) -> None:
+    """And says how to come back."""
+    following = start_cli("experiment", "create", "search.yaml", "model", "-f", "--config", "data.endless=true")
+    read_until_line_begins(following, "trial 1 begins")
+
+    following.process.send_signal(signal.SIGINT)
+    status, _, errors = following.wait()
+
+    assert status == 130
+    assert "experiment 1 goes on. `core-sdk experiment follow 1` shows it again" in errors
+    assert search(home, 1).state == "ACTIVE"
+
+
+def test_a_terminal_shows_one_table(home: Home, tmp_path: Path) -> None:
+    """With the state, the metric and the best value of each trial, and the progress of the search."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.environ |= {"COLUMNS": "120", "LINES": "30", "TERM": "xterm"}
+        os.execv(COMMAND[0], [*COMMAND, "experiment", "create", "search.yaml", "model", "-f"])
+    output = b""
+    while chunk := _read(terminal):
+        output += chunk
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+
+    text = output.decode()
+    assert os.waitstatus_to_exitcode(status) == 0, text
+    assert "Hyperparameters" in text
+    assert "Experiment 1 · digits · COMPLETED · 2 trials, 0 running · best: trial" in text
+    assert "lr=0.25" in text
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:
+        return b""  # the other end is closed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere.yaml", "model"], "'nowhere.yaml' does not exist"),
+        (["search.yaml", "nowhere"], "'nowhere' does not exist"),
+        (["search.yaml", "model", "--config", "searcher.max_trails=3"], "searcher.max_trails"),
+        (["search.yaml", "model", "--config", "entrypoint=null"], "entrypoint"),
+        (["search.yaml", "model", "--config", "entrypoint=missing.sh"], "begins with the program 'missing.sh'"),
+        (["search.yaml", "model", "--include", "model/train.py"], "the code directory has 'train.py' already"),
+        (["search.yaml", "model", "--slots", "2"], "--slots is for --local"),
+        (["train.bin", "model"], "train.bin is not text in UTF-8"),
+    ],
+)
+def test_bad_input_is_told_at_once(cli: Cli, home: Home, tmp_path: Path, arguments: list[str], words: str) -> None:
+    """With exit status 2, and nothing half-made."""
+    (tmp_path / "train.bin").write_bytes(b"name: \xff\x00\n")
+
+    ended = cli("experiment", "create", *arguments)
+
+    assert ended.status == 2, ended.errors
+    assert words in ended.errors
+    assert "Traceback" not in ended.errors
+    assert [path.name for path in home.experiments.iterdir()] == ["names"]
+
+
+def test_code_over_the_limit_is_refused(cli: Cli, home: Home, model: Path) -> None:
+    """With the names of its largest files."""
+    (model / "large.bin").write_bytes(bytes(2 << 20))
+
+    refused = cli("experiment", "create", "search.yaml", "model", "--max-code-size", "1")
+
+    assert refused.status == 2
+    assert "'large.bin' (2.0 MiB)" in refused.errors
+
+
+def test_archived_experiments_are_hidden(cli: Cli, home: Home) -> None:
+    """Only those that have ended can be archived."""
+    experiment_id = create(cli, "--paused")
+    early = cli("experiment", "archive", str(experiment_id))
+    cli("experiment", "kill", str(experiment_id))
+    cli("experiment", "wait", str(experiment_id))
+
+    archived = cli("experiment", "archive", str(experiment_id))
+
+    assert (early.status, "only what has ended can be archived" in early.errors) == (1, True)
+    assert archived.output == "experiment 1: archived\n"
+    assert json.loads(cli("experiment", "list", "--json").output) == []
+    assert len(json.loads(cli("experiment", "list", "--all", "--json").output)) == 1
+    cli("experiment", "unarchive", str(experiment_id))
+    assert len(json.loads(cli("experiment", "list", "--json").output)) == 1
+
+
+def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
+    """What people see of it, and what the master goes by."""
+    create(cli, "--paused")
+    settings: list[tuple[str, ...]] = [
+        ("name", "renamed"),
+        ("description", "what I try"),
+        ("notes", "see *there*"),
+        ("labels", "a", "b"),
+        ("priority", "7"),
+        ("max-slots", "1"),
+        ("max-slots", "none"),
+    ]
+
+    ended = [cli("experiment", "set", setting, "1", *values) for setting, *values in settings]
+
+    assert [each.status for each in ended] == [0] * len(settings), ended
+    record = home.experiment(1).read()
+    assert (record.name, record.description, record.notes) == ("renamed", "what I try", "see *there*")
+    assert record.labels == ["a", "b"]
+    wrong = [cli("experiment", "set", *words) for words in (("priority", "1", "100"), ("name", "1", "two", "words"))]
+    assert [each.status for each in wrong] == [2, 2]
+
+
+def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> None:
+    """Complete, as YAML that could be submitted again, or as it was written."""
+    create(cli, "--paused", "--config", "data.secrets={token: hidden}")
+
+    complete = cli("experiment", "config", "1")
+    as_json = cli("experiment", "config", "1", "--json")
+    original = cli("experiment", "config", "1", "--original")
+
+    assert "max_restarts: 0" in complete.output
+    assert "hidden" not in complete.output + as_json.output
+    assert json.loads(as_json.output)["data"]["secrets"] == {"token": "********"}
+    assert original.output == CONFIG
+
+
+def test_the_code_comes_back(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """Into a directory of its own, which must not exist."""
+    create(cli, "--paused")
+
+    first, again = cli("experiment", "download-code", "1"), cli("experiment", "download-code", "1")
+
+    assert (first.output, again.status) == ("experiment-1-code\n", 1)
+    assert (tmp_path / "experiment-1-code" / "train.py").read_text() == TRAIN
+
+
+@pytest.fixture
+def completed(cli: Cli, home: Home) -> int:
+    experiment_id = create(cli)
+    assert cli("experiment", "wait", str(experiment_id)).status == 0
+    return experiment_id
+
+
+def test_the_best_trials_come_first(cli: Cli, completed: int) -> None:
+    """By the searcher's metric; `best` shows one of them with its checkpoint."""
+    trials = json.loads(cli("experiment", "trials", str(completed), "--json").output)
+    best = json.loads(cli("experiment", "best", str(completed), "--json").output)
+    shown = cli("experiment", "best", str(completed))
+
+    assert [trial["hparams"]["lr"] for trial in trials] == [0.25, 0.5]
+    assert best["trial_id"] == trials[0]["trial_id"]
+    assert best["best"]["value"] == pytest.approx(0.25 + 1 / 3)
+    assert "lr: 0.25" in shown.output
+    assert best["latest_checkpoint"] in shown.output
+
+
+def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:
+    """Each line says whose it is; following ends with the experiment."""
+    now, followed = cli("experiment", "logs", str(completed)), cli("experiment", "logs", str(completed), "--follow")
+
+    assert sorted(now.output.splitlines()) in (
+        ["[trial=1] training with 0.25", "[trial=2] training with 0.5"],
+        ["[trial=1] training with 0.5", "[trial=2] training with 0.25"],
+    )
+    assert followed.output == now.output
+
+
+def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, completed: int) -> None:
+    """A fork begins from nothing, a continuation with the weights of the best trial."""
+    forked = cli("experiment", "fork", str(completed), "--config", "name=forked", "-f", "--json")
+    continued = cli("experiment", "continue", str(completed), "--new", "--paused")
+    refused = cli("experiment", "continue", str(completed), "--trial", "1")
+
+    row: dict[str, Any] = json.loads(forked.output)
+    assert (row["name"], row["parent"], row["state"]) == ("forked", completed, "COMPLETED")
+    assert continued.output == "created experiment 3\n"
+    assert home.experiment(3).read_submission().warm_start is not None
+    assert home.experiment(3).read().parent == completed
+    assert refused.status == 2
+
+
+def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, completed: int) -> None:
+    """Several at once, with all that belongs to them."""
+    running = create(cli, "--paused")
+
+    refused = cli("experiment", "delete", str(running), "--yes")
+    cli("experiment", "kill", str(running))
+    cli("experiment", "wait", str(running))
+    deleted = cli("experiment", "delete", str(completed), str(running), "--yes")
+
+    assert (refused.status, "is PAUSED" in refused.errors) == (1, True)
+    assert deleted.output == f"deleted experiment {completed}\ndeleted experiment {running}\n"
+    assert home.experiment_ids() == home.trial_ids() == []
+
+
+def test_what_was_not_submitted_is_not_steered(cli: Cli, home: Home) -> None:
+    """An experiment that is only the name of trials has no searcher."""
+    new_trial(home, experiment="by hand")
+
+    ended = cli("experiment", "pause", "by hand")
+
+    assert ended.status == 1
+    assert "experiment 1 was not submitted" in ended.errors

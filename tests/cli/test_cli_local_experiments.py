@@ -1,0 +1,54 @@
+"""Experiments that run inside the command, without a master in the background."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from cli.commands import StartCli, run_cli
+from cli.test_cli_experiments import CONFIG, TRAIN, read_until_line_begins
+from masters import running_master
+
+from core_sdk.experiments.calling import is_master_running
+from core_sdk.tracking import Home
+
+
+@pytest.fixture(autouse=True)
+def files(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "train.py").write_text(TRAIN)
+    (tmp_path / "search.yaml").write_text(CONFIG)
+
+
+def test_a_local_experiment_runs_inside_the_command(tmp_path: Path, home: Home) -> None:
+    """No process remains."""
+    ended = run_cli(tmp_path, "experiment", "create", "search.yaml", "model", "--local", "--slots", "2")
+
+    assert ended.status == 0, ended.errors
+    assert ended.output.endswith("experiment 1: COMPLETED\n")
+    assert not is_master_running(home.root)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_pauses_a_local_experiment(start_cli: StartCli, home: Home, number: signal.Signals) -> None:
+    """Its trials save their checkpoints; the exit status says that it can go on."""
+    command = start_cli("e", "create", "search.yaml", "model", "--local", "--config", "data.endless=true")
+    read_until_line_begins(command, "trial 1: loss")
+
+    command.process.send_signal(number)
+    status, _, errors = command.wait()
+
+    search = home.experiment(1).read().search
+    assert (status, search and search.state, search and search.num_running) == (75, "PAUSED", 0), errors
+    assert len(list(home.checkpoints.glob("*/weights.bin"))) >= 1
+
+
+def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
+    """Two would give the same slots away twice."""
+    with running_master(Home.create(home.root)):
+        ended = run_cli(tmp_path, "experiment", "create", "search.yaml", "model", "--local")
+
+    assert ended.status == 1
+    assert "leave out --local" in ended.errors
+    assert home.experiment_ids() == []

@@ -1,0 +1,33 @@
+"""A master in the process of the test, which takes no time to start."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from core_sdk.experiments.calling import call
+from core_sdk.master._master import Master
+from core_sdk.master._server import Server
+from core_sdk.master.machine import Machine
+from core_sdk.tracking import Home
+
+
+@contextlib.contextmanager
+def running_master(home: Home, num_slots: int = 2) -> Iterator[None]:
+    """Experiments that have not ended at the end of the block are killed."""
+    master = Master(home, Machine(num_slots))
+    thread = threading.Thread(target=master.run)
+    thread.start()
+    server = Server(home.root, master.answer)
+    try:
+        yield
+        for experiment in call(home.root, "status")["experiments"]:
+            call(home.root, "want", experiment_id=experiment["experiment_id"], state="KILLED")
+        while call(home.root, "status")["experiments"]:
+            pass
+    finally:
+        server.close()
+        master.stop()
+        thread.join()
+        master.close()
