@@ -43,7 +43,9 @@ class Master:
     Raises `BlockingIOError` if the home has a master.
     """
 
-    def __init__(self, home: Home, machine: Machine, idle_s: float | None = None) -> None:
+    def __init__(
+        self, home: Home, machine: Machine, idle_s: float | None = None, spawner: Spawner | None = None
+    ) -> None:
         """`run` returns when nothing was to be done for `idle_s`; None: when `stop` was asked for."""
         self._lock = AliveLock(lock_path(home.root))
         self._home = home
@@ -55,7 +57,7 @@ class Master:
         """Experiments that the disk keeps from going on, with its words."""
         self._free = set(range(machine.num_slots))
         self._is_stopping = False
-        self._spawner = Spawner()
+        self._spawner = spawner or Spawner()
 
     def recover(self) -> None:
         """Takes up the experiments that had not ended."""
