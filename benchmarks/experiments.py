@@ -82,7 +82,15 @@ def first_line(num_rounds: int) -> None:
             output = subprocess.run([sys.executable, code / "train.py"], capture_output=True, text=True, check=True)
             bare.append(float(output.stdout.split()[1]) - begin)
             begin = time.time()
-            create = [sys.executable, "-m", "core_sdk.cli", "experiment", "create", code.parent / "config.yaml", code]
+            create = [
+                sys.executable,
+                "-m",
+                "core_sdk.cli",
+                "experiment",
+                "create",
+                f"{code.parent}/config.yaml",
+                str(code),
+            ]
             subprocess.run(create, env={**os.environ, "CORE_SDK_HOME": str(home.root)}, check=True, capture_output=True)
             log = home.root / "runs" / "1" / "1.log"
             until(partial(has_line, log))
