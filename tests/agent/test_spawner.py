@@ -83,6 +83,22 @@ def test_a_forked_agent_runs_its_command(run: Run) -> None:
     assert start.folder.log_path(1).read_text() == "yes\n"
 
 
+def test_a_command_finds_the_signals_as_with_any_other_agent(run: Run) -> None:
+    """Which are blocked, and which are ignored."""
+    tell = "print([line for line in open('/proc/self/status') if line.startswith(('SigBlk', 'SigIgn'))])"
+    alone = Agent()
+
+    logs = []
+    for agent in (None, alone):
+        start, agent = run(tell, agent=agent)
+        agent.wait()
+        logs.append(start.folder.log_path(1).read_text())
+
+    alone.process.wait(TIMEOUT_S)
+    assert "SigBlk" in logs[0]
+    assert logs[0] == logs[1]
+
+
 def test_a_forked_agent_says_that_a_command_cannot_be_started(home: Home, spawner: Spawner, tmp_path: Path) -> None:
     """As any other does."""
     broken = tmp_path / "broken"
