@@ -25,6 +25,7 @@ from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
 from core_sdk.errors import CoreSDKError, MissingDependencyError
+from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
@@ -184,10 +185,10 @@ def pause(
 def kill(trial_id: TrialId) -> None:
     """Kill a running trial with all its processes, at once: it saves nothing, and is canceled.
 
-    `trial pause` asks it to save a checkpoint and stop. A trial that was killed can be resumed.
+    `trial pause` asks it to save a checkpoint and stop. `trial resume` goes on with a trial that was killed.
     """
-    open_tracker().kill(trial_id, "core-sdk trial kill")
-    say(f"killed trial {trial_id}: `core-sdk trial resume {trial_id}` goes on from its newest checkpoint")
+    kill_trial(open_tracker(), trial_id, "core-sdk trial kill")
+    say(f"killed trial {trial_id}")
 
 
 class _CommandAfterDashes(TyperCommand):

@@ -1,0 +1,22 @@
+"""Kills a trial, whoever has started it."""
+
+from __future__ import annotations
+
+from core_sdk.experiments.calling import call
+from core_sdk.tracking import HomeTracker
+from core_sdk.tracking.attempts.running import await_end
+
+
+def kill_trial(tracker: HomeTracker, trial_id: int, by: str) -> None:
+    """Kills the trial with all its processes, and returns when they are gone; it is canceled.
+
+    Where its experiment goes on, the master does it, so that it does not start the trial again: also if the trial does
+    not run yet. Raises `TrialNotRunningError`, `AgentNotFoundError` or `MasterError`.
+    """
+    experiment_id = tracker.trial_record(trial_id).experiment_id
+    search = tracker.experiment_record(experiment_id).search
+    if search is None or search.has_ended:
+        tracker.kill(trial_id, by)
+        return
+    call(tracker.home.root, "kill_trial", experiment_id=experiment_id, trial_id=trial_id, by=f"killed by {by}")
+    await_end(tracker.home.folder(trial_id))

@@ -1,0 +1,53 @@
+"""One trial of a search is killed, and the search goes on."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from master.searches import await_end, events_of, submit_search
+from processes import wait_for
+
+from core_sdk.errors import TrialNotRunningError
+from core_sdk.experiments.killing import kill_trial
+from core_sdk.records import AttemptBegun
+from core_sdk.tracking import Home, HomeTracker
+
+WAIT_IF_FIRST = """
+import time
+from core_sdk import core
+with core.init() as context:
+    context.train.report_validation_metrics(1, {"loss": 1.0, "epochs": 1})
+    if context.info.trial.trial_id == 1:
+        time.sleep(600)
+    context.train.report_validation_metrics(20, {"loss": 1.0, "epochs": 20})
+"""
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python` is the one of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: Path) -> None:
+    """The others are trained to their end."""
+    experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_FIRST)
+    wait_for(lambda: home.folder(1).exists() and home.folder(1).journal_path(1).exists())
+
+    kill_trial(HomeTracker(home), 1, "a test")
+    is_running = home.folder(1).running_attempt() is not None
+    search = await_end(home, experiment_id)
+
+    begun = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptBegun)]
+    with HomeTracker(home).view() as view:
+        states = [(trial.state, trial.reason) for trial in view.trials(experiment_id)]
+    assert not is_running
+    assert search.state == "COMPLETED"
+    assert states[0] == ("CANCELED", "killed by a test")
+    assert all(state == "COMPLETED" for state, _ in states[1:])
+    assert len({event.request_id for event in begun}) == len(begun)
+    with pytest.raises(TrialNotRunningError):
+        kill_trial(HomeTracker(home), 1, "a test")
