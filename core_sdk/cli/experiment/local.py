@@ -11,7 +11,6 @@ from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.experiment.live import show
-from core_sdk.cli.experiment.submitting import tell
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import Submitted
@@ -29,10 +28,7 @@ def run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: int
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _master(home, num_places):
-        submitted = submit(home)
-        if not as_json:
-            tell(submitted, "created", as_json=False)
-        return show(Follower(home, submitted.experiment_id), as_json=as_json, interrupt=_pause)
+        return show(Follower(home, submit(home).experiment_id), as_json=as_json, interrupt=_pause)
 
 
 @contextlib.contextmanager

@@ -88,7 +88,10 @@ def create(
     if local:
         from core_sdk.cli.experiment.local import run_locally
 
-        raise typer.Exit(run_locally(open_home(), do, slots, as_json=as_json))
+        def submit_and_tell(home: Home) -> Submitted:
+            return _told(do(home), "created", is_last=False, as_json=as_json)
+
+        raise typer.Exit(run_locally(open_home(), submit_and_tell, slots, as_json=as_json))
     _submit(do, "created", as_json=as_json, is_followed=follow)
 
 
@@ -170,9 +173,7 @@ def follow(experiment: Experiment, as_json: AsJson = False) -> None:
 
 def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
     home = open_home()
-    submitted = do(home)
-    if not (as_json and is_followed):
-        tell(submitted, done, as_json=as_json)
+    submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
         from core_sdk.cli.experiment.following import Follower
         from core_sdk.cli.experiment.live import show
@@ -180,14 +181,15 @@ def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_fol
         raise typer.Exit(show(Follower(home, submitted.experiment_id), as_json=as_json))
 
 
-def tell(submitted: Submitted, done: str, *, as_json: bool) -> None:
-    """Prints the number of what was submitted."""
+def _told(submitted: Submitted, done: str, *, is_last: bool, as_json: bool) -> Submitted:
+    """Prints the number of what was submitted; of JSON only what `is_last`."""
     for warning in submitted.warnings:
         say(f"warning: {warning}")
-    if as_json:
-        print_object(submitted)
-    else:
+    if not as_json:
         typer.echo(f"{done} experiment {submitted.experiment_id}")
+    elif is_last:
+        print_object(submitted)
+    return submitted
 
 
 def _best_trial(experiment_id: int) -> int:
