@@ -168,10 +168,10 @@ def _number(value: Any) -> float | None:
 
 
 def _missing(kind: Literal["metric_missing", "time_missing"], name: str, event: ValidationCompleted) -> Warn:
-    reported = ", ".join(event.reported) or "nothing else"
+    reported = ", ".join(event.reported) or repr(event.value)
     return Warn(
         kind,
-        f"a trial has reported {reported}, and not a number for {name!r}, which the searcher needs. Report it with the "
+        f"a trial has reported {reported}, but no number for {name!r}, which the searcher needs. Report it with the "
         "validation metrics, or correct the name in the searcher's configuration.",
         event.request_id,
     )

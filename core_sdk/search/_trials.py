@@ -22,8 +22,8 @@ class OpenTrial(msgspec.Struct, gc=False):
     """What a search has asked of a trial, and heard of it."""
 
     progress: float = 0.0
-    length: float = 0.0
-    """Of its newest report."""
+    length: float = -1.0
+    """Of its newest report. The first one may come before the training, at 0."""
     ordered: int | None = None
     """The length to which it was last told to train; None if it trains as its script wants."""
     is_idle: bool = False

@@ -249,6 +249,14 @@ def test_a_time_metric_that_says_nothing_is_told(length: float | None, kind: str
     assert [one.kind for one in answer if isinstance(one, Warn)] == [kind]
 
 
+def test_a_validation_before_the_training_is_no_mistake() -> None:
+    """It compares nothing."""
+    search = begin(asha())
+    first = next(one.request_id for one in search.on(SearchStarted()) if isinstance(one, Create))
+
+    assert [search.on(search.read_report(first, {"loss": 0.5, "batches": batches})) for batches in (0, 1)] == [[], []]
+
+
 def test_seeds_of_trials_are_small_and_differ() -> None:
     """They fit what random generators take."""
     watched = Watched(adaptive())

@@ -78,7 +78,7 @@ class Halving(CountingMethod[HalvingState]):
             yield Warn(
                 "ended_early",
                 f"a trial has ended at length {reached:g}, before {wanted}, where it would have been compared with "
-                f"others. Let the script train until {self._rungs[-1].length}, or lower max_time to what it trains.",
+                f"others. Let the script train until {self._rungs[-1].length}, or lower this number for the searcher.",
                 request_id,
             )
         trial.state = "ended"
