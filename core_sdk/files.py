@@ -5,29 +5,46 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 
-def write_atomically(path: Path, content: bytes, *, overwrite: bool = True) -> None:
+def write_atomically(path: Path, content: bytes, *, overwrite: bool = True, is_durable: bool = True) -> None:
     """Writes, fsyncs and renames a file, so that a reader sees the old content or the new one.
 
-    With `overwrite=False` it raises `FileExistsError` if the file exists, even if two writers race.
+    With `overwrite=False` it raises `FileExistsError` if the file exists, even if two writers race. A file that is not
+    durable is not fsynced: it is for running processes, and may be empty after a power cut.
     """
+    _write_aside(path, content, overwrite=overwrite, is_durable=is_durable)
+    if is_durable:
+        fsync_directory(path.parent)
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Writes files of one directory, each atomically and in this order: whoever sees the last one sees all of them.
+
+    It fsyncs the directory once, which costs as much as writing a file.
+    """
+    for path, content in contents.items():
+        _write_aside(path, content, overwrite=True, is_durable=True)
+    fsync_directory(path.parent)
+
+
+def _write_aside(path: Path, content: bytes, *, overwrite: bool, is_durable: bool) -> None:
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
         if overwrite:
             temporary.replace(path)
         else:
             os.link(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
-    fsync_directory(path.parent)
 
 
 def fsync_directory(directory: Path) -> None:

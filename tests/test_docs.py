@@ -54,7 +54,7 @@ class Block:
 
 @dataclass
 class Reader:
-    """Somebody who follows a document in an empty home: saves its programs, types its commands, compares."""
+    """Somebody who follows a document in an empty home: saves its files, types its commands, compares."""
 
     directory: Path
     in_background: subprocess.Popen[bytes] | None = None
@@ -74,6 +74,8 @@ class Reader:
         elif block.language == "console":
             for command, expected in commands(block.text):
                 self.type(command, expected)
+        elif block.language == "yaml" and (name := re.match(r"# (\w+\.yaml)\n", block.text)):
+            (self.directory / name[1]).write_text(block.text)
 
     def save_or_run(self, program: str) -> None:
         """A program whose first line is `# name.py` is a file; any other is run at once."""

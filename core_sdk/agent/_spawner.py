@@ -17,9 +17,9 @@ from typing import NoReturn
 import psutil  # noqa: F401 - an agent needs it at its end, and would import it anew each time
 
 from core_sdk.agent import __main__ as agent
+from core_sdk.processes import close_all_but_standard_streams
 
 _STDIN = 0
-_FIRST_OTHER = 3
 
 
 def main() -> None:
@@ -45,7 +45,7 @@ def _be_agent(connection: int) -> NoReturn:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(connection, _STDIN)
-        os.closerange(_FIRST_OTHER, os.sysconf("SC_OPEN_MAX"))
+        close_all_but_standard_streams()
         agent.main()
     except BaseException:  # noqa: BLE001 - as the interpreter would: nothing of the spawner may go on here
         traceback.print_exc()

@@ -43,40 +43,39 @@ class Screen:
 class Spawner:
     """Starts agents cheaply: a process that has imported what they need forks one for each.
 
-    It is started when the first agent is wanted, and again if somebody has killed it; the agents that it has forked
-    live on without it. It ends with this process. Thread-safe.
+    It is started at once, and again if somebody has killed it; the agents that it has forked live on without it. It
+    ends with this process. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._requests: socket.socket | None = None
+        self._begin()
 
     def spawn(self, connection: socket.socket) -> None:
         """Starts an agent that has this connection to its starter."""
         with self._lock:
-            if self._requests is not None:
-                try:
-                    socket.send_fds(self._requests, [b"+"], [connection.fileno()])
-                    return
-                except OSError:
-                    self._end()
-            self._requests, theirs = socket.socketpair()
-            with theirs:
-                self._process = _run_module("core_sdk.agent._spawner", theirs)
-            socket.send_fds(self._requests, [b"+"], [connection.fileno()])
+            try:
+                self._ask_for_agent(connection)
+            except OSError:
+                self._end()
+                self._begin()
+                self._ask_for_agent(connection)
 
     def close(self) -> None:
         with self._lock:
             self._end()
 
+    def _begin(self) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            self.process = _run_module("core_sdk.agent._spawner", theirs)
+
+    def _ask_for_agent(self, connection: socket.socket) -> None:
+        socket.send_fds(self._requests, [b"+"], [connection.fileno()])
+
     def _end(self) -> None:
-        if self._requests is not None:
-            self._requests.close()
-            self._requests = None
-        if self._process is not None:
-            self._process.wait()
-            self._process = None
+        self._requests.close()
+        self.process.wait()
 
 
 class Agent:

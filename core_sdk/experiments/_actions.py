@@ -26,11 +26,9 @@ class Kill:
 
 @dataclass(frozen=True)
 class Order:
-    """Let the trial's script know how far to train: all lengths so far, and whether more can follow."""
+    """Let the trial's script know how far to train."""
 
     request_id: UUID
-    lengths: tuple[int, ...]
-    is_closed: bool
 
 
 @dataclass(frozen=True)

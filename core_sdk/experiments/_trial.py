@@ -52,7 +52,7 @@ class Trial:
         self.is_closed = False
         self.last_length = -1.0
         """The greatest length of which the searcher was told."""
-        self.metric: int | float | str | None = None
+        self.metric: Any = None
         """The newest value of the searcher's metric."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
@@ -156,7 +156,7 @@ class Trial:
                 yield Settle(self.request_id)
             return
         if self.lengths and self.trial_id is not None:
-            yield Order(self.request_id, self.lengths, self.is_closed)
+            yield Order(self.request_id)
         if self.attempt is None:
             return
         if self.wish is Wish.KILL:

@@ -30,6 +30,7 @@ from core_sdk.records import (
     TrialCreated,
     TrialWanted,
     ValidationRead,
+    to_json,
 )
 from core_sdk.search import (
     AnyOperation,
@@ -137,7 +138,7 @@ class Experiment:
         """What the searcher reads in a validation report."""
         if self._search is not None:
             return self._search.read_report(request_id, metrics)
-        metric = metrics.get(self.config.searcher.metric)
+        metric = to_json(metrics.get(self.config.searcher.metric), "the metric")
         return ValidationCompleted(request_id, metric, None, () if metric is not None else tuple(sorted(metrics)))
 
     def apply(self, event: Event) -> None:

@@ -37,6 +37,7 @@ from core_sdk.records import (
     metrics_from_json,
 )
 from core_sdk.tracking.attempts.ending import read_settled
+from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import begin_in_experiment, requested_trials, resume
 from core_sdk.tracking.home import Home, TrialFolder
@@ -131,6 +132,7 @@ class Run:
             self._fail_to_start(trial, slot_ids, str(error))
             return
         self.record(self._begun(trial, start.number, slot_ids))
+        self._post_operations(trial)
         attempt = self.attempts[request_id] = RunningAttempt(start.folder, start.number, StreamPosition(start.number))
         attempt.start(start, agent, self._tell)
         self.carry_out(self.experiment.take_due())
@@ -169,8 +171,8 @@ class Run:
                     attempt = self.attempts[request_id]
                     self.record(KillSent(time=now, request_id=request_id, attempt=attempt.number, reason=reason))
                     attempt.kill()
-                case Order(request_id, _lengths, _is_closed):
-                    pass
+                case Order(request_id):
+                    self._post_operations(self.experiment.trials[request_id])
                 case Settle(request_id):
                     self._settle_at_rest(self.experiment.trials[request_id])
                 case Finish(state, reason):
@@ -190,6 +192,10 @@ class Run:
         self._journal.close()
 
     # How it is done
+
+    def _post_operations(self, trial: Trial) -> None:
+        if trial.lengths and trial.trial_id is not None:
+            post_operations(self._home.folder(trial.trial_id), trial.lengths, is_closed=trial.is_closed)
 
     def _begun(self, trial: Trial, number: int, slot_ids: tuple[int, ...]) -> AttemptBegun:
         return AttemptBegun(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from core_sdk.processes._causes import STOPPED, WELL, Kind, kind_of
 from core_sdk.processes._failure_text import cause_of, exit_code, failure_report, signal_name
-from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian
+from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian, close_all_but_standard_streams
 from core_sdk.processes._outcomes import (
     Failed,
     FailedElsewhere,

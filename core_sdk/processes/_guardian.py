@@ -31,6 +31,7 @@ _LEAST_S = 1.0
 _MOST_S = 60.0
 _PAUSE_S = 0.05
 _WAIT_S = 0.001
+_STDERR = 2
 _END_S = 5.0
 _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
 
@@ -119,7 +120,7 @@ class _Fork:
             null = os.open(os.devnull, os.O_RDWR)
             for number, descriptor in enumerate((from_launcher, null, null)):
                 os.dup2(descriptor, number)
-            os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+            close_all_but_standard_streams()
             with os.fdopen(0) as lines:
                 main("", mark, lines)
         finally:
@@ -131,6 +132,15 @@ class _Fork:
             if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired("guardian", timeout)
             time.sleep(_WAIT_S)
+
+
+def close_all_but_standard_streams() -> None:
+    """In a child that was forked: it holds no file, lock or socket of its parent then."""
+    # Not up to the limit, which can be a thousand million.
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - the listing of the directory is among them, and gone by now
+        if int(name) > _STDERR:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
 
 
 def main(directory: str, mark: str, lines: Iterable[str]) -> None:

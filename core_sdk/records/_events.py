@@ -76,8 +76,8 @@ class ValidationRead(Line, tag="validation_read"):
     attempt: int
     offset: Int64
     """Where in the journal to read on."""
-    metric: int | float | str | None = None
-    """The searcher's metric, as `number_to_json` spells it; None if the report lacks it."""
+    metric: Any = None
+    """The searcher's metric, as `to_json` spells it; None if the report lacks it."""
     length: int | float | None = None
     """The time metric, or the length of the searcher operation that was completed."""
     is_operation: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -29,16 +28,15 @@ _STATE_FILE = "state"
 _TRIALS_FILE = "trials.json"
 
 
-@dataclass
-class SearcherState:
+class SearcherState(msgspec.Struct, rename="camel"):
     """What is known of a search's trials. A `SearchMethod` reads it; others keep it up to date."""
 
-    failures: set[UUID] = field(default_factory=set)
+    failures: set[UUID] = set()
     """Trials that have failed."""
-    trial_progress: dict[UUID, float] = field(default_factory=dict)
+    trial_progress: dict[UUID, float] = {}
     """How far each trial has trained, in units of its lengths."""
-    trials_closed: set[UUID] = field(default_factory=set)
-    trials_created: set[UUID] = field(default_factory=set)
+    trials_closed: set[UUID] = set()
+    trials_created: set[UUID] = set()
     last_event_id: int | None = None
     """The newest event that was answered."""
     experiment_id: int | None = None
@@ -47,27 +45,13 @@ class SearcherState:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        return {
-            "failures": sorted(map(str, self.failures)),
-            "trialProgress": {str(request_id): progress for request_id, progress in self.trial_progress.items()},
-            "trialsClosed": sorted(map(str, self.trials_closed)),
-            "trialsCreated": sorted(map(str, self.trials_created)),
-            "lastEventId": self.last_event_id,
-            "experimentId": self.experiment_id,
-            "experimentCompleted": self.experiment_completed,
-            "experimentFailed": self.experiment_failed,
-        }
+        values: dict[str, Any] = msgspec.to_builtins(self)
+        return values
 
     def from_dict(self, d: dict[str, Any]) -> None:
         """Takes over the values of a `to_dict`."""
-        self.failures = set(map(UUID, d.get("failures", ())))
-        self.trial_progress = {UUID(key): progress for key, progress in d.get("trialProgress", {}).items()}
-        self.trials_closed = set(map(UUID, d.get("trialsClosed", ())))
-        self.trials_created = set(map(UUID, d.get("trialsCreated", ())))
-        self.last_event_id = d.get("lastEventId")
-        self.experiment_id = d.get("experimentId")
-        self.experiment_completed = d.get("experimentCompleted", False)
-        self.experiment_failed = d.get("experimentFailed", False)
+        for name, value in msgspec.structs.asdict(msgspec.convert(d, SearcherState)).items():
+            setattr(self, name, value)
 
 
 class SearchMethod(ABC):

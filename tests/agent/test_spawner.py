@@ -69,8 +69,7 @@ def agent_of(start: Start) -> psutil.Process:
 
 
 def process_of(spawner: Spawner) -> psutil.Process:
-    assert spawner._process is not None
-    return psutil.Process(spawner._process.pid)
+    return psutil.Process(spawner.process.pid)
 
 
 def test_a_forked_agent_runs_its_command(run: Run) -> None:
@@ -183,7 +182,7 @@ def test_the_spawner_ends_with_its_starter(tmp_path: Path, run_script: Callable[
         from core_sdk.agent.starting import Agent, Spawner
         spawner = Spawner()
         agent = Agent(spawner)
-        print(spawner._process.pid, flush=True)
+        print(spawner.process.pid, flush=True)
         os.kill(os.getpid(), signal.SIGKILL)
     """
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from core_sdk.config import ExperimentConfig, load
@@ -341,3 +343,20 @@ def test_an_experiment_that_has_ended_can_be_continued() -> None:
 
     assert world.experiment.state == "COMPLETED"
     assert {trial.state for trial in world.experiment.trials.values()} == {"COMPLETED"}
+
+
+@pytest.mark.parametrize("metric", [math.nan, -math.inf, 0.5])
+def test_every_metric_is_the_same_to_the_searcher_after_the_record(metric: float) -> None:
+    """JSON has no NaN, and a trial that diverges is given up after a restart of the master as before it."""
+    world = World(config("stopping"))
+    world.act()
+    trial = next(world.experiment.running())
+    read = world.experiment.validation(trial.request_id, {"loss": metric, "epochs": 2})
+    event = ValidationRead(
+        time=0.0, request_id=trial.request_id, attempt=1, offset=1, metric=read.metric, length=read.length
+    )
+
+    world.record(msgspec.json.decode(msgspec.json.encode(event), type=ValidationRead))
+
+    assert world.experiment.warnings == []
+    assert any(isinstance(one, AskToStop) for one in world.experiment.take_due()) is not math.isfinite(metric)

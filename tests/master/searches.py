@@ -52,13 +52,54 @@ reproducibility: {{experiment_seed: 1}}
 """
 
 
+PROMOTION = """
+name: search
+entrypoint: [python, train.py]
+hyperparameters: {x: {type: double, minval: 0, maxval: 1}}
+searcher:
+  name: async_halving
+  metric: loss
+  max_trials: 4
+  max_concurrent_trials: 2
+  num_rungs: 2
+  divisor: 2
+  max_length: {epochs: 4}
+reproducibility: {experiment_seed: 1}
+"""
+
+OPERATIONS = textwrap.dedent(
+    """
+    from core_sdk import core
+
+    with core.init() as context:
+        x = context.info.trial.hparams["x"]
+        epoch = 0
+        if context.info.latest_checkpoint is not None:
+            with context.checkpoint.restore_path(context.info.latest_checkpoint) as path:
+                epoch = int((path / "epoch").read_text())
+        for operation in context.searcher.operations():
+            while epoch < operation.length:
+                epoch += 1
+                print("epoch", epoch, flush=True)
+            context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": x + 1 / epoch})
+            with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
+                (path / "epoch").write_text(str(epoch))
+            operation.report_completed(x + 1 / epoch)
+    """
+)
+
+
 def submit_search(
     home: Home, tmp_path: Path, *, max_trials: int = 3, max_concurrent: int = 1, max_time: int = 20, train: str = TRAIN
 ) -> int:
+    text = ASHA.format(max_trials=max_trials, max_concurrent=max_concurrent, max_time=max_time)
+    return submit_text(home, tmp_path, text, train)
+
+
+def submit_text(home: Home, tmp_path: Path, text: str, train: str) -> int:
     code = tmp_path / "code"
     code.mkdir(exist_ok=True)
     (code / "train.py").write_text(train)
-    text = ASHA.format(max_trials=max_trials, max_concurrent=max_concurrent, max_time=max_time)
     return submit(Home.create(home.root), text, source="asha.yaml", model_dir=code).experiment_id
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from master.searches import await_end, events_of, submit_search
+from master.searches import OPERATIONS, PROMOTION, await_end, events_of, submit_search, submit_text
 from processes import wait_for
 
 from core_sdk.experiments.calling import call
@@ -88,3 +88,22 @@ def test_a_killed_master_loses_no_trial(home: Home, tmp_path: Path) -> None:
 def home_has_ended(home: Home, experiment_id: int) -> bool:
     search = home.experiment(experiment_id).read().search
     return search is not None and search.has_ended
+
+
+def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_path: Path) -> None:
+    """It goes on from its checkpoint when it is promoted: no epoch is trained twice."""
+    experiment_id = submit_text(home, tmp_path, PROMOTION, OPERATIONS)
+
+    search = await_end(home, experiment_id)
+
+    events = events_of(home, experiment_id)
+    lengths = sorted(event.length or 0 for event in events if isinstance(event, ValidationRead))
+    assert search.state == "COMPLETED"
+    assert lengths == [2, 2, 2, 2, 4, 4]
+    assert any(isinstance(event, AttemptOver) and event.outcome == "paused" for event in events)
+    for trial_id in home.trial_ids():
+        folder = home.trial(trial_id)
+        output = "".join(folder.log_path(attempt).read_text() for attempt in folder.attempts()).split("\n")
+        assert len(output) == len(set(output))
+    with HomeTracker(home).view() as view:
+        assert {trial.state for trial in view.trials(experiment_id)} == {"COMPLETED"}

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import CommandError, NothingToResumeError, TrialCompletedError
+from core_sdk.errors import CommandError, NothingToResumeError, RecordDamagedError, TrialCompletedError
 from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
@@ -208,11 +208,8 @@ def _first_attempt(
     with contextlib.ExitStack() as undo:
         attempt, lock = claim_next_attempt(folder, "start")
         undo.callback(lock.release)
-        folder.write_command(command)
         info = started_info(trial, attempt, trial.continued_from, 0, config or {}, slots)
-        folder.write_run_info(attempt, info, overwrite=False)
-        # Last, since it makes the trial visible.
-        folder.write_record(trial)
+        folder.write_begun(trial, command, info)
         undo.pop_all()
     return _start(folder, info, command, lock, continuation, slots, is_new_trial=True)
 
@@ -242,9 +239,12 @@ def _start(
 
 
 def _last_config(folder: TrialFolder) -> dict[str, Any]:
-    """The configuration of which the newest attempt was told."""
-    info = folder.read_run_info(max(folder.attempts(), default=0))
-    return {} if info is None or info._trial_info is None else info.trial._config
+    """The configuration of which the newest attempt was told whose run info has outlived it."""
+    for attempt in reversed(folder.attempts()):
+        with contextlib.suppress(RecordDamagedError):
+            if (info := folder.read_run_info(attempt)) is not None and info._trial_info is not None:
+                return info.trial._config
+    return {}
 
 
 def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> None:

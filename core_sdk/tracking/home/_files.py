@@ -28,8 +28,8 @@ def read_file(path: Path, kind: type[_T]) -> _T | None:
         raise RecordDamagedError(path, str(error)) from error
 
 
-def write_file(path: Path, record: msgspec.Struct, *, overwrite: bool = True) -> None:
-    write_atomically(path, encode_file(record), overwrite=overwrite)
+def write_file(path: Path, record: msgspec.Struct, *, overwrite: bool = True, is_durable: bool = True) -> None:
+    write_atomically(path, encode_file(record), overwrite=overwrite, is_durable=is_durable)
 
 
 def numbered_entries(directory: Path) -> list[int]:

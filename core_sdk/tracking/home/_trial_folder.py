@@ -12,6 +12,7 @@ from pathlib import Path
 
 from core_sdk.alive import is_alive
 from core_sdk.errors import RecordDamagedError, TrialNotFoundError, UnsafePathError
+from core_sdk.files import write_together
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     ClusterInfo,
@@ -23,6 +24,7 @@ from core_sdk.records import (
     Record,
     StopRequest,
     TrialRecord,
+    encode_file,
     from_json,
 )
 from core_sdk.tracking.home._files import read_file, write_file
@@ -94,7 +96,7 @@ class TrialFolder:
         return self.path / f"{attempt}.run.json"
 
     def write_run_info(self, attempt: int, info: ClusterInfo, *, overwrite: bool = True) -> None:
-        write_file(self.run_info_path(attempt), info, overwrite=overwrite)
+        write_file(self.run_info_path(attempt), info, overwrite=overwrite, is_durable=False)
 
     def read_run_info(self, attempt: int) -> ClusterInfo | None:
         """Reads the run info of an attempt; None for a script that was started by hand."""
@@ -138,6 +140,17 @@ class TrialFolder:
 
     def write_command(self, record: CommandRecord) -> None:
         write_file(self.path / "command.json", record)
+
+    def write_begun(self, record: TrialRecord, command: CommandRecord, info: ClusterInfo) -> None:
+        """Makes the trial visible, with all that its first attempt is started with."""
+        self.write_run_info(info.trial._trial_run_id, info)
+        write_together(
+            {
+                self.path / "command.json": encode_file(command),
+                # Last, since it makes the trial visible.
+                self.path / "trial.json": encode_file(record),
+            }
+        )
 
     def exit_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.exit"
