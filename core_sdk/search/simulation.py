@@ -39,7 +39,7 @@ class Answers(Protocol):
     def on(self, event: Event, /) -> list[Operation]: ...
 
 
-@dataclass
+@dataclass(slots=True)
 class SimulatedTrial:
     create: Create
     length: int = 0
@@ -86,7 +86,7 @@ def simulate(
     return _Simulator(search, curve, validations, num_slots).run()
 
 
-@dataclass
+@dataclass(slots=True)
 class _Process:
     """A trial that has not ended, and what it does."""
 

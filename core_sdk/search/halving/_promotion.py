@@ -71,8 +71,8 @@ class PromotingHalving(Halving):
     def _index_to_promote(self) -> int | None:
         """The highest rung with a paused trial that is among its best."""
         for index in reversed(range(len(self._rungs) - 1)):
-            paused, entries = self._paused[index], self._rungs[index].entries
-            if paused and entries.bisect_left(paused[0]) < self._num_best(index):
+            num_best, paused = self._num_best(index), self._paused[index]
+            if num_best and paused and paused[0] <= self._rungs[index].entries[num_best - 1]:
                 return index
         return None
 
