@@ -64,6 +64,7 @@ class _Attempt:
         os.dup2(log, _STDERR)  # for a traceback, should we fail
         self._log = _outlet(log)
         self._reaping = threading.Lock()
+        self._is_killed = threading.Event()
 
     def run(self, messages: Iterator[dict[str, Any]]) -> None:
         """Returns when the command has ended, its end is recorded, and nobody writes its output any more."""
@@ -82,6 +83,8 @@ class _Attempt:
         threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
         # Until it is reaped, its pid cannot come to mean other processes.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if self._is_killed.is_set():
+            guardian.end_all(wait=True)
         copying.join(_LAST_OUTPUT_S)
         ranks.end(_END_S)
         guardian.release(process.pid)
@@ -146,6 +149,8 @@ class _Attempt:
         for message in messages:
             match message:
                 case {"signal": int(number)}:
+                    if number == signal.SIGKILL:
+                        self._is_killed.set()
                     with self._reaping:
                         _send(process, number)
                 case {"size": [int(num_rows), int(num_columns)]} if self._terminal is not None:

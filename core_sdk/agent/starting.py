@@ -143,7 +143,10 @@ class Agent:
         return self._answer()
 
     def signal(self, number: int) -> None:
-        """To the command; SIGTERM and its like to its own process, what a terminal sends to its process group."""
+        """To the command; SIGTERM and its like to its own process, what a terminal sends to its process group.
+
+        SIGKILL ends all that the command has started, also in sessions of its own, which takes a second.
+        """
         self._tell({"signal": int(number)})
 
     def type(self, text: bytes) -> None:

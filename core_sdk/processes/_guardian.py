@@ -10,6 +10,7 @@ sessions of the launch's ranks and all processes whose environment has the launc
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import signal
@@ -91,9 +92,14 @@ class Guardian:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=_END_S)
 
-    def end_all(self) -> None:
-        """Lets the guardian do what it does when the launcher dies: kill all, and remove the directory."""
+    def end_all(self, *, wait: bool = False) -> None:
+        """Lets the guardian do what it does when the launcher dies: kill all, and remove the directory.
+
+        Waiting for that takes at least a second.
+        """
         self._close()
+        if wait:
+            self._process.wait()
 
     def _tell(self, line: str) -> None:
         # Without a guardian (somebody killed it) the launch goes on.
@@ -111,6 +117,7 @@ class _Fork:
     """A guardian that was forked from this process, and holds nothing of it."""
 
     def __init__(self, from_launcher: int, mark: str) -> None:
+        self._has_ended = False
         self._pid = os.fork()
         if self._pid:
             return
@@ -126,12 +133,13 @@ class _Fork:
         finally:
             os._exit(0)
 
-    def wait(self, timeout: float) -> None:
+    def wait(self, timeout: float = math.inf) -> None:
         deadline = time.monotonic() + timeout
-        while os.waitpid(self._pid, os.WNOHANG) == (0, 0):
+        while not self._has_ended and os.waitpid(self._pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired("guardian", timeout)
             time.sleep(_WAIT_S)
+        self._has_ended = True
 
 
 def close_all_but_standard_streams() -> None:

@@ -167,6 +167,21 @@ def test_a_killed_forked_agent_leaves_no_script(run: Run, tmp_path: Path) -> Non
     assert agent.wait() == Ended(None)
 
 
+def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Path) -> None:
+    """Its agent lives on, and records how it ended."""
+    start, agent = run(WAITING, "1")
+    child = child_of_script(tmp_path, "1")
+
+    agent.signal(signal.SIGKILL)
+    ended = agent.wait()
+
+    record = start.folder.read_exit(1)
+    assert ended == Ended(-signal.SIGKILL)
+    assert record is not None
+    assert record.code == -signal.SIGKILL
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
 def test_the_spawner_leaves_no_zombies(run: Run, spawner: Spawner) -> None:
     """However many agents it has forked."""
     for _ in range(3):
