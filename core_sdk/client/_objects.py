@@ -39,6 +39,7 @@ from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
 from core_sdk.experiments.calling import call, ensure_master
 from core_sdk.experiments.code import archive_path
+from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import (
     CheckpointMetadataSet,
     CheckpointPinned,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from core_sdk.storage import Storage
 
 _BY = "client"
-_PAUSE_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -420,19 +420,7 @@ class Trial(Training):
         A trial of an experiment that goes on is also canceled if it does not run yet. Otherwise raises
         `TrialNotRunningError`, or `AgentNotFoundError` for a script that `core-sdk` has not started here.
         """
-        search = self._tracker.experiment_record(self.experiment_id).search
-        if search is None or search.has_ended:
-            self._tracker.kill(self.trial_id, _BY)
-            return
-        call(
-            self._tracker.home.root,
-            "kill_trial",
-            experiment_id=self.experiment_id,
-            trial_id=self.trial_id,
-            by=f"killed by {_BY}",
-        )
-        while self._tracker.home.folder(self.trial_id).running_attempt() is not None:
-            time.sleep(_PAUSE_S)
+        kill_trial(self._tracker, self.trial_id, _BY)
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.
