@@ -60,6 +60,8 @@
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
+    │   ├── ModelNotFoundError
+    │   ├── ModelVersionNotFoundError
     │   └── MetricNotFoundError
     ├── CommandError                  a command that cannot be started
     │   ├── CommandNotFoundError
@@ -80,7 +82,7 @@
     CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
     └── CodeTooLargeError
     AmbiguousNameError (ValueError)   a name that several experiments have
-    NameTakenError (ValueError)       two experiments of one name could not be told apart
+    NameTakenError (ValueError)       two experiments, or models, of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
     UnsafePathError (ValueError)      an id or file name that would leave its directory
@@ -394,15 +396,18 @@ class GraceExceededError(CheckpointError):
 class CheckpointProtectedError(CheckpointError):
     """The checkpoint was not deleted; `reasons` say who needs it."""
 
-    def __init__(self, storage_id: str, reasons: Sequence[str], can_be_forced: bool) -> None:
+    def __init__(
+        self, storage_id: str, reasons: Sequence[str], can_be_forced: bool, is_registered: bool = False
+    ) -> None:
         self.storage_id = storage_id
         self.reasons = tuple(reasons)
         self.can_be_forced = can_be_forced
-        advice = (
-            f"`core-sdk checkpoint unpin {storage_id}` removes a pin; --force deletes it in any case"
-            if can_be_forced
-            else "Wait until the trial has ended, or pause it"
-        )
+        if is_registered:
+            advice = "`core-sdk model delete` takes a version, or a whole model, out of the registry"
+        elif can_be_forced:
+            advice = f"`core-sdk checkpoint unpin {storage_id}` removes a pin; --force deletes it in any case"
+        else:
+            advice = "Wait until the trial has ended, or pause it"
         super().__init__(f"checkpoint {storage_id} is not deleted: {'; '.join(reasons)}. {advice}.")
 
 
@@ -652,6 +657,18 @@ class ExperimentNotFoundError(NotFoundError):
         )
 
 
+class ModelNotFoundError(NotFoundError):
+    def __init__(self, model: int | str, home: Path) -> None:
+        super().__init__(f"there is no model {model!r} in {home}. `core-sdk model list` shows those that exist.")
+
+
+class ModelVersionNotFoundError(NotFoundError):
+    def __init__(self, model: str, version: int) -> None:
+        super().__init__(
+            f"the model {model!r} has no version {version}. `core-sdk model list-versions {model}` shows those it has."
+        )
+
+
 class MetricNotFoundError(NotFoundError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -815,8 +832,8 @@ class AmbiguousNameError(ValueError):
 
 
 class NameTakenError(ValueError):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"another experiment is called {name!r}: choose another name, or delete that experiment")
+    def __init__(self, name: str, kind: str = "experiment") -> None:
+        super().__init__(f"another {kind} is called {name!r}: choose another name, or delete that {kind}")
 
 
 class ArgumentConflictError(ValueError):

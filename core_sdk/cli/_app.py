@@ -26,6 +26,7 @@ class _Root(LazyGroup):
             "core_sdk.cli.experiment.commands",
             "(e) Experiments: trials that share a configuration, or a name.",
         ),
+        "model": ("core_sdk.cli.model.commands", "Models: checkpoints that are kept under a name and a number."),
         "master": ("core_sdk.cli.master.commands", "The master: the process that runs a home's experiments."),
         "slot": ("core_sdk.cli.master.slots", "Slots: the GPUs, or places on the CPU, that trials run on."),
         "queue": ("core_sdk.cli.master.queue", "The queue: which experiment gets slots next."),

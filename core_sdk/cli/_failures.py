@@ -15,6 +15,7 @@ from core_sdk.errors import (
     CoreSDKError,
     InvalidConfigError,
     InvalidNameError,
+    NameTakenError,
     NotFoundError,
     UnsafePathError,
 )
@@ -25,6 +26,7 @@ FAILURES = (
     CodeDirectoryError,
     InvalidConfigError,
     InvalidNameError,
+    NameTakenError,
     UnsafePathError,
     OSError,
 )
@@ -36,7 +38,7 @@ class ExitCode(enum.IntEnum):
     FAILURE = 1
     USAGE = 2
     NOT_FOUND = 3
-    """A trial, an experiment or a checkpoint does not exist."""
+    """A trial, an experiment, a checkpoint or a model does not exist."""
     PAUSED = 75
     """The trial was stopped on request and can be resumed; EX_TEMPFAIL of sysexits.h."""
     NOT_EXECUTABLE = 126

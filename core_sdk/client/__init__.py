@@ -21,11 +21,17 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._functions import (
     create_experiment,
+    create_model,
     get_checkpoint,
     get_experiment,
+    get_model,
+    get_model_by_id,
+    get_model_labels,
+    get_models,
     get_trial,
     iter_trials_metrics,
     list_experiments,
+    list_models,
     logout,
     stream_trials_metrics,
     stream_trials_training_metrics,
@@ -33,11 +39,13 @@ from core_sdk.client._functions import (
 )
 from core_sdk.client._logs import LogLevel
 from core_sdk.client._metrics import TrialMetrics
+from core_sdk.client._models import Model, ModelVersion
 from core_sdk.client._objects import Checkpoint, CheckpointTraining, DownloadMode, Experiment, Trial
 from core_sdk.client._order import (
     CheckpointSortBy,
     CheckpointState,
     ExperimentSortBy,
+    ModelSortBy,
     OrderBy,
     TrialSortBy,
 )
@@ -47,7 +55,7 @@ from core_sdk.client._tracker import Determined, Tracker, login
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 
 # Older names, which scripts still say.
-CheckpointOrderBy = ExperimentOrderBy = TrialOrderBy = OrderBy
+CheckpointOrderBy = ExperimentOrderBy = ModelOrderBy = TrialOrderBy = OrderBy
 
 __all__ = [
     "Checkpoint",
@@ -62,6 +70,10 @@ __all__ = [
     "ExperimentSortBy",
     "ExperimentState",
     "LogLevel",
+    "Model",
+    "ModelOrderBy",
+    "ModelSortBy",
+    "ModelVersion",
     "OrderBy",
     "Tracker",
     "Trial",
@@ -70,11 +82,17 @@ __all__ = [
     "TrialSortBy",
     "TrialState",
     "create_experiment",
+    "create_model",
     "get_checkpoint",
     "get_experiment",
+    "get_model",
+    "get_model_by_id",
+    "get_model_labels",
+    "get_models",
     "get_trial",
     "iter_trials_metrics",
     "list_experiments",
+    "list_models",
     "login",
     "logout",
     "stream_trials_metrics",

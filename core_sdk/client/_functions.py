@@ -27,6 +27,10 @@ def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Calla
 
 
 create_experiment = _asking_environment(Tracker.create_experiment)
+create_model = _asking_environment(Tracker.create_model)
+get_model = get_model_by_id = _asking_environment(Tracker.get_model)
+list_models = get_models = _asking_environment(Tracker.list_models)
+get_model_labels = _asking_environment(Tracker.get_model_labels)
 list_experiments = _asking_environment(Tracker.list_experiments)
 get_experiment = _asking_environment(Tracker.get_experiment)
 get_trial = _asking_environment(Tracker.get_trial)

@@ -199,8 +199,9 @@ class Checkpoint:
     def delete(self, *, force: bool = False) -> None:
         """Deletes the files, if they are still there, and marks the checkpoint as deleted.
 
-        Raises `CheckpointProtectedError` for a checkpoint that is pinned, that a trial began with, or that a running
-        attempt uses; `force` ignores the first two. Raises a `StorageError` if the storage cannot be reached.
+        Raises `CheckpointProtectedError` for a checkpoint that is pinned, that a trial began with, that a running
+        attempt uses, or that is a version of a model; `force` ignores the first two. Raises a `StorageError` if the
+        storage cannot be reached.
         """
         self._tracker.delete_checkpoint(self.uuid, is_forced=force)
         self.reload()
@@ -426,7 +427,7 @@ class Trial(Training):
         """Deletes the trial with its records and checkpoints.
 
         Raises `TrialRunningError`. Raises `CheckpointProtectedError` if a checkpoint is pinned, if another trial began
-        with it, or if a running trial uses it; `force` ignores the first two.
+        with it, if a running trial uses it, or if it is a version of a model; `force` ignores the first two.
         """
         self._tracker.delete_trial(self.trial_id, is_forced=force)
 

@@ -109,6 +109,14 @@ class CheckpointSortBy(enum.Enum):
     """The experiment's searcher metric, as validated at the checkpoint's step."""
 
 
+class ModelSortBy(enum.Enum):
+    NAME = "SORT_BY_NAME"
+    DESCRIPTION = "SORT_BY_DESCRIPTION"
+    CREATION_TIME = "SORT_BY_CREATION_TIME"
+    LAST_UPDATED_TIME = "SORT_BY_LAST_UPDATED_TIME"
+    NUM_VERSIONS = "SORT_BY_NUM_VERSIONS"
+
+
 def in_order(
     items: Iterable[_T], key: Callable[[_T], Any], order_by: OrderBy, max_results: int | None = None
 ) -> list[_T]:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.client._metrics import TrialMetrics
+from core_sdk.client._models import Model, checked_labels, checked_metadata, checked_text
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
-from core_sdk.client._order import ExperimentSortBy, OrderBy, State, in_order
+from core_sdk.client._order import ExperimentSortBy, ModelSortBy, OrderBy, State, in_order
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment
+from core_sdk.records import ModelRecord
 from core_sdk.tracking import Home, HomeTracker, View
+from core_sdk.tracking.registry import Registry
 from core_sdk.tracking.rows import ExperimentRow
 
 logger = logging.getLogger("core_sdk.client")
@@ -113,6 +117,50 @@ class Tracker:
         with self.index() as index:
             return Checkpoint(self.records, index.checkpoint(uuid))
 
+    def create_model(
+        self,
+        name: str,
+        description: str | None = "",
+        metadata: Mapping[str, Any] | None = None,
+        labels: Iterable[str] | None = None,
+    ) -> Model:
+        """Makes a model of the registry, without versions. Raises `NameTakenError` or `HomeNotWritableError`."""
+        text = checked_text("the description", description or "")
+        values = checked_metadata(metadata or {}), checked_labels(labels or ())
+        return Model(self.records, Registry(self.home).create(name, text, *values))
+
+    def get_model(self, identifier: str | int) -> Model:
+        """Finds a model by its name, or by its id if that is an int. Raises `ModelNotFoundError`."""
+        return Model(self.records, Registry(self.home).model(identifier))
+
+    get_model_by_id = get_model
+
+    def list_models(
+        self,
+        sort_by: ModelSortBy = ModelSortBy.NAME,
+        order_by: OrderBy = OrderBy.ASC,
+        name: str | None = None,
+        description: str | None = None,
+        model_id: int | None = None,
+    ) -> list[Model]:
+        """Finds models with `name` in their name and `description` in their description, in upper or lower case."""
+        part, words = (name or "").casefold(), (description or "").casefold()
+        records = [
+            record
+            for record in Registry(self.home).models()
+            if part in record.name.casefold()
+            and words in record.description.casefold()
+            and model_id in (None, record.model_id)
+        ]
+        return [Model(self.records, record) for record in in_order(records, _MODEL_KEYS[sort_by], order_by)]
+
+    get_models = list_models
+
+    def get_model_labels(self) -> list[str]:
+        """The labels of all models, those that most models have first."""
+        counts = Counter(label for record in Registry(self.home).models() for label in record.labels)
+        return [label for label, _ in counts.most_common()]
+
     def iter_trials_metrics(self, trial_ids: Iterable[int], group: str) -> Iterator[TrialMetrics]:
         """Yields the reports of one trial after another, as `Trial.iter_metrics` does.
 
@@ -194,4 +242,12 @@ _EXPERIMENT_KEYS: Mapping[ExperimentSortBy, Callable[[ExperimentRow], Any]] = {
     ExperimentSortBy.END_TIME: lambda row: row.search and row.search.ended,
     ExperimentSortBy.PROGRESS: lambda row: row.search and row.search.progress,
     ExperimentSortBy.FORKED_FROM: lambda row: row.parent,
+}
+
+_MODEL_KEYS: Mapping[ModelSortBy, Callable[[ModelRecord], Any]] = {
+    ModelSortBy.NAME: lambda record: record.name,
+    ModelSortBy.DESCRIPTION: lambda record: record.description,
+    ModelSortBy.CREATION_TIME: lambda record: record.created,
+    ModelSortBy.LAST_UPDATED_TIME: lambda record: record.updated,
+    ModelSortBy.NUM_VERSIONS: lambda record: len(record.versions),
 }

@@ -17,14 +17,10 @@ def unavailable(call: str, advice: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-_REGISTRY = "There is no model registry: Checkpoint.pin() keeps a checkpoint, and add_metadata() describes it"
 _NO_USERS = "There are no users: the home belongs to whoever may write to its folder"
 _NO_WORKSPACES = "There are no workspaces and projects: labels tell experiments apart"
 
 FUNCTIONS = {
-    **dict.fromkeys(
-        ("create_model", "get_model", "get_model_by_id", "get_model_labels", "get_models", "list_models"), _REGISTRY
-    ),
     **dict.fromkeys(
         ("create_user", "get_session_username", "get_user_by_id", "get_user_by_name", "list_users", "whoami"), _NO_USERS
     ),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import NoReturn, Protocol
+from typing import Protocol
 
-from core_sdk.errors import NoMasterError
 from core_sdk.journal import Journal
 from core_sdk.records import CheckpointUsed
 
@@ -13,6 +12,11 @@ from core_sdk.records import CheckpointUsed
 class _HasUuid(Protocol):
     @property
     def uuid(self) -> str: ...
+
+
+class _HasCheckpoint(Protocol):
+    @property
+    def checkpoint(self) -> _HasUuid: ...
 
 
 class ExperimentalCoreContext:
@@ -28,5 +32,6 @@ class ExperimentalCoreContext:
         """
         self._journal.append_or_raise(CheckpointUsed(time=time.time(), storage_id=checkpoint.uuid))
 
-    def report_task_using_model_version(self, model_version: object) -> NoReturn:
-        raise NoMasterError("report_task_using_model_version()", "There is no model registry: report the checkpoint")
+    def report_task_using_model_version(self, model_version: _HasCheckpoint) -> None:
+        """As `report_task_using_checkpoint`, of the checkpoint of a version of a model."""
+        self.report_task_using_checkpoint(model_version.checkpoint)

@@ -70,6 +70,7 @@ from core_sdk.records._journal import (
     StopAcknowledged,
     TrialLabelsChanged,
 )
+from core_sdk.records._models import ModelRecord, ModelVersionRecord
 from core_sdk.records._retention import RETENTION_KEYS, RetentionPolicy, SearcherMetric
 from core_sdk.records._values import (
     MAX_INT,

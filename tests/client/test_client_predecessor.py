@@ -208,10 +208,9 @@ def test_determined_is_the_home_of_this_environment(home: Home, train: Train) ->
 @pytest.mark.parametrize(
     ("call", "advice"),
     [
-        (lambda: client.get_model("resnet"), "no model registry"),  # type: ignore[attr-defined]
         (lambda: client.whoami(), "There are no users"),  # type: ignore[attr-defined]
         (lambda: client.list_workspaces(), "There are no workspaces"),  # type: ignore[attr-defined]
-        (lambda: client.Determined().create_model("resnet"), "no model registry"),  # type: ignore[attr-defined]
+        (lambda: client.Determined().create_user("ada", True), "There are no users"),  # type: ignore[attr-defined]
         (lambda: client.get_experiment(1).move_to_project("a", "b"), "There are no projects"),
     ],
 )

@@ -29,7 +29,8 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     """Deletes the files, where they are still there, and records that the trial's checkpoint is gone.
 
     May be called again after it failed. Raises `CheckpointProtectedError` for one that is pinned, that another trial
-    began with, or that a running attempt uses; `is_forced` passes over the first two. Raises `StorageError`.
+    began with, that a running attempt uses, or that is a version of a model; `is_forced` passes over the first two.
+    Raises `StorageError`.
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage:
@@ -156,11 +157,12 @@ def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> N
 
 
 def _check_references(storage_id: str, pin: CheckpointPinned | None, references: References, is_forced: bool) -> None:
-    is_in_use = storage_id in references.uses
+    is_registered = storage_id in references.models
+    can_be_forced = storage_id not in references.uses and not is_registered
     reasons = [pin_reason(pin.note)] if pin is not None else []
     reasons += references_to(storage_id, references)
-    if reasons and (is_in_use or not is_forced):
-        raise CheckpointProtectedError(storage_id, reasons, can_be_forced=not is_in_use)
+    if reasons and not (is_forced and can_be_forced):
+        raise CheckpointProtectedError(storage_id, reasons, can_be_forced, is_registered)
 
 
 def check_reachable(storage: Storage, storage_id: str) -> None:

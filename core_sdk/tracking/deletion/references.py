@@ -11,12 +11,13 @@ from core_sdk.journal import find_records
 from core_sdk.records import AttemptStarted, CheckpointUsed
 from core_sdk.tracking.deletion.retention import References
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.registry import read_registered
 
 
 def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()) -> References:
     """Reads all trials of the home except `without`; trials in `ended` do not count as running.
 
-    Raises `RecordDamagedError` for a trial that cannot be read: it might have begun with any checkpoint.
+    Raises `RecordDamagedError` for a trial, or a model, that cannot be read: it might refer to any checkpoint.
     """
     sources: defaultdict[str, set[int]] = defaultdict(set)
     uses: defaultdict[str, set[int]] = defaultdict(set)
@@ -32,7 +33,7 @@ def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int]
         running[trial_id] = attempt
         for storage_id in _used(folder, attempt):
             uses[storage_id].add(trial_id)
-    return References(sources, uses, running)
+    return References(sources, uses, running, read_registered(home))
 
 
 def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:

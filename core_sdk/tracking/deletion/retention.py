@@ -52,6 +52,8 @@ class References:
     """The trials whose running attempt resumed from it or uses it."""
     running: Mapping[int, int] = field(default_factory=dict)
     """Trial -> the attempt of it that runs."""
+    models: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The versions of models that it is registered as, for people."""
     doubtful: Mapping[int, str] = field(default_factory=dict)
     """Trial -> why records of it may be missing: a lost one might be a pin, or a validation."""
 
@@ -99,8 +101,10 @@ def references_to(storage_id: str, references: References) -> list[str]:
     """Who in the home needs the checkpoint, for people."""
     users = sorted(references.uses.get(storage_id, ()))
     sources = sorted(references.sources.get(storage_id, ()))
-    return [f"used by the running trial {trial_id}" for trial_id in users] + [
-        f"trial {trial_id} began with it" for trial_id in sources
+    return [
+        *(f"used by the running trial {trial_id}" for trial_id in users),
+        *(f"it is {version}" for version in references.models.get(storage_id, ())),
+        *(f"trial {trial_id} began with it" for trial_id in sources),
     ]
 
 

@@ -1,0 +1,199 @@
+"""`core-sdk model …`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from core_sdk.cli._arguments import Yes
+from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_tracker
+from core_sdk.cli.checkpoint.selection import StorageId, find_checkpoints
+from core_sdk.cli.render.json import encode
+from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
+from core_sdk.cli.render.tables import Column
+from core_sdk.cli.render.text import format_time, printable
+from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json
+from core_sdk.tracking.registry import Registry
+
+app = command_group()
+
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its number, or else its whole name.", show_default=False)]
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    model_id: int
+    name: str
+    description: str
+    labels: list[str]
+    metadata: dict[str, Any]
+    created: float
+    updated: float
+    is_archived: bool
+    num_versions: int
+
+
+@dataclass(frozen=True)
+class VersionRow:
+    version: int
+    checkpoint: str
+    name: str
+    notes: str
+    metadata: dict[str, Any]
+    created: float
+
+
+_MODEL_COLUMNS = [
+    Column[ModelRow]("ID", lambda row: str(row.model_id), is_number=True),
+    Column[ModelRow]("Name", lambda row: row.name, can_be_cut=True),
+    Column[ModelRow]("Versions", lambda row: str(row.num_versions), is_number=True),
+    Column[ModelRow]("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
+    Column[ModelRow]("Changed", lambda row: format_time(row.updated)),
+    Column[ModelRow]("Description", lambda row: row.description, can_be_cut=True),
+]
+_VERSION_COLUMNS = [
+    Column[VersionRow]("Version", lambda row: str(row.version), is_number=True),
+    Column[VersionRow]("Checkpoint", lambda row: row.checkpoint),
+    Column[VersionRow]("Name", lambda row: row.name, can_be_cut=True),
+    Column[VersionRow]("Registered", lambda row: format_time(row.created)),
+    Column[VersionRow]("Notes", lambda row: row.notes, can_be_cut=True),
+]
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="A name that no other model has.", show_default=False)],
+    description: Annotated[str, typer.Option(help="What it is.", show_default=False)] = "",
+    label: Annotated[list[str] | None, typer.Option(help="May be repeated.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a model, which has no versions yet."""
+    labels = [check_name("the label", text) for text in label or ()]
+    record = _registry().create(name, check_text("the description", description), {}, labels)
+    if as_json:
+        print_one(_model_row(record), {}, as_json)
+    else:
+        typer.echo(f"created model {record.model_id}")
+
+
+@app.command("list")
+def list_models(
+    archived: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List models."""
+    form = choose_format(as_json, as_csv)
+    rows = [_model_row(record) for record in _registry().models() if archived or not record.is_archived]
+    print_rows(rows, ModelRow, _MODEL_COLUMNS, form, "No models.")
+
+
+@app.command()
+def describe(model: Model, as_json: AsJson = False) -> None:
+    """Show what is known of a model."""
+    row = _model_row(_find(model))
+    properties: dict[str, str | list[str]] = {
+        "Model": str(row.model_id),
+        "Name": row.name,
+        "Description": row.description,
+        "Labels": ", ".join(row.labels),
+        "Versions": str(row.num_versions),
+        "Metadata": [f"{key}: {encode(value)}" for key, value in row.metadata.items()],
+        "Created": format_time(row.created),
+        "Archived": "yes" if row.is_archived else "",
+    }
+    print_one(row, properties, as_json)
+
+
+@app.command()
+def register_version(
+    model: Model,
+    storage_id: StorageId,
+    name: Annotated[str, typer.Option(help="What to call the version.", show_default=False)] = "",
+    notes: Annotated[str, typer.Option(help="What to know of it.", show_default=False)] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Make a checkpoint the newest version of a model. It can then be neither collected nor deleted."""
+    from core_sdk.client import Tracker  # as in `find_checkpoints`
+
+    (checkpoint,) = find_checkpoints([storage_id])
+    version = Tracker().get_model(_find(model).model_id).register_version(checkpoint.uuid)
+    if name:
+        version.set_name(name)
+    if notes:
+        version.set_notes(notes)
+    if as_json:
+        print_one(_version_row(_find(model).versions[-1]), {}, as_json)
+    else:
+        typer.echo(f"registered checkpoint {checkpoint.uuid} as version {version.model_version}")
+
+
+@app.command()
+def list_versions(model: Model, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the versions of a model, the newest first."""
+    form = choose_format(as_json, as_csv)
+    rows = [_version_row(record) for record in reversed(_find(model).versions)]
+    print_rows(rows, VersionRow, _VERSION_COLUMNS, form, "No versions.")
+
+
+@app.command()
+def delete(
+    model: Model,
+    version: Annotated[
+        int | None, typer.Option(min=1, help="Only this version.", show_default="the model with all versions")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Take a model, or one version of it, out of the registry. The checkpoints stay, and can be deleted then."""
+    from core_sdk.client import Tracker
+
+    record = _find(model)
+    found = Tracker().get_model(record.model_id)
+    if version is None:
+        what = f"model {record.model_id}"
+        confirm(f"Delete {what}, {printable(record.name)!r}, with {len(record.versions)} versions?", yes)
+        found.delete()
+    else:
+        what = f"version {version} of model {record.model_id}"
+        one = found.get_version(version)
+        confirm(f"Delete {what}, {printable(record.name)!r}?", yes)
+        if one is not None:
+            one.delete()
+    typer.echo(f"deleted {what}")
+
+
+def _registry() -> Registry:
+    return Registry(open_tracker().home)
+
+
+def _find(text: str) -> ModelRecord:
+    """Raises `ModelNotFoundError`."""
+    return _registry().model(int(text) if text.isascii() and text.isdigit() else text)
+
+
+def _model_row(record: ModelRecord) -> ModelRow:
+    return ModelRow(
+        model_id=record.model_id,
+        name=record.name,
+        description=record.description,
+        labels=record.labels,
+        metadata=from_json(record.metadata),
+        created=record.created,
+        updated=record.updated,
+        is_archived=record.is_archived,
+        num_versions=len(record.versions),
+    )
+
+
+def _version_row(record: ModelVersionRecord) -> VersionRow:
+    return VersionRow(
+        version=record.version,
+        checkpoint=record.checkpoint,
+        name=record.name,
+        notes=record.notes,
+        metadata=from_json(record.metadata),
+        created=record.created,
+    )

@@ -1,0 +1,205 @@
+"""The model registry: named models, whose versions are checkpoints."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from core_sdk.client._metrics import to_datetime
+from core_sdk.client._objects import Checkpoint
+from core_sdk.client._order import CheckpointState, OrderBy
+from core_sdk.client._unavailable import unavailable
+from core_sdk.errors import CheckpointNotFoundError, ModelVersionNotFoundError
+from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json, to_json
+from core_sdk.tracking import HomeTracker
+from core_sdk.tracking.registry import Registry
+
+
+class ModelVersion:
+    """A checkpoint under a model's name and a number, as it was when it was looked up; `reload` looks again.
+
+    As long as it is registered, its checkpoint is neither collected nor deleted.
+    """
+
+    def __init__(self, tracker: HomeTracker, model: ModelRecord, record: ModelVersionRecord) -> None:
+        self._tracker = tracker
+        self.model_id = model.model_id
+        self.model_version = record.version
+        """Counted from 1."""
+        self._take(model, record)
+
+    def __repr__(self) -> str:
+        return f"ModelVersion(model_name={self.model_name!r}, model_version={self.model_version})"
+
+    def _take(self, model: ModelRecord, record: ModelVersionRecord) -> None:
+        self.model_name = model.name
+        self.checkpoint_uuid = record.checkpoint
+        self.name = record.name
+        self.notes = record.notes
+        self.metadata: dict[str, Any] = from_json(record.metadata)
+        self.creation_time = to_datetime(record.created)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        with self._tracker.view() as view:
+            return Checkpoint(self._tracker, view.checkpoint(self.checkpoint_uuid))
+
+    def set_name(self, name: str) -> None:
+        with self._changing() as record:
+            record.name = checked_text("the name", name)
+
+    def set_notes(self, notes: str) -> None:
+        with self._changing() as record:
+            record.notes = checked_text("the notes", notes)
+
+    def delete(self) -> None:
+        """Takes the version out of the registry. Its checkpoint stays, and can be deleted then."""
+        with Registry(self._tracker.home).edit(self.model_id) as model:
+            model.versions.remove(version_of(model, self.model_version))
+
+    def reload(self) -> None:
+        """Raises `ModelNotFoundError` or `ModelVersionNotFoundError`."""
+        model = Registry(self._tracker.home).model(self.model_id)
+        self._take(model, version_of(model, self.model_version))
+
+    iter_metrics = get_metrics = unavailable(
+        "ModelVersion.iter_metrics()", "`iter_metrics(group)` of the trial that used it gives what it reported"
+    )
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[ModelVersionRecord]:
+        with Registry(self._tracker.home).edit(self.model_id) as model:
+            yield version_of(model, self.model_version)
+        self.reload()
+
+
+class Model:
+    """A model of the registry as it was when it was looked up; `reload` looks again."""
+
+    def __init__(self, tracker: HomeTracker, record: ModelRecord) -> None:
+        self._tracker = tracker
+        self.model_id = record.model_id
+        self._registry = Registry(tracker.home)
+        self._take(record)
+
+    def __repr__(self) -> str:
+        return f"Model(model_id={self.model_id}, name={self.name!r})"
+
+    def _take(self, record: ModelRecord) -> None:
+        self.name = record.name
+        self.description = record.description
+        self.creation_time = to_datetime(record.created)
+        self.last_updated_time = to_datetime(record.updated)
+        self.metadata: dict[str, Any] = from_json(record.metadata)
+        self.labels = list(record.labels)
+        self.archived = record.is_archived
+        self.num_versions = len(record.versions)
+
+    def register_version(self, checkpoint_uuid: str) -> ModelVersion:
+        """Makes a checkpoint the newest version.
+
+        Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
+        """
+        with self._tracker.view() as view:
+            row = view.checkpoint(checkpoint_uuid)
+        if row.state == CheckpointState.DELETED.name:
+            raise CheckpointNotFoundError(checkpoint_uuid, f"{row.storage}: it was deleted")
+        record = self._registry.register(self.model_id, row.storage_id)
+        self.reload()
+        return ModelVersion(self._tracker, self._registry.model(self.model_id), record)
+
+    def get_version(self, version: int = -1) -> ModelVersion | None:
+        """The version of this number, or the newest one; None if there is no version at all.
+
+        Raises `ModelVersionNotFoundError` for a number that no version has.
+        """
+        model = self._registry.model(self.model_id)
+        if version == -1:
+            return ModelVersion(self._tracker, model, model.versions[-1]) if model.versions else None
+        return ModelVersion(self._tracker, model, version_of(model, version))
+
+    def list_versions(self, order_by: OrderBy = OrderBy.DESC) -> list[ModelVersion]:
+        """By their numbers."""
+        model = self._registry.model(self.model_id)
+        versions = [ModelVersion(self._tracker, model, record) for record in model.versions]
+        return versions if order_by is OrderBy.ASC else versions[::-1]
+
+    get_versions = list_versions
+
+    def add_metadata(self, metadata: Mapping[str, Any]) -> None:
+        """Adds or replaces keys. Raises `TypeError` for values that JSON cannot keep."""
+        checked = checked_metadata(metadata)
+        with self._changing() as record:
+            record.metadata |= checked
+
+    def remove_metadata(self, keys: Iterable[str]) -> None:
+        """Removes keys. Those that the model does not have are ignored."""
+        removed = _texts("keys", keys)
+        with self._changing() as record:
+            for key in removed:
+                record.metadata.pop(key, None)
+
+    def set_labels(self, labels: Iterable[str]) -> None:
+        with self._changing() as record:
+            record.labels = checked_labels(labels)
+
+    def set_description(self, description: str) -> None:
+        with self._changing() as record:
+            record.description = checked_text("the description", description)
+
+    def archive(self) -> None:
+        with self._changing() as record:
+            record.is_archived = True
+
+    def unarchive(self) -> None:
+        with self._changing() as record:
+            record.is_archived = False
+
+    def delete(self) -> None:
+        """Deletes the model with its versions. Their checkpoints stay, and can be deleted then."""
+        self._registry.delete(self.model_id)
+
+    def reload(self) -> None:
+        """Raises `ModelNotFoundError`."""
+        self._take(self._registry.model(self.model_id))
+
+    move_to_workspace = unavailable("Model.move_to_workspace()", "There are no workspaces: labels tell models apart")
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[ModelRecord]:
+        with self._registry.edit(self.model_id) as record:
+            yield record
+        self.reload()
+
+
+def version_of(model: ModelRecord, version: int) -> ModelVersionRecord:
+    """Raises `ModelVersionNotFoundError`."""
+    for record in model.versions:
+        if record.version == version:
+            return record
+    raise ModelVersionNotFoundError(model.name, version)
+
+
+def checked_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(metadata, Mapping):
+        raise TypeError(f"metadata must be a dict, not {type(metadata).__name__}")
+    checked: dict[str, Any] = to_json(metadata, "metadata")
+    return checked
+
+
+def checked_labels(labels: Iterable[str]) -> list[str]:
+    """In their order, each once."""
+    return list(dict.fromkeys(check_name("label", label) for label in _texts("labels", labels)))
+
+
+def checked_text(what: str, text: str) -> str:
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be a string, not {type(text).__name__}")
+    return check_text(what, text)
+
+
+def _texts(what: str, texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise TypeError(f"{what} must be a list of strings, not the string {texts!r}")
+    return list(texts)

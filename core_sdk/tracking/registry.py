@@ -1,0 +1,106 @@
+"""The model registry of a home: named models, whose versions are checkpoints that nothing may delete."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core_sdk.errors import ModelNotFoundError, NameTakenError
+from core_sdk.records import ModelRecord, ModelVersionRecord, check_name
+from core_sdk.tracking.home import Home
+from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
+
+
+class Registry:
+    """One file for each model, which is written whole. One process at a time changes the registry."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._directory = home.root / "models"
+
+    def models(self) -> list[ModelRecord]:
+        """In the order of their ids. Raises `RecordDamagedError`."""
+        found = (read_file(self._path(model_id), ModelRecord) for model_id in numbered_entries(self._directory))
+        return [record for record in found if record is not None]
+
+    def model(self, id_or_name: int | str) -> ModelRecord:
+        """Raises `ModelNotFoundError` or `RecordDamagedError`."""
+        for record in self.models():
+            if id_or_name in (record.model_id, record.name):
+                return record
+        raise ModelNotFoundError(id_or_name, self._home.root)
+
+    def create(self, name: str, description: str, metadata: Mapping[str, Any], labels: Sequence[str]) -> ModelRecord:
+        """Makes a model without versions. Raises `InvalidNameError`, `NameTakenError` or `HomeNotWritableError`."""
+        check_name("the model's name", name)
+        Home.create(self._home.root)
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        with self._locked():
+            if any(record.name == name for record in self.models()):
+                raise NameTakenError(name, "model")
+            now = time.time()
+            record = ModelRecord(
+                model_id=max(numbered_entries(self._directory), default=0) + 1,
+                name=name,
+                created=now,
+                updated=now,
+                description=description,
+                metadata=dict(metadata),
+                labels=list(labels),
+            )
+            self._path(record.model_id).parent.mkdir(mode=0o700)
+            write_file(self._path(record.model_id), record)
+        return record
+
+    @contextlib.contextmanager
+    def edit(self, model_id: int) -> Iterator[ModelRecord]:
+        """Yields the record to be changed, and writes it at the end of the block. Raises `ModelNotFoundError`."""
+        if not self._path(model_id).exists():
+            raise ModelNotFoundError(model_id, self._home.root)
+        with self._locked():
+            record = self.model(model_id)
+            before = msgspec.json.encode(record)
+            yield record
+            if msgspec.json.encode(record) != before:
+                record.updated = time.time()
+                write_file(self._path(model_id), record)
+
+    def register(self, model_id: int, storage_id: str, name: str = "", notes: str = "") -> ModelVersionRecord:
+        """Makes the checkpoint the newest version of the model."""
+        with self.edit(model_id) as record:
+            record.last_version += 1
+            version = ModelVersionRecord(
+                version=record.last_version, checkpoint=storage_id, created=time.time(), name=name, notes=notes
+            )
+            record.versions.append(version)
+        return version
+
+    def delete(self, model_id: int) -> None:
+        """Deletes the model; its checkpoints stay, and are protected no more. The empty folder keeps the id."""
+        with self._locked():
+            self._path(model_id).unlink(missing_ok=True)
+
+    def _path(self, model_id: int) -> Path:
+        return self._directory / str(model_id) / "model.json"
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        from filelock import FileLock  # imports asyncio, which readers need not pay for
+
+        with FileLock(self._directory / "models.lock", mode=0o600):
+            yield
+
+
+def read_registered(home: Home) -> dict[str, list[str]]:
+    """The versions of models, for people, by storage id. Raises `RecordDamagedError`."""
+    registered = defaultdict(list)
+    for model in Registry(home).models():
+        for version in model.versions:
+            registered[version.checkpoint].append(f"version {version.version} of the model {model.name!r}")
+    return dict(registered)
