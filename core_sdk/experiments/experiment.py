@@ -87,7 +87,7 @@ class Experiment:
         self._by_trial_id: dict[int, Trial] = {}
         self._search = _open_search(config)
         self._progress: float | None = None
-        self._num_running = 0
+        self._running: dict[UUID, Trial] = {}
         self._touched_now: dict[UUID, None] = {}
         self._dirty: dict[UUID, None] = {}
         """Trials that events have touched since `take_due`."""
@@ -122,14 +122,15 @@ class Experiment:
 
     @property
     def num_running(self) -> int:
-        return self._num_running
+        return len(self._running)
 
     @property
     def num_slots_in_use(self) -> int:
         return sum(len(trial.slots) for trial in self.running())
 
     def running(self) -> Iterator[Trial]:
-        return (trial for trial in self.trials.values() if trial.is_running)
+        """The trials that have a process, in the order in which these began."""
+        return iter(list(self._running.values()))
 
     def trial(self, trial_id: int) -> Trial | None:
         return self._by_trial_id.get(trial_id)
@@ -168,8 +169,9 @@ class Experiment:
                 self._by_trial_id[event.trial_id] = trial
                 self._tell(SearchTrialCreated(event.request_id))
             case AttemptBegun():
-                self._touched(event.request_id).begin(event)
-                self._num_running += 1
+                trial = self._touched(event.request_id)
+                trial.begin(event)
+                self._running[event.request_id] = trial
             case ValidationRead():
                 self._read(event)
             case StopSent():
@@ -189,7 +191,7 @@ class Experiment:
         """What is to be done since the last call."""
         actions = [action for request_id in self._dirty for action in self.trials[request_id].due(self._halt)]
         self._dirty.clear()
-        if self.closing is not None and self._num_running == 0 and not self.is_ended:
+        if self.closing is not None and not self._running and not self.is_ended:
             actions.append(Finish(*self.closing))
         return actions
 
@@ -306,7 +308,7 @@ class Experiment:
 
     def _end_attempt(self, event: AttemptOver) -> None:
         trial = self._touched(event.request_id)
-        self._num_running -= 1
+        del self._running[event.request_id]
         exited = trial.end(event, self.config.max_restarts)
         if trial.is_over:
             self._closed(trial, exited)

@@ -129,9 +129,20 @@ class Master:
     def _submit(self, experiment_id: int, is_paused: bool = False) -> dict[str, Any]:
         run = self._open(experiment_id)
         if run.experiment.num_events == 0:
+            self._check_slots(run)
             run.record(ExperimentBegun(time=time.time(), format=FORMAT, is_paused=is_paused))
             self._carry_out(run)
         return {"state": run.experiment.state}
+
+    def _check_slots(self, run: Run) -> None:
+        num_wanted, num_slots = run.slots_per_trial, self._machine.num_slots
+        if num_wanted > num_slots:
+            experiment_id = run.experiment.experiment_id
+            self._runs.pop(experiment_id).close()
+            raise MasterError(
+                f"experiment {experiment_id} wants {num_wanted} slots for each trial (resources.slots_per_trial), and "
+                f"this machine has {num_slots}"
+            )
 
     def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
         run = self._unended(experiment_id)

@@ -14,15 +14,13 @@ from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
 from core_sdk.tracking.home import Home
 
-_IDLE_S = 60.0
 
-
-def be_master(spawner: Spawner, *, num_places: int | None, stays: bool, listening: int) -> None:
+def be_master(spawner: Spawner, *, num_places: int | None, idle_s: float | None, listening: int) -> None:
     """Carries out the home's experiments; writes to the descriptor `listening` when it, or another master, listens."""
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     try:
         home = Home.create(Environment.read().home)
-        master = Master(home, Machine.here(num_places), None if stays else _IDLE_S, spawner)
+        master = Master(home, Machine.here(num_places), idle_s, spawner)
     except BlockingIOError:
         os.write(listening, b"+")  # another one was first
         return

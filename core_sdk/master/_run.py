@@ -183,7 +183,7 @@ class Run:
         self._journal.sync()
         experiment = self.experiment
         shown = experiment.state, experiment.num_running, len(experiment.trials), round(experiment.progress, 3)
-        if shown != self._published:
+        if shown != self._published and experiment.num_events:
             self._submission.publish(self.experiment)
             self._published = shown
 

@@ -1,0 +1,122 @@
+"""What a master refuses, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from master.searches import ASHA, TRAIN, await_end, events_of, submit_search, submit_text
+from processes import wait_for
+
+from core_sdk.errors import MasterError
+from core_sdk.experiments.calling import call, is_master_running, socket_address
+from core_sdk.records import AttemptBegun
+from core_sdk.tracking import Home
+
+FULL_DISK = Path(__file__).parent / "full_disk_master.py"
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python` is the one of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_path: Path) -> None:
+    """At once, and no experiment is left."""
+    Home.create(home.root)
+    call(home.root, "status", options=["--slots=2"])
+    text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "resources: {slots_per_trial: 3}\n"
+
+    with pytest.raises(MasterError, match=r"wants 3 slots .* this machine has 2"):
+        submit_text(home, tmp_path, text, TRAIN)
+
+    assert call(home.root, "status")["experiments"] == []
+    assert home.experiment_ids() == []
+
+
+def test_a_home_has_one_master(home: Home) -> None:
+    """A second one ends at once, and those who started it reach the first."""
+    pid = call(home.root, "status")["pid"]
+
+    second = subprocess.run(
+        [sys.executable, "-P", "-m", "core_sdk.master"], env={**os.environ, "CORE_SDK_HOME": str(home.root)}, timeout=30
+    )
+
+    assert second.returncode == 0
+    assert call(home.root, "status")["pid"] == pid
+
+
+def test_only_the_user_can_speak_with_the_master(home: Home) -> None:
+    """By the permissions of its socket."""
+    call(home.root, "status")
+
+    mode = (home.root / "master.sock").stat().st_mode
+
+    assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
+
+
+@pytest.mark.parametrize(
+    ("request_line", "words"),
+    [
+        (b'{"protocol": 99, "version": "9.9", "do": "status"}', "does not understand version 9.9"),
+        (b'{"protocol": 1, "version": "0.1.0", "do": "dance"}', "does not know 'dance'"),
+        (b'{"protocol": 1, "version": "0.1.0", "do": "want", "experiment_id": 7, "state": "PAUSED"}', "experiment 7"),
+        (b'{"protocol": 1, "version": "0.1.0", "do": "want"}', "experiment_id"),
+        (b"nonsense", ""),
+        (b"[]", ""),
+        (b"", ""),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_answered(home: Home, request_line: bytes, words: str) -> None:
+    """With what is wrong with it; the master goes on."""
+    pid = call(home.root, "status")["pid"]
+
+    with socket.socket(socket.AF_UNIX) as connection:
+        with socket_address(home.root) as address:
+            connection.connect(address)
+        connection.sendall(request_line + b"\n")
+        answer = json.loads(connection.makefile("rb").readline())
+
+    assert not answer["ok"] and words in answer["error"]
+    assert call(home.root, "status")["pid"] == pid
+
+
+@pytest.mark.parametrize("first", [2, pytest.param(3, marks=pytest.mark.slow), pytest.param(6, marks=pytest.mark.slow)])
+def test_an_experiment_stands_still_while_the_disk_is_full(home: Home, tmp_path: Path, first: int) -> None:
+    """And says so; when there is room again it goes on, with every attempt begun once and every report heard once."""
+    Home.create(home.root)
+    with (home.root / "master.log").open("wb") as log:
+        master = [sys.executable, str(FULL_DISK), str(first), "12", "--stay"]
+        subprocess.run(master, stderr=log, check=True, timeout=60)
+
+    experiment_id = submit_search(home, tmp_path, max_trials=2)
+    wait_for(lambda: "No space left on device" in (home.root / "master.log").read_text())
+    search = await_end(home, experiment_id)
+
+    events = events_of(home, experiment_id)
+    begun = [(event.request_id, event.attempt) for event in events if isinstance(event, AttemptBegun)]
+    assert search.state == "COMPLETED"
+    assert len(begun) == len(set(begun)) == 2
+
+
+def test_a_home_that_cannot_be_written_has_no_master(home: Home) -> None:
+    """The error says where to look for the reason."""
+    home.root.parent.mkdir(exist_ok=True)
+    home.root.write_text("not a directory")
+
+    with pytest.raises((MasterError, FileExistsError)):
+        call(home.root, "status")
+
+
+def test_an_idle_master_ends(home: Home) -> None:
+    """One that was started for a question, and has nothing to do."""
+    call(home.root, "status", options=["--idle=0.2"])
+
+    wait_for(lambda: not is_master_running(home.root))
