@@ -38,7 +38,6 @@ from core_sdk.client._order import (
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
 from core_sdk.experiments.calling import call, ensure_master
-from core_sdk.experiments.code import archive_path
 from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import (
     CheckpointMetadataSet,
@@ -611,7 +610,7 @@ class Experiment(Training):
         directory = Path(output_dir or ".").expanduser()
         directory.mkdir(parents=True, exist_ok=True)
         copy = directory / f"exp-{self.id}_model_def.tar.gz"
-        shutil.copyfile(archive_path(self._tracker.home, code), copy)
+        shutil.copyfile(self._tracker.home.code_archive(code), copy)
         return str(copy)
 
     def set_name(self, name: str) -> None:

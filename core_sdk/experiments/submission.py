@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,10 @@ from msgspec.structs import replace
 
 from core_sdk.config import ExperimentConfig, Loaded, from_mapping, load, to_mapping, to_yaml
 from core_sdk.environment import recorded_variables
-from core_sdk.errors import ConfigProblem, CoreSDKError, ExperimentStateError, InvalidConfigError
+from core_sdk.errors import CodeDamagedError, ConfigProblem, CoreSDKError, ExperimentStateError, InvalidConfigError
 from core_sdk.experiments._program import check_program
 from core_sdk.experiments.calling import call
-from core_sdk.experiments.code import MAX_SIZE_BYTES, pack
+from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, pack
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
 from core_sdk.tracking.attempts.command import script_name
@@ -71,10 +71,13 @@ def submit(
     Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. Raises
     `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and leaves no experiment then.
     """
+
+    def packed() -> PackedCode | None:
+        has_code = model_dir is not None or bool(includes)
+        return pack(home, model_dir, includes, max_size_bytes=max_code_bytes) if has_code else None
+
     loaded = load(text, source=source, overrides=overrides)
-    code = None
-    if model_dir is not None or includes:
-        code = pack(home, model_dir, includes, max_size_bytes=max_code_bytes)
+    code = packed()
     check_program(loaded.config, code, source)
     submission = SubmissionRecord(
         code=code.sha256 if code else None,
@@ -83,7 +86,7 @@ def submit(
         warm_start=_warm_start(home, loaded.config, source),
         overrides=list(overrides),
     )
-    return _begin(home, loaded, text, submission, is_paused=is_paused)
+    return _begin(home, loaded, text, submission, is_paused=is_paused, pack_again=packed)
 
 
 def fork(
@@ -182,6 +185,7 @@ def _begin(
     *,
     parent: int | None = None,
     is_paused: bool = False,
+    pack_again: Callable[[], object] = lambda: None,
 ) -> Submitted:
     config, folder = loaded.config, home.allot_experiment()
     with contextlib.ExitStack() as undo:
@@ -205,6 +209,10 @@ def _begin(
                 parent=parent,
             )
         )
+        if submission.code is not None and not (archive := home.code_archive(submission.code)).exists():
+            pack_again()  # the last experiment with this code was deleted meanwhile
+            if not archive.exists():
+                raise CodeDamagedError(archive, "is missing")
         call(home.root, "submit", experiment_id=folder.experiment_id, is_paused=is_paused)
         undo.pop_all()
     return Submitted(folder.experiment_id, loaded.warnings)

@@ -333,17 +333,25 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
 
 
 def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, completed: int) -> None:
-    """Several at once, with all that belongs to them."""
+    """Several at once, with all that belongs to them; code goes with the last experiment that has it."""
     running = create(cli, "--paused")
 
     refused = cli("experiment", "delete", str(running), "--yes")
     cli("experiment", "kill", str(running))
     cli("experiment", "wait", str(running))
-    deleted = cli("experiment", "delete", str(completed), str(running), "--yes")
+    code = home.code_archive(home.experiment(running).read_submission().code or "")
+    cli("experiment", "delete", str(running), "--yes")
+    was_kept = code.exists()
+    third = create(cli, "--paused", "--config", "name=third")
+    cli("experiment", "kill", str(third))
+    cli("experiment", "wait", str(third))
+    deleted = cli("experiment", "delete", str(completed), "third", "--yes")
 
     assert (refused.status, "is PAUSED" in refused.errors) == (1, True)
-    assert deleted.output == f"deleted experiment {completed}\ndeleted experiment {running}\n"
+    assert was_kept
+    assert deleted.output == f"deleted experiment {completed}\ndeleted experiment {third}\n"
     assert home.experiment_ids() == home.trial_ids() == []
+    assert list(code.parent.iterdir()) == []
 
 
 def test_what_was_not_submitted_is_not_steered(cli: Cli, home: Home) -> None:

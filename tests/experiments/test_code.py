@@ -22,7 +22,6 @@ import pytest
 from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError, CodeTooLargeError
 from core_sdk.experiments.code import (
     PackedCode,
-    archive_path,
     has_startup_hook,
     pack,
     remove_code,
@@ -100,7 +99,7 @@ def test_equal_directories_are_stored_once(home: Home, model: Path, tmp_path: Pa
     os.utime(tmp_path / "other" / "a.py", (0, 0))
     (tmp_path / "other" / "a.py").chmod(0o600)
     first = pack(home, model)
-    archive = archive_path(home, first.sha256)
+    archive = home.code_archive(first.sha256)
     before = archive.stat()
 
     second = pack(home, tmp_path / "other")
@@ -348,7 +347,7 @@ def test_a_kill_while_unpacking_leaves_no_half_copy(home: Home, model: Path) -> 
 def test_a_damaged_archive_is_never_unpacked(home: Home, model: Path, tmp_path: Path, damage: str) -> None:
     """Its content must have the hash that names it."""
     code = pack(home, model)
-    path = archive_path(home, code.sha256)
+    path = home.code_archive(code.sha256)
     content = path.read_bytes()
     match damage:
         case "flipped":
@@ -373,8 +372,8 @@ def test_no_archive_writes_outside_its_directory(home: Home, tmp_path: Path, nam
     """Not even one that somebody has put there under the hash of its content."""
     content = archive_of(name)
     sha256 = hashlib.sha256(content).hexdigest()
-    archive_path(home, sha256).parent.mkdir()
-    archive_path(home, sha256).write_bytes(gzip.compress(content))
+    home.code_archive(sha256).parent.mkdir()
+    home.code_archive(sha256).write_bytes(gzip.compress(content))
 
     with pytest.raises(CodeDamagedError, match="cannot be unpacked"):
         unpack(home, sha256, tmp_path / "code")

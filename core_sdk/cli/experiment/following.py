@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import get_args
 from uuid import UUID
 
-from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.experiments.calling import ensure_master
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import read_journal
@@ -66,8 +66,7 @@ class Follower:
                 return
             if time.monotonic() - asked > _MASTER_S:
                 asked = time.monotonic()
-                if not is_master_running(self.home.root):
-                    call(self.home.root, "status")
+                ensure_master(self.home.root)
             time.sleep(_PAUSE_S)
 
     def _compare(self, event: Event) -> None:

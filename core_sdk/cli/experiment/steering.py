@@ -15,7 +15,7 @@ from core_sdk.cli._home import open_home, open_tracker, submitted_id
 from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import AsJson
 from core_sdk.errors import CoreSDKError, ExperimentStateError
-from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.experiments.calling import call, ensure_master
 from core_sdk.tracking.rows import ExperimentChange
 
 _PAUSE_S = 0.2
@@ -79,8 +79,7 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
                     typer.echo(f"experiment {experiment_id}: {search.state}")
         if time.monotonic() - asked > _MASTER_S:
             asked = time.monotonic()
-            if not is_master_running(home.root):
-                call(home.root, "status")
+            ensure_master(home.root)
         time.sleep(_PAUSE_S)
     if as_json:
         print_list({"experiment_id": experiment_id, "state": state} for experiment_id, state in states.items())

@@ -4,7 +4,7 @@ An archive is `<home>/code/<sha256>.tar.gz`. The name is the SHA-256 of the tar 
 but the names, the contents, the executable bits and the links, so that equal directories are stored once.
 """
 
-from core_sdk.experiments.code._packing import PackedCode, archive_path, pack
+from core_sdk.experiments.code._packing import PackedCode, pack
 from core_sdk.experiments.code._selection import MAX_SIZE_BYTES
 from core_sdk.experiments.code._unpacking import (
     STARTUP_HOOK,
@@ -19,7 +19,6 @@ __all__ = [
     "MAX_SIZE_BYTES",
     "STARTUP_HOOK",
     "PackedCode",
-    "archive_path",
     "has_startup_hook",
     "pack",
     "remove_code",

@@ -35,10 +35,6 @@ class PackedCode:
     """The files that may be executed."""
 
 
-def archive_path(home: Home, sha256: str) -> Path:
-    return home.root / "code" / f"{sha256}.tar.gz"
-
-
 def pack(
     home: Home, directory: Path | None, includes: Sequence[Path] = (), *, max_size_bytes: int = MAX_SIZE_BYTES
 ) -> PackedCode:
@@ -56,8 +52,8 @@ def pack(
     if code.size_bytes > _WARNING_SIZE_BYTES:
         files = ", ".join(f"{name!r} ({size_bytes >> 20:,} MiB)" for name, size_bytes in largest(entries))
         logger.warning("the code directory holds %d MiB. Its largest files: %s", code.size_bytes >> 20, files)
-    if not archive_path(home, code.sha256).exists():
-        _store(archive_path(home, code.sha256), entries, code.sha256)
+    if not home.code_archive(code.sha256).exists():
+        _store(home.code_archive(code.sha256), entries, code.sha256)
     return code
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core_sdk.errors import CodeDamagedError
-from core_sdk.experiments.code._packing import archive_path
 from core_sdk.tracking import Home, TrialFolder
 
 STARTUP_HOOK = "startup-hook.sh"
@@ -50,7 +49,7 @@ def unpack(home: Home, sha256: str, directory: Path) -> None:
 
     Raises `CodeDamagedError`, or `FileExistsError` if the directory exists.
     """
-    path = archive_path(home, sha256)
+    path = home.code_archive(sha256)
     try:
         with path.open("rb") as file:
             if _sha256_of_tar(file) != sha256:

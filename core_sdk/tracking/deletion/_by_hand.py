@@ -10,6 +10,7 @@ from core_sdk.errors import (
     CheckpointError,
     CheckpointNotFoundError,
     CheckpointProtectedError,
+    ExperimentNotFoundError,
     ExperimentStateError,
     RecordDamagedError,
     StorageError,
@@ -22,7 +23,7 @@ from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.deletion.retention import References, pin_reason, references_to
 from core_sdk.tracking.history import TrialHistory, read_history
-from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
 
 
 def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
@@ -89,7 +90,7 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
 
 
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
-    """Deletes the experiment with all its trials.
+    """Deletes the experiment with all its trials, and its code, unless another experiment has the same.
 
     Raises `ExperimentStateError` for one that has not ended, and as `delete_trial`, and has then deleted nothing.
     """
@@ -106,7 +107,34 @@ def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):
             _delete_claimed(folder)
+    code = _code_of(experiment)
     experiment.delete()
+    if code is not None:
+        _remove_unused_code(home, code)
+
+
+def _remove_unused_code(home: Home, code: str) -> None:
+    archive = home.code_archive(code)
+    if _is_used(home, code) or not archive.exists():
+        return
+    # Whoever submits an experiment with this code meanwhile finds the archive gone, or is found by the second look.
+    aside = archive.with_suffix(".unused")
+    archive.rename(aside)
+    if _is_used(home, code):
+        aside.rename(archive)
+    else:
+        aside.unlink()
+
+
+def _is_used(home: Home, code: str) -> bool:
+    return any(_code_of(home.experiment(experiment_id)) == code for experiment_id in home.experiment_ids())
+
+
+def _code_of(experiment: ExperimentFolder) -> str | None:
+    try:
+        return experiment.read_submission().code
+    except (ExperimentNotFoundError, RecordDamagedError):
+        return None
 
 
 def _delete_claimed(folder: TrialFolder) -> None:

@@ -150,6 +150,10 @@ class Home:
             except OSError as error:
                 raise HomeNotWritableError(self.root, error.strerror or str(error)) from error
 
+    def code_archive(self, sha256: str) -> Path:
+        """The archive of an experiment's code."""
+        return self.root / "code" / f"{sha256}.tar.gz"
+
     def read_job(self, name: str) -> JobRecord | None:
         """Reads what `write_job` has recorded of a scheduler's job."""
         return read_file(self._job_path(name), JobRecord)
