@@ -141,8 +141,10 @@ def test_a_trial_is_found_again_by_its_request(begin_trial: Begin, home: Home) -
     for request_id in ("a", "b"):
         begin_trial("", request_id).lock.release()
     begin(home.root, ["true"]).lock.release()
-    incomplete = begin_trial("", "c")
-    (incomplete.folder.path / "trial.json").unlink()
+    for request_id in ("c", "d"):
+        begin_trial("", request_id).lock.release()
+    (home.folder(4).path / "trial.json").unlink()
+    (home.folder(5).path / "trial.json").write_text("damaged")
 
     assert requested_trials(home, 1) == {"a": 1, "b": 2}
 

@@ -6,6 +6,7 @@ Whoever starts attempts does it here: the decisions are made and recorded, and t
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,13 @@ from typing import Any
 import msgspec
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import CommandError, NothingToResumeError, RecordDamagedError, TrialCompletedError
+from core_sdk.errors import (
+    CommandError,
+    NothingToResumeError,
+    RecordDamagedError,
+    TrialCompletedError,
+    TrialNotFoundError,
+)
 from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
@@ -26,6 +33,8 @@ from core_sdk.tracking.attempts.slots import Slots, configured_variables
 from core_sdk.tracking.claim import claim_next_attempt
 from core_sdk.tracking.deletion import delete_trial
 from core_sdk.tracking.home import Home, TrialFolder
+
+logger = logging.getLogger("core_sdk.tracking")
 
 
 @dataclass(frozen=True)
@@ -126,9 +135,16 @@ def begin_in_experiment(
 
 def requested_trials(home: Home, experiment_id: int) -> dict[str, int]:
     """The trials of an experiment's searcher, by request id. Reads the records of all trials of the home."""
-    folders = [home.folder(trial_id) for trial_id in home.trial_ids()]
-    trials = [trial for folder in folders if (trial := folder.read_record()).experiment_id == experiment_id]
-    return {trial.request_id: trial.trial_id for trial in trials if trial.request_id}
+    found = {}
+    for trial_id in home.trial_ids():
+        try:
+            trial = home.folder(trial_id).read_record()
+        except (TrialNotFoundError, RecordDamagedError) as error:  # another one is being deleted, or is damaged
+            logger.warning("%s", error)
+            continue
+        if trial.experiment_id == experiment_id and trial.request_id:
+            found[trial.request_id] = trial_id
+    return found
 
 
 def resume(
