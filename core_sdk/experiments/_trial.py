@@ -54,6 +54,8 @@ class Trial:
         """The greatest length of which the searcher was told."""
         self.metric: Any = None
         """The newest value of the searcher's metric."""
+        self.num_missing = 0
+        """How many reports in a row have lacked what the searcher needs."""
         self.stop: StopSent | None = None
         self.kill: KillSent | None = None
         self.state: str | None = None
@@ -104,10 +106,11 @@ class Trial:
         self.position = event.attempt, event.offset
         if self.is_over or self.wish >= Wish.STOP:
             return False
+        self.num_missing = self.num_missing + 1 if event.names else 0
         if event.metric is not None:
             self.metric = event.metric
         is_repeated = event.length is not None and event.length <= self.last_length and self.num_attempts > 1
-        if event.length is not None:
+        if event.length is not None and event.metric is not None:
             self.last_length = max(self.last_length, event.length)
         return not is_repeated
 

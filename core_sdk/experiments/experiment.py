@@ -54,6 +54,8 @@ from core_sdk.search import Event as SearchEvent
 from core_sdk.search import TrialCreated as SearchTrialCreated
 
 NO_LIMIT = -1
+MAX_MISSING = 3
+"""How many reports of a trial in a row may lack what the searcher needs: a script may report a step in two calls."""
 
 _STOPPING: dict[FinalState, ExperimentState] = {
     "COMPLETED": "STOPPING_COMPLETED",
@@ -92,6 +94,7 @@ class Experiment:
         self._dirty: dict[UUID, None] = {}
         """Trials that events have touched since `take_due`."""
         self._is_revived = False
+        self._problem = ""
 
     @property
     def state(self) -> ExperimentState:
@@ -249,10 +252,8 @@ class Experiment:
 
     def _warn(self, warning: Warn) -> None:
         self.warnings.append(warning.message)
-        is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
-        if warning.kind in ("metric_missing", "time_missing") and is_halving:
-            # Nothing would ever be compared, and every trial would train to its end.
-            self._close("ERROR", warning.message, Wish.CANCEL)
+        if warning.kind in ("metric_missing", "time_missing"):
+            self._problem = warning.message
 
     def _close_trial(self, trial: Trial) -> None:
         trial.is_closed = True
@@ -303,7 +304,13 @@ class Experiment:
 
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]
-        if trial.read(event) and self.closing is None:
+        if not trial.read(event) or self.closing is not None:
+            return
+        is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)
+        if trial.num_missing == MAX_MISSING and is_halving:
+            # Nothing would ever be compared, and every trial would train to its end.
+            self._close("ERROR", self._problem, Wish.CANCEL)
+        else:
             self._tell(ValidationCompleted(event.request_id, event.metric, event.length, tuple(event.names)))
 
     def _end_attempt(self, event: AttemptOver) -> None:

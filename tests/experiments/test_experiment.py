@@ -294,21 +294,25 @@ def test_what_a_stopped_trial_still_reports_never_reaches_the_searcher() -> None
 
 
 def test_a_missing_metric_fails_a_search_by_comparison() -> None:
-    """At the first report, by name, with what was reported instead; the trials are stopped."""
+    """By name, with what was reported instead. It is said at the first report, and at the third the trials are stopped:
+    a script may report one step in two calls."""
     world = World(config("stopping"))
     world.act()
     trial = next(world.experiment.running())
+    names, states = ["accuracy", "epochs"], []
 
-    world.record(
-        ValidationRead(
-            time=0.0, request_id=trial.request_id, attempt=1, offset=1, length=1, names=["accuracy", "epochs"]
+    for step in (1, 2, 3):
+        world.record(
+            ValidationRead(time=0.0, request_id=trial.request_id, attempt=1, offset=step, length=step, names=names)
         )
-    )
+        states.append(world.experiment.state)
+        assert "accuracy, epochs" in world.experiment.warnings[0]
     world.act()
     for running in list(world.experiment.running()):
         world.end(running, "paused")
     world.act()
 
+    assert states == ["ACTIVE", "ACTIVE", "STOPPING_ERROR"]
     assert world.experiment.state == "ERROR"
     assert "'loss'" in world.experiment.reason and "accuracy, epochs" in world.experiment.reason
 

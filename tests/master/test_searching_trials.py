@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from master.searches import OPERATIONS, PROMOTION, await_end, events_of, submit_search, submit_text
+from master.searches import ASHA, OPERATIONS, PROMOTION, await_end, events_of, submit_search, submit_text
 from processes import wait_for
 
 from core_sdk.experiments.calling import call
-from core_sdk.records import AttemptBegun, AttemptOver, ValidationRead
+from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
 
 
@@ -107,3 +107,65 @@ def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_pat
         assert len(output) == len(set(output))
     with HomeTracker(home).view() as view:
         assert {trial.state for trial in view.trials(experiment_id)} == {"COMPLETED"}
+
+
+def test_each_trial_sees_only_its_own_gpus(home: Home, tmp_path: Path) -> None:
+    """Those of the master are shared out; a trial without slots sees none."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = "3,GPU-5"
+    train = "import os, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\ntime.sleep(1.5)\n"
+
+    experiment_id = submit_search(home, tmp_path, max_trials=2, max_concurrent=2, train=train)
+    await_end(home, experiment_id)
+
+    assert call(home.root, "status")["gpus"] == ["3", "GPU-5"]
+    assert sorted(home.trial(trial_id).log_path(1).read_text() for trial_id in home.trial_ids()) == ["3\n", "GPU-5\n"]
+
+
+def test_a_trial_that_does_not_stop_is_killed_at_the_time_out(home: Home, tmp_path: Path) -> None:
+    """And ends as what it was to end as."""
+    train = "from core_sdk import core\nimport time\nwith core.init():\n    print('deaf', flush=True); time.sleep(99)\n"
+    text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "preemption_timeout: 1\n"
+    experiment_id = submit_text(home, tmp_path, text, train)
+    log = home.root / "runs" / "1" / "1.log"
+    wait_for(lambda: log.exists() and "deaf" in log.read_text())
+
+    call(home.root, "want", experiment_id=experiment_id, state="CANCELED", by="canceled by a test")
+    search = await_end(home, experiment_id)
+
+    kinds = [type(event).__name__ for event in events_of(home, experiment_id)]
+    assert search.state == "CANCELED"
+    assert kinds.index("StopSent") < kinds.index("KillSent")
+
+
+def test_a_failing_trial_is_run_again_unless_its_output_says_that_it_is_hopeless(home: Home, tmp_path: Path) -> None:
+    """A pattern with `cancel_retries` ends it at once; else it gets `max_restarts` more runs."""
+    text = ASHA.format(max_trials=2, max_concurrent=2, max_time=4) + (
+        "max_restarts: 2\nlog_policies: [{name: memory, pattern: out of memory, action: cancel_retries}]\n"
+    )
+    train = (
+        "import sys\nfrom core_sdk import get_cluster_info\n"
+        "sys.exit('out of memory' if get_cluster_info().trial.trial_id == 1 else 'bad luck')\n"
+    )
+
+    experiment_id = submit_text(home, tmp_path, text, train)
+    search = await_end(home, experiment_id)
+
+    attempts = [len(home.trial(trial_id).attempts()) for trial_id in (1, 2)]
+    assert (search.state, search.reason) == ("ERROR", "all its trials failed")
+    assert attempts == [1, 3]
+
+
+def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) -> None:
+    """A trial of the other one saves, ends, and goes on when there is room again."""
+    Home.create(home.root)
+    call(home.root, "status", options=["--slots=1", "--stay"])
+    first = submit_search(home, tmp_path, max_trials=1)
+    wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, first)))
+    text = ASHA.format(max_trials=1, max_concurrent=1, max_time=20) + "resources: {priority: 1}\n"
+
+    second = submit_text(home, tmp_path, text, "print('quick')\n")
+    ends = await_end(home, second).ended, await_end(home, first).ended
+
+    reasons = [event.reason for event in events_of(home, first) if isinstance(event, StopSent)]
+    assert reasons[0] == "its slots are needed for an experiment of a higher priority"
+    assert ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
