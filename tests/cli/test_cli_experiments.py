@@ -362,3 +362,28 @@ def test_what_was_not_submitted_is_not_steered(cli: Cli, home: Home) -> None:
 
     assert ended.status == 1
     assert "experiment 1 was not submitted" in ended.errors
+
+
+def test_a_test_shows_that_a_script_does_what_a_search_needs(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """It starts, reports, stops with a checkpoint and goes on; nothing of it remains."""
+    ended = cli("experiment", "create", "search.yaml", "model", "--test", "--config", "data.endless=true")
+
+    assert ended.status == 0, ended.errors
+    assert [line.split(":")[0] for line in ended.output.splitlines()] == [
+        *["ok"] * 4,
+        "the test is passed, and its trial is deleted",
+    ]
+    assert "it has stopped when it was asked to, with a checkpoint at step 1" in ended.output
+    assert home.experiment_ids() == home.trial_ids() == []
+
+
+def test_a_test_says_what_a_script_does_not_do(cli: Cli, home: Home, model: Path) -> None:
+    """With the last lines of its output."""
+    (model / "train.py").write_text("print('not a word of the metric')\n")
+
+    ended = cli("experiment", "create", "search.yaml", "model", "--test")
+
+    assert ended.status == 1
+    assert "not a word of the metric" in ended.errors
+    assert "has never reported 'loss' as validation" in ended.errors
+    assert home.experiment_ids() == home.trial_ids() == []

@@ -59,6 +59,9 @@ def create(
         int | None,
         typer.Option(min=1, help="With --local: places on the CPU for trials.", show_default="all GPUs, or all CPUs"),
     ] = None,
+    test: Annotated[
+        bool, typer.Option("--test", help="Run one trial until it has reported, stopped and gone on, and delete it.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Submit an experiment: the trials that CONFIG describes.
@@ -72,19 +75,29 @@ def create(
 
     if slots is not None and not local:
         raise typer.BadParameter("--slots is for --local: `core-sdk master up --slots N` gives them to the master")
+    if test and (follow or paused or local or as_json):
+        raise typer.BadParameter("--test shows its steps as they are passed: give it alone")
+
+    text, changes = read_config(config), overrides or []
+    if test:
+        from core_sdk.cli.experiment.testing import run_test, single_trial
+
+        changes = single_trial(text, str(config), changes)
 
     def do(home: Home) -> Submitted:
         return submit(
             home,
-            read_config(config),
+            text,
             source=str(config),
-            overrides=overrides or (),
+            overrides=changes,
             model_dir=directory,
             includes=include or (),
             max_code_bytes=max_code_size << 20,
             is_paused=paused,
         )
 
+    if test:
+        raise typer.Exit(run_test(open_home(), do))
     if local:
         from core_sdk.cli.experiment.local import run_locally
 

@@ -1,0 +1,134 @@
+"""`core-sdk experiment create --test`: one trial shows that the script does what a search needs, and is deleted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Sequence
+
+import typer
+
+from core_sdk.cli._failures import ExitCode
+from core_sdk.cli._messages import say
+from core_sdk.cli.experiment.following import Follower
+from core_sdk.cli.render.text import format_number
+from core_sdk.config import load, to_mapping
+from core_sdk.errors import CoreSDKError, MasterError
+from core_sdk.experiments._trial import Trial
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.submission import Submitted
+from core_sdk.records import ValidationRead
+from core_sdk.tracking import Home, HomeTracker
+
+_LAST_BYTES = 4096
+_STOP_S = 60
+
+
+class TestFailedError(CoreSDKError):
+    """The trial did not do what a search needs."""
+
+
+def single_trial(text: str, source: str, overrides: Sequence[str]) -> list[str]:
+    """The overrides that make one trial of any search; its script fails once only. Raises `InvalidConfigError`."""
+    searcher = to_mapping(load(text, source=source, overrides=overrides).config)["searcher"]
+    kept = {key: searcher[key] for key in ("metric", "smaller_is_better", "max_length") if key in searcher}
+    return [
+        *overrides,
+        f"searcher={json.dumps({'name': 'single'} | kept)}",
+        "max_restarts=0",
+        f"preemption_timeout={_STOP_S}",
+    ]
+
+
+def run_test(home: Home, submit: Callable[[Home], Submitted]) -> int:
+    """Runs the trial until it has reported, stopped, and gone on; returns the exit status. Nothing of it remains."""
+    submitted = submit(home)
+    test = _Test(Follower(home, submitted.experiment_id))
+    try:
+        test.run()
+    except TestFailedError as error:
+        typer.echo(test.last_output(), err=True)
+        say(f"{error}. Above are the last lines of its output.")
+        return ExitCode.FAILURE
+    finally:
+        test.clean_up()
+    typer.echo("the test is passed, and its trial is deleted")
+    return ExitCode.OK
+
+
+class _Test:
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._experiment = follower.experiment
+        self._home = follower.home
+        self._num_reports = 0
+
+    def run(self) -> None:
+        """Raises `TestFailedError`."""
+        self._await(lambda: bool(self._experiment.trials) and (self._trial.num_attempts > 0 or self._trial.is_over))
+        self._pass("the trial has started")
+        self._await(lambda: bool(self._follower.best) or self._trial.is_over)
+        metric = self._follower.searcher.metric
+        if not self._follower.best:
+            raise TestFailedError(
+                f"the trial has ended ({self._end()}) and has never reported {metric!r} as validation"
+            )
+        self._pass(f"it has reported {metric}: {format_number(self._follower.best[self._trial.request_id])}")
+        self._want("PAUSED")
+        self._await(lambda: self._trial.is_over or (self._experiment.is_paused and not self._experiment.num_running))
+        if not self._trial.is_over:
+            self._go_on()
+        if self._trial.state == "ERROR":
+            raise TestFailedError(f"the trial has failed: {self._end()}")
+
+    def _go_on(self) -> None:
+        with HomeTracker(self._home).view() as view:
+            row = view.trial(self._trial.trial_id or 0)
+        if row.latest_checkpoint is None:
+            raise TestFailedError("the trial has stopped when it was asked to, but has stored no checkpoint")
+        self._pass(f"it has stopped when it was asked to, with a checkpoint at step {row.steps_completed}")
+        self._want("ACTIVE")
+        num_reports = self._num_reports
+        self._await(lambda: self._trial.is_over or self._num_reports > num_reports)
+        if self._trial.state != "ERROR":
+            self._pass("it has gone on from its checkpoint")
+
+    def last_output(self) -> str:
+        """The end of what the newest attempt has written."""
+        folder = self._home.folder(self._trial.trial_id or 0)
+        log = folder.log_path(self._trial.last_attempt)
+        return log.read_bytes()[-_LAST_BYTES:].decode(errors="replace") if log.exists() else ""
+
+    def clean_up(self) -> None:
+        """Ends the trial, and deletes all records of it."""
+        if not self._experiment.is_ended:
+            self._want("KILLED")
+            self._await(lambda: False)
+        HomeTracker(self._home).delete_experiment(self._experiment.experiment_id, is_forced=True)
+
+    @property
+    def _trial(self) -> Trial:
+        return next(iter(self._experiment.trials.values()))
+
+    def _await(self, condition: Callable[[], bool]) -> None:
+        """Returns when the condition holds, or the experiment has ended."""
+        for events in self._follower.follow():
+            self._num_reports += sum(isinstance(event, ValidationRead) for event in events)
+            if condition():
+                return
+
+    def _want(self, state: str) -> None:
+        with contextlib.suppress(MasterError):  # it has ended meanwhile
+            call(
+                self._home.root,
+                "want",
+                experiment_id=self._experiment.experiment_id,
+                state=state,
+                by="core-sdk experiment create --test",
+            )
+
+    def _end(self) -> str:
+        return f"{self._trial.state}: {self._trial.reason}" if self._trial.reason else str(self._trial.state)
+
+    def _pass(self, words: str) -> None:
+        typer.echo(f"ok: {words}")
