@@ -14,7 +14,7 @@ from core_sdk.distributed import DistributedContext
 from core_sdk.journal import Journal
 from core_sdk.records import OperationCompleted, to_json
 from core_sdk.tracking import TrialFolder
-from core_sdk.tracking.attempts.operations import PostedOperations, completed_lengths
+from core_sdk.tracking.attempts.operations import PostedOperations, completed_lengths, has_search_ended
 
 logger = logging.getLogger("core_sdk.searcher")
 
@@ -121,16 +121,18 @@ class SearchedOperations(Operations):
     def __init__(self, folder: TrialFolder, preempt: PreemptContext) -> None:
         self._posted = PostedOperations(folder)
         self._completed = completed_lengths(folder)
+        self._has_ended = has_search_ended(folder)
         self._preempt = preempt
 
     def next(self) -> Wanted | End | None:
         if self._preempt.is_stop_agreed:
             return End.STOPPED
         self._posted.read()
+        is_closed = self._posted.is_closed or self._has_ended
         lengths = [length for length in self._posted.lengths if length not in self._completed]
         if lengths:
-            return Wanted(lengths[0], is_last=self._posted.is_closed and len(lengths) == 1)
-        return End.CLOSED if self._posted.is_closed else None
+            return Wanted(lengths[0], is_last=is_closed and len(lengths) == 1)
+        return End.CLOSED if is_closed else None
 
     def complete(self, length: int) -> None:
         self._completed.add(length)

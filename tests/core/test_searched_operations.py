@@ -11,7 +11,7 @@ from core.rank_processes import Ended, Ranks, codes
 from processes import wait_for
 
 from core_sdk.journal import read_records
-from core_sdk.records import CommandRecord, OperationCompleted, StopAcknowledged
+from core_sdk.records import CommandRecord, OperationCompleted, SearchRecord, StopAcknowledged
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.slots import Slots
@@ -107,6 +107,16 @@ def test_a_trial_that_waits_is_stopped_and_goes_on_where_it_was(
     assert outputs(second) == [["8", "left"]] * size, second
     with HomeTracker(home).view() as view:
         assert view.trial(1).state == "COMPLETED"
+
+
+def test_a_trial_of_a_search_that_has_ended_waits_for_nothing(ranks: Ranks, home: Home, start: Start) -> None:
+    """A person who resumes it gets what was wanted of it."""
+    with home.experiment(1).edit() as record:
+        record.search = SearchRecord(searcher="async_halving", state="COMPLETED")
+
+    (ended,) = ranks.run(TRAIN, 1)
+
+    assert (ended.code, ended.output.split()) == (0, ["2", "left"]), ended
 
 
 def test_a_script_can_acknowledge_the_stop_itself(ranks: Ranks, home: Home, start: Start) -> None:

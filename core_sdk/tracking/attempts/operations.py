@@ -10,9 +10,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from core_sdk.errors import ExperimentNotFoundError
 from core_sdk.journal import find_records, read_journal
 from core_sdk.records import OperationCompleted, OperationsClosed, OperationWanted
-from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder
 
 
 def post_operations(folder: TrialFolder, lengths: Sequence[int], *, is_closed: bool = False) -> None:
@@ -37,6 +38,7 @@ class PostedOperations:
         self._offset = 0
         self.lengths: list[int] = []
         self.is_closed = False
+        """Whether no more can follow."""
 
     def read(self) -> None:
         """Reads what was posted since; costs one look at the file where nothing was."""
@@ -50,6 +52,15 @@ class PostedOperations:
                         self.lengths.append(record.length)
                     case OperationsClosed():
                         self.is_closed = True
+
+
+def has_search_ended(folder: TrialFolder) -> bool:
+    """Whether nobody can post anything for the trial any more, so that a person who resumes it waits in vain."""
+    try:
+        search = Home(folder.home_root).experiment(folder.read_record().experiment_id).read().search
+    except ExperimentNotFoundError:
+        return True
+    return search is not None and search.has_ended
 
 
 def completed_lengths(folder: TrialFolder) -> set[int]:
