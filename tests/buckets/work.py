@@ -79,8 +79,7 @@ def _delete(storage: Storage, scene: Scene) -> None:
     storage.delete(scene.storage_id)
 
 
-def _list(storage: Storage, scene: Scene) -> None:
-    assert scene.storage_id in checkpoint_ids(storage)
+def _verify(storage: Storage, scene: Scene) -> None:
     assert storage.verify(scene.storage_id).metadata == _METADATA
 
 
@@ -90,7 +89,7 @@ def without_some(content: Content) -> Content:
 
 SAVE = Work("save", save, begins_with=False, may_be_lost=True, after=dict)
 RESTORE = Work("restore", _restore, begins_with=True, may_be_lost=False, after=dict)
-VERIFY = Work("list and verify", _list, begins_with=True, may_be_lost=False, after=dict)
+VERIFY = Work("verify", _verify, begins_with=True, may_be_lost=False, after=dict)
 DELETE_SOME = Work("partial delete", _delete_some, begins_with=True, may_be_lost=False, after=without_some)
 DELETE = Work("delete", _delete, begins_with=True, may_be_lost=True, after=lambda content: None)
 ALL: Sequence[Work] = (SAVE, RESTORE, VERIFY, DELETE_SOME, DELETE)
