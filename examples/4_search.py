@@ -24,8 +24,9 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     )
     model = MLPClassifier(
         [hparams["hidden_units"]],
+        solver="sgd",
         learning_rate_init=hparams["learning_rate"],
-        alpha=hparams["weight_decay"],
+        momentum=hparams["momentum"],
         batch_size=32,
         random_state=core_context.info.trial.trial_seed,
     )
@@ -57,6 +58,6 @@ def parse_arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    hparams = {"hidden_units": 64, "learning_rate": 1e-3, "weight_decay": 1e-4}
+    hparams = {"hidden_units": 64, "learning_rate": 0.01, "momentum": 0.9}
     with det.core.init(name="digits", hparams=hparams) as core_context:
         main(parse_arguments(), core_context)

@@ -202,8 +202,9 @@ LastValues = dict[int, dict[str, dict[str, Metric]]]
 class Bucket:
     """A stretch of a series for a chart, with its true minimum and maximum."""
 
-    first_steps: int
-    last_steps: int
+    first_steps: float
+    """Whole, unless the series runs over another length than steps."""
+    last_steps: float
     count: int
     minimum: Metric | None
     """None if every value is NaN."""

@@ -197,7 +197,7 @@ def test_buckets_hold_the_true_minimum_and_maximum(home: Home) -> None:
         assert [bucket.first_steps for bucket in buckets] == list(range(0, 3000, 75))
         assert sum(bucket.count for bucket in buckets) == 3000
         for bucket in buckets:
-            numbers = [float(values[steps]) for steps in range(bucket.first_steps, bucket.last_steps + 1)]
+            numbers = [float(values[steps]) for steps in range(int(bucket.first_steps), int(bucket.last_steps) + 1)]
             finite = [number for number in numbers if not math.isnan(number)]
             assert (bucket.minimum, bucket.maximum) == (min(finite), max(finite))
             assert bucket.mean == pytest.approx(sum(finite) / len(finite))

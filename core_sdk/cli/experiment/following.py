@@ -72,7 +72,12 @@ class Follower:
     def _compare(self, event: Event) -> None:
         if not isinstance(event, ValidationRead) or event.metric is None:
             return
-        value = number_from_json(event.metric) if isinstance(event.metric, str) else event.metric
+        value = metric_of(event.metric)
         choose = min if self.searcher.smaller_is_better else max
         if value == value:  # not NaN
             self.best[event.request_id] = choose(value, self.best.get(event.request_id, value))
+
+
+def metric_of(recorded: Metric | str) -> Metric:
+    """The number that an event holds."""
+    return number_from_json(recorded) if isinstance(recorded, str) else recorded

@@ -1,4 +1,4 @@
-"""`core-sdk experiment trials`, `best`, `logs`, `config` and `download-code`."""
+"""`core-sdk experiment trials`, `best`, `plot`, `logs`, `config` and `download-code`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Experiment, SmallerIsBetter, parse_experiment
+from core_sdk.cli._arguments import Experiment, Output, SmallerIsBetter, parse_experiment
 from core_sdk.cli._home import open_home, open_tracker, submitted_id
+from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
 from core_sdk.cli.render.text import format_number
@@ -26,7 +27,7 @@ _PAUSE_S = 0.5
 
 
 def register(app: typer.Typer) -> None:
-    for command in (trials, best, logs, config):
+    for command in (trials, best, plot, logs, config):
         app.command()(command)
     app.command("download-code")(download_code)
 
@@ -70,6 +71,21 @@ def best(
         "Checkpoint": facts.row.latest_checkpoint or "",
     }
     print_one(json_object(facts) | {"best": found}, properties, as_json)
+
+
+def plot(experiment: Experiment, output: Output = None) -> None:
+    """Draw the searcher's metric of all trials in one chart: in the terminal, or into a file.
+
+    The rungs are marked, and crosses show where the search has stopped a trial.
+    """
+    from core_sdk.cli.experiment.curves import read_chart
+    from core_sdk.cli.experiment.following import Follower
+
+    check_format(output)
+    follower = Follower(open_home(), submitted_id(experiment))
+    with open_tracker().view() as view:
+        chart = read_chart(follower, view, num_buckets(output))
+    draw_charts([chart] if chart.curves else [], output)
 
 
 def logs(

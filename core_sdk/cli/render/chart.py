@@ -12,18 +12,28 @@ from core_sdk.tracking.rows import Bucket
 
 @dataclass(frozen=True)
 class Curve:
+    """Curves with the same label look alike."""
+
     label: str
     buckets: Sequence[Bucket]
+    is_cut: bool = False
+    """Drawn in grey, with a cross where it was cut off."""
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves over the same axes."""
+    """Curves over the same axes. Where curves meet, the first one is seen."""
 
     title: str
     curves: Sequence[Curve]
     marks: Sequence[int] = ()
-    """Steps from which a trial was resumed."""
+    mark_label: str = "resumed"
+    """What happened at the steps that are marked."""
+
+    @property
+    def labels(self) -> list[str]:
+        """Each once, in the order of the curves."""
+        return list(dict.fromkeys(curve.label for curve in self.curves))
 
     @functools.cached_property
     def strokes(self) -> list[Stroke]:
@@ -31,7 +41,7 @@ class Chart:
         return [one for one in found if one is not None]
 
     @property
-    def step_range(self) -> tuple[int, int]:
+    def step_range(self) -> tuple[float, float]:
         """The first step and the last one, of values that cannot be drawn too."""
         buckets = [bucket for curve in self.curves for bucket in curve.buckets]
         return min(bucket.first_steps for bucket in buckets), max(bucket.last_steps for bucket in buckets)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from core_sdk.cli.render.chart import Chart, Curve, Stroke, fraction, stroke
+from core_sdk.cli.render.chart import Chart, Stroke, fraction, stroke
 from core_sdk.cli.render.text import format_number
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
@@ -36,9 +36,9 @@ def plot(chart: Chart, *, width: int, height: int = 12) -> list[str]:
     canvases = [_Canvas(width - label_width - 2, height, chart.step_range, (low, high)) for _ in chart.curves]
     for canvas, curve in zip(canvases, chart.curves, strict=True):
         canvas.draw([stroke(bucket) for bucket in curve.buckets])
-    rows = canvases[0].rows() if len(canvases) == 1 else _in_letters(canvases)
+    rows = canvases[0].rows() if len(canvases) == 1 else _in_letters(canvases, _letters(chart))
     lines = [f"{label:>{label_width}} ┤{row}" for label, row in zip(labels, rows, strict=True)]
-    return [*lines, *_axis(chart, label_width, canvases[0]), *_legend(chart.curves)]
+    return [*lines, *_axis(chart, label_width, canvases[0]), *_legend(chart)]
 
 
 class _Canvas:
@@ -80,19 +80,21 @@ class _Canvas:
             self.cells[y // 4][x // 2] |= _DOTS[y % 4][x % 2]
 
 
-def _in_letters(canvases: Sequence[_Canvas]) -> list[str]:
+def _in_letters(canvases: Sequence[_Canvas], letters: Sequence[str]) -> list[str]:
     """Rows in which each curve is drawn in its letter; where curves meet, the first one is shown."""
 
     def letter(row: int, column: int) -> str:
         drawn = (index for index, canvas in enumerate(canvases) if canvas.cells[row][column] != _BLANK)
-        return _letter(next(drawn, None))
+        return next((letters[index] for index in drawn), " ")
 
     num_rows, num_columns = len(canvases[0].cells), canvases[0].num_columns
     return ["".join(letter(row, column) for column in range(num_columns)).rstrip() for row in range(num_rows)]
 
 
-def _letter(index: int | None) -> str:
-    return " " if index is None else _LETTERS[index % len(_LETTERS)]
+def _letters(chart: Chart) -> list[str]:
+    """The letter of each curve."""
+    labels = chart.labels
+    return [_LETTERS[labels.index(curve.label) % len(_LETTERS)] for curve in chart.curves]
 
 
 def _labels(low: float, high: float, height: int) -> list[str]:
@@ -105,13 +107,16 @@ def _labels(low: float, high: float, height: int) -> list[str]:
 
 def _axis(chart: Chart, label_width: int, canvas: _Canvas) -> list[str]:
     indent = " " * (label_width + 1)
-    first, last = map(str, chart.step_range)
+    first, last = map(format_number, chart.step_range)
     marked = {canvas.x(steps) // 2 for steps in chart.marks}
     line = "".join("╪" if column in marked else "─" for column in range(canvas.num_columns))
     gap = max(1, canvas.num_columns - len(first) - len(last))
-    resumed = [f"{indent} ╪ resumed at {', '.join(map(str, chart.marks))}"] if chart.marks else []
-    return [f"{indent}└{line}", f"{indent} {first}{' ' * gap}{last}", *resumed]
+    marks = [f"{indent} ╪ {chart.mark_label} at {', '.join(map(str, chart.marks))}"] if chart.marks else []
+    return [f"{indent}└{line}", f"{indent} {first}{' ' * gap}{last}", *marks]
 
 
-def _legend(curves: Sequence[Curve]) -> list[str]:
-    return [f"  {_letter(index)} {curve.label}" for index, curve in enumerate(curves)] if len(curves) > 1 else []
+def _legend(chart: Chart) -> list[str]:
+    if len(chart.curves) == 1:
+        return []
+    letters = dict(zip((curve.label for curve in chart.curves), _letters(chart), strict=True))
+    return [f"  {letter} {label}" for label, letter in letters.items()]

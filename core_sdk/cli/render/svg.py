@@ -13,10 +13,12 @@ from core_sdk.errors import MissingDependencyError
 from core_sdk.tracking.rows import Bucket
 
 PICTURE_FORMATS = (".svg", ".html", ".png")
+_GREY = "#8c959f"
 _COLORS = ("#1f6feb", "#d1242f", "#1a7f37", "#8250df", "#bf8700", "#0a7ea4", "#cf51a0", "#57606a")
 _WIDTH, _HEIGHT = 800, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 80, 20, 40, 56
 _NUM_TICKS = 5
+_LEAST_NUM_LABELS = 4
 
 
 def write_picture(path: Path, charts: Sequence[Chart]) -> None:
@@ -60,13 +62,17 @@ def _chart(chart: Chart) -> Iterator[str]:
         value = low * (1 - part) + high * part
         yield f'<path d="M{_LEFT} {y(value)}H{right}" stroke="#d0d7de"/>'
         yield f'<text x="{_LEFT - 6}" y="{y(value) + 4}" text-anchor="end">{format_number(value)}</text>'
-        steps = round(first * (1 - part) + last * part)
-        yield f'<text x="{x(steps)}" y="{bottom + 18}" text-anchor="middle">{steps}</text>'
+        steps = first * (1 - part) + last * part
+        shown = round(steps) if last - first >= _NUM_TICKS else steps
+        yield f'<text x="{x(steps)}" y="{bottom + 18}" text-anchor="middle">{format_number(shown)}</text>'
     for steps in chart.marks:
         yield f'<path d="M{x(steps)} {_TOP}V{bottom}" stroke="#57606a" stroke-dasharray="4 3"/>'
-        yield f'<text x="{x(steps) + 4}" y="{_TOP + 10}" fill="#57606a">resumed</text>'
-    for index, curve in enumerate(chart.curves):
-        color = _COLORS[index % len(_COLORS)]
+        dx, anchor = (4, "start") if x(steps) < right / 2 else (-4, "end")
+        label = f'text-anchor="{anchor}" fill="#57606a">{_escaped(chart.mark_label)}</text>'
+        yield f'<text x="{x(steps) + dx}" y="{_TOP + 10}" {label}'
+    colors = _colors(chart)
+    for curve in reversed(chart.curves):
+        color = colors[curve.label]
         for part_of_curve in _parts(curve.buckets):
             strokes = [(x(one.steps), y(one.low), y(one.mean), y(one.high)) for one in part_of_curve]
             band = [(at, top) for at, _, _, top in strokes] + [(at, base) for at, base, _, _ in reversed(strokes)]
@@ -75,9 +81,20 @@ def _chart(chart: Chart) -> Iterator[str]:
                 f'<polyline points="{_points([(at, mean) for at, _, mean, _ in strokes])}" fill="none" '
                 f'stroke="{color}" stroke-width="1.5" stroke-linecap="round"/>'
             )
-        at = _LEFT + index * round((right - _LEFT) / max(6, len(chart.curves)))
+        if curve.is_cut and (drawn := list(_parts(curve.buckets))):
+            end = drawn[-1][-1]
+            cross = "m-3 -3l6 6m-6 0l6 -6"
+            yield f'<path d="M{x(end.steps)} {y(end.mean)}{cross}" stroke="{color}" stroke-width="1.5"/>'
+    for index, (label, color) in enumerate(colors.items()):
+        at = _LEFT + index * round((right - _LEFT) / max(_LEAST_NUM_LABELS, len(colors)))
         yield f'<rect x="{at}" y="{_HEIGHT - 22}" width="12" height="12" fill="{color}"/>'
-        yield f'<text x="{at + 18}" y="{_HEIGHT - 12}">{_escaped(curve.label)}</text>'
+        yield f'<text x="{at + 18}" y="{_HEIGHT - 12}">{_escaped(label)}</text>'
+
+
+def _colors(chart: Chart) -> dict[str, str]:
+    """The color of each label."""
+    cut = {curve.label for curve in chart.curves if curve.is_cut}
+    return {label: _GREY if label in cut else _COLORS[index % len(_COLORS)] for index, label in enumerate(chart.labels)}
 
 
 def _parts(buckets: Sequence[Bucket]) -> Iterator[list[Stroke]]:

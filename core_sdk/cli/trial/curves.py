@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Sequence
 from itertools import chain
 from pathlib import Path
 
-import typer
-
 from core_sdk.cli.render.chart import Chart, Curve
-from core_sdk.cli.render.plot import num_buckets, plot
-from core_sdk.cli.render.text import printable
+from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.trial.reports import NoSuchMetricError, check_group
 from core_sdk.errors import CoreSDKError
 from core_sdk.tracking import View
-
-_PICTURE_BUCKETS = 800
 
 
 class NothingToPlotError(CoreSDKError):
@@ -31,21 +25,11 @@ def draw(
 
     Raises `NoSuchGroupError`, `NoSuchMetricError` or `NothingToPlotError`.
     """
-    width = shutil.get_terminal_size().columns
-    if to is None:
-        charts = read_charts(view, trial_ids, group, metrics, num_buckets(width))
-        print_charts(charts, width)
-        return
-    from core_sdk.cli.render.svg import PICTURE_FORMATS, write_picture
-
-    if to.suffix.lower() not in PICTURE_FORMATS:
-        raise typer.BadParameter(f"the file's name must end in {', '.join(PICTURE_FORMATS)}", param_hint="--output")
-    charts = read_charts(view, trial_ids, group, metrics, _PICTURE_BUCKETS)
-    write_picture(to, [chart for chart in charts if chart.strokes])
-    typer.echo(to)
+    check_format(to)
+    draw_charts(_read_charts(view, trial_ids, group, metrics, num_buckets(to)), to)
 
 
-def read_charts(
+def _read_charts(
     view: View, trial_ids: Sequence[int], group: str | None, metrics: Collection[str], max_buckets: int
 ) -> list[Chart]:
     series = {trial_id: [(one.group, one.name) for one in view.series(trial_id)] for trial_id in trial_ids}
@@ -70,12 +54,3 @@ def read_charts(
         )
         for of, name in chosen
     ]
-
-
-def print_charts(charts: Sequence[Chart], width: int) -> None:
-    for chart in charts:
-        print(printable(chart.title))
-        print("\n".join(plot(chart, width=width) or ["  (no finite values)"]))
-        print()
-    if not charts:
-        print("No reports yet.")

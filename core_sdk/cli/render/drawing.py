@@ -1,0 +1,52 @@
+"""Draws charts in the terminal, or into a file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import typer
+
+from core_sdk.cli.render import plot
+from core_sdk.cli.render.chart import Chart
+from core_sdk.cli.render.text import printable
+
+_PICTURE_BUCKETS = 800
+
+
+def check_format(to: Path | None) -> None:
+    """Raises `typer.BadParameter` for a file whose name does not say how to draw it."""
+    from core_sdk.cli.render.svg import PICTURE_FORMATS
+
+    if to is not None and to.suffix.lower() not in PICTURE_FORMATS:
+        raise typer.BadParameter(f"the file's name must end in {', '.join(PICTURE_FORMATS)}", param_hint="--output")
+
+
+def num_buckets(to: Path | None) -> int:
+    """How many points of a curve can be told apart."""
+    return _PICTURE_BUCKETS if to is not None else plot.num_buckets(_width())
+
+
+def draw_charts(charts: Sequence[Chart], to: Path | None) -> None:
+    """One below the other; None is the terminal. Raises `MissingDependencyError` or `OSError`."""
+    if to is None:
+        _print_charts(charts)
+        return
+    from core_sdk.cli.render.svg import write_picture
+
+    write_picture(to, [chart for chart in charts if chart.strokes])
+    typer.echo(to)
+
+
+def _print_charts(charts: Sequence[Chart]) -> None:
+    for chart in charts:
+        print(printable(chart.title))
+        print("\n".join(plot.plot(chart, width=_width()) or ["  (no finite values)"]))
+        print()
+    if not charts:
+        print("No reports yet.")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size().columns
