@@ -7,6 +7,7 @@ python benchmarks/experiments.py [--quick]
 2. 64 trials of a script that does nothing, on 2 slots, beside the same scripts by `xargs -P2`.
 3. From a validation report to the event by which the searcher hears of it.
 4. The processor and the memory of a master in a home with 1,000 experiments that have ended.
+5. How much of a search is trained: 64 trials of up to 256 units, 4 rungs, divisor 4, with real processes.
 """
 
 from __future__ import annotations
@@ -36,6 +37,33 @@ CONFIG = """
 entrypoint: [{python}, train.py]
 searcher: {{name: random, metric: loss, max_trials: {num_trials}, max_concurrent_trials: 2}}
 """
+ASHA = """
+entrypoint: [{python}, train.py]
+hyperparameters: {{x: {{type: double, minval: 0, maxval: 1}}}}
+searcher:
+  name: async_halving
+  metric: loss
+  time_metric: units
+  max_time: 256
+  max_trials: 64
+  max_concurrent_trials: 16
+  num_rungs: 4
+  divisor: 4
+reproducibility: {{experiment_seed: 1}}
+"""
+TRAINING = """
+import time
+from core_sdk import core
+with core.init() as context:
+    x = context.info.trial.hparams["x"]
+    for unit in range(1, 257):
+        time.sleep({unit_s})
+        context.train.report_validation_metrics(steps_completed=unit, metrics={{"loss": x + 1 / unit, "units": unit}})
+        if context.preempt.should_preempt() or unit == 256:
+            with context.checkpoint.store_path({{"steps_completed": unit}}) as (path, _):
+                (path / "unit").write_text(str(unit))
+            break
+"""
 FIRST_LINE = 'import time\nprint(f"first {time.time()}", flush=True)\n'
 SCRIPTS = {"does nothing": "", "calls init()": "from core_sdk import core\nwith core.init(): pass"}
 REPORTING = """
@@ -56,6 +84,7 @@ def main() -> None:
     scripts(1 if is_quick else 3)
     reaction()
     idle(100 if is_quick else 1000)
+    units(0.1 if is_quick else 0.25)
 
 
 @contextmanager
@@ -162,6 +191,27 @@ def idle(num_experiments: int, watched_s: float = 20.0) -> None:
         print(
             f"a master with {num_experiments} experiments that have ended: {share:.2%} of a core (target 0.5 %), "
             f"{master.memory_info().rss >> 20} MB (target 150), started in {started_s:.2f} s",
+            flush=True,
+        )
+
+
+def units(unit_s: float) -> None:
+    rungs = (4, 16, 64, 256)
+    with scratch(TRAINING.format(unit_s=unit_s)) as (home, code):
+        call(home.root, "status", options=["--slots=16"])
+        text = ASHA.format(python=sys.executable)
+        experiment_id = submit(home, text, source="asha.yaml", model_dir=code).experiment_id
+        until(partial(has_ended, home, experiment_id), timeout_s=1800)
+        with HomeTracker(home).view() as view:
+            trials = view.trials(experiment_id)
+            spent = sum(trial.steps_completed for trial in trials)
+            saved = sum(trial.latest_checkpoint is not None for trial in trials)
+            beyond = max(
+                min(trial.steps_completed - rung for rung in rungs if rung <= trial.steps_completed) for trial in trials
+            )
+        print(
+            f"64 trials of up to 256 units of {unit_s} s: {spent} of 16384 units ({spent / 16384:.1%}; target 20 %), "
+            f"{saved} of {len(trials)} with a checkpoint, at most {beyond} units beyond a rung",
             flush=True,
         )
 
