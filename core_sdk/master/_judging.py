@@ -12,12 +12,12 @@ from core_sdk.tracking.states import STOP_CODES, trial_state
 
 
 def judge(
-    folder: TrialFolder, *, was_asked: bool, is_lost: bool, hopeless: Iterable[str]
+    folder: TrialFolder, *, was_asked: bool, was_killed: bool, is_lost: bool, hopeless: Iterable[str]
 ) -> tuple[AttemptOutcome, str]:
     """The outcome of the newest attempt, which runs no more, and the reason for it.
 
-    `is_lost`: the machine was started anew meanwhile. `hopeless` are patterns of lines of output after which a failed
-    attempt is not repeated.
+    `was_asked` to stop, and `was_killed` since it did not: by the master. `is_lost`: the machine was started anew
+    meanwhile. `hopeless` are patterns of lines of output after which a failed attempt is not repeated.
     """
     told = folder.read_exit(max(folder.attempts()))
     end = read_end(folder, None if told is None else told.code)
@@ -28,6 +28,8 @@ def judge(
         return "canceled", settled.reason
     if end.outcome == "invalid_hp":
         return "invalid_hp", trial_state(end, is_running=False)[1]
+    if was_killed:
+        return "paused", "killed, since it did not stop in time"
     if was_asked and end.outcome is None and end.exit_code in STOP_CODES:
         return "paused", ""
     match trial_state(end, is_running=False):

@@ -230,6 +230,8 @@ class Master:
     def _go_on(self) -> None:
         for experiment_id, run in list(self._runs.items()):
             with self._suspending(experiment_id):
+                if experiment_id in self._suspended:
+                    run.recover()
                 run.look()
                 self._suspended.pop(experiment_id, None)
         self._schedule()

@@ -11,9 +11,10 @@ from typing import Literal
 from uuid import UUID
 
 from core_sdk.agent.starting import Agent
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, HomeError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
 from core_sdk.experiments._trial import Trial
+from core_sdk.experiments.code import remove_code
 from core_sdk.experiments.events import EventJournal, read_events
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.experiments.submitted import SubmittedExperiment
@@ -39,7 +40,7 @@ from core_sdk.records import (
 from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.attempts.operations import post_operations
 from core_sdk.tracking.attempts.running import never_began, take_back
-from core_sdk.tracking.attempts.starting import begin_in_experiment, requested_trials, resume
+from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, requested_trials, resume
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home_tracker import HomeTracker
 from core_sdk.tracking.rows import StreamPosition
@@ -76,7 +77,8 @@ class Run:
         self.experiment.apply(event)
 
     def recover(self) -> None:
-        """After a replay: finds the attempts that run, and what was decided but perhaps not done."""
+        """After a replay, or after an error of the disk: finds the attempts that run, and does what was decided but
+        perhaps not done."""
         unfinished = [trial for trial in self.experiment.trials.values() if not trial.is_over]
         found = {}
         if any(trial.trial_id is None for trial in unfinished):
@@ -85,8 +87,10 @@ class Run:
             if trial.trial_id is None and str(trial.request_id) in found:
                 trial_id = found[str(trial.request_id)]
                 self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=trial_id))
-            if trial.trial_id is not None:
+            if trial.trial_id is not None and trial.request_id not in self.attempts:
                 self._recover_attempt(trial, self._home.folder(trial.trial_id))
+        for request_id, attempt in self.attempts.items():
+            self._repeat(self.experiment.trials[request_id], attempt)
         self.carry_out(self.experiment.outstanding())
 
     @property
@@ -109,30 +113,21 @@ class Run:
     def start(self, request_id: UUID, slot_ids: tuple[int, ...], agent: Agent) -> None:
         """Starts the trial's next attempt."""
         trial = self.experiment.trials[request_id]
-        slots = self._machine.slots(slot_ids)
         try:
-            if trial.trial_id is None:
-                start = begin_in_experiment(
-                    self._home,
-                    self.experiment.experiment_id,
-                    request_id=str(request_id),
-                    hparams=trial.hparams,
-                    seed=trial.seed,
-                    config=self._submission.config_values,
-                    command=self._submission.prepare,
-                    slots=slots,
-                    warm_start=trial.checkpoint or self._submission.record.warm_start,
-                )
-                self.record(TrialCreated(time=time.time(), request_id=request_id, trial_id=start.folder.trial_id))
-            else:
-                start = resume(
-                    self._home.trial(trial.trial_id), is_again=True, config=self._submission.config_values, slots=slots
-                )
+            start = self._claim(trial, slot_ids)
+        except HomeError as error:
+            raise OSError(str(error)) from error
         except CoreSDKError as error:
             self._fail_to_start(trial, slot_ids, str(error))
             return
-        self.record(self._begun(trial, start.number, slot_ids))
-        self._post_operations(trial)
+        try:
+            if trial.trial_id is None:
+                self.record(TrialCreated(time=time.time(), request_id=request_id, trial_id=start.folder.trial_id))
+            self.record(self._begun(trial, start.number, slot_ids))
+            self._post_operations(trial)
+        except OSError:
+            start.lock.release()
+            raise
         attempt = self.attempts[request_id] = RunningAttempt(start.folder, start.number, StreamPosition(start.number))
         attempt.start(start, agent, self._tell)
         self.carry_out(self.experiment.take_due())
@@ -193,6 +188,24 @@ class Run:
 
     # How it is done
 
+    def _claim(self, trial: Trial, slot_ids: tuple[int, ...]) -> Start:
+        slots, config = self._machine.slots(slot_ids), self._submission.config_values
+        if trial.trial_id is not None:
+            folder = self._home.trial(trial.trial_id)
+            self._submission.prepare(folder)
+            return resume(folder, is_again=True, config=config, slots=slots)
+        return begin_in_experiment(
+            self._home,
+            self.experiment.experiment_id,
+            request_id=str(trial.request_id),
+            hparams=trial.hparams,
+            seed=trial.seed,
+            config=config,
+            command=self._submission.prepare,
+            slots=slots,
+            warm_start=trial.checkpoint or self._submission.record.warm_start,
+        )
+
     def _post_operations(self, trial: Trial) -> None:
         if trial.lengths and trial.trial_id is not None:
             post_operations(self._home.folder(trial.trial_id), trial.lengths, is_closed=trial.is_closed)
@@ -218,12 +231,17 @@ class Run:
             if trial.attempt is not None:
                 self._record_end(trial, "lost", "the master was killed before it could start it")
         elif trial.attempt is not None:
-            attempt = RunningAttempt(folder, trial.attempt, StreamPosition(*trial.position))
-            self.attempts[trial.request_id] = attempt
-            if trial.stop is not None and not attempt.is_over:
-                attempt.ask_to_stop(trial.stop.reason)
-            if trial.kill is not None and not attempt.is_over:
-                attempt.kill()
+            position = StreamPosition(*trial.position)
+            self.attempts[trial.request_id] = RunningAttempt(folder, trial.attempt, position)
+
+    def _repeat(self, trial: Trial, attempt: RunningAttempt) -> None:
+        """What was recorded as about to be done, and perhaps was not."""
+        if attempt.is_over:
+            return
+        if trial.stop is not None:
+            attempt.ask_to_stop(trial.stop.reason)
+        if trial.kill is not None:
+            attempt.kill()
 
     def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
         stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
@@ -251,6 +269,7 @@ class Run:
             outcome, reason = judge(
                 attempt.folder,
                 was_asked=trial.stop is not None,
+                was_killed=trial.kill is not None,
                 is_lost=trial.boot != _boot(),
                 hopeless=self._hopeless_patterns(),
             )
@@ -258,6 +277,8 @@ class Run:
             self._settle(attempt.folder, *verdict)
         self._record_end(trial, outcome, reason)
         del self.attempts[trial.request_id]
+        if trial.state == "COMPLETED":
+            remove_code(attempt.folder)
 
     def _settle(self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED"], reason: str) -> None:
         """Records with the trial that it was not its own doing how it ended. Done before the event, it is done again
