@@ -87,6 +87,10 @@ class Agent:
 
     def __init__(self, spawner: Spawner | None = None) -> None:
         self._spawner = spawner
+        self._sending = threading.Lock()
+        self._is_ordered = False
+        self._early: list[dict[str, Any]] = []
+        """What the agent is told as soon as it has its order."""
         self._connect()
 
     def _connect(self) -> None:
@@ -137,15 +141,18 @@ class Agent:
         start.lock.leave()
 
     def _order(self, order: dict[str, Any], descriptors: list[int]) -> dict[str, Any]:
-        with contextlib.suppress(OSError):
+        with self._sending, contextlib.suppress(OSError):  # one that was killed gives no answer
             socket.send_fds(self._socket, [b"+"], descriptors)
-        self._tell(order)
+            for message in (order, *self._early):
+                self._send(message)
+            self._is_ordered = True
         return self._answer()
 
     def signal(self, number: int) -> None:
         """To the command; SIGTERM and its like to its own process, what a terminal sends to its process group.
 
-        SIGKILL ends all that the command has started, also in sessions of its own, which takes a second.
+        Before `start` it is kept for the command. SIGKILL ends all that the command has started, also in sessions of
+        its own, which takes a second.
         """
         self._tell({"signal": int(number)})
 
@@ -166,8 +173,14 @@ class Agent:
         self._socket.close()
 
     def _tell(self, message: dict[str, Any]) -> None:
-        with contextlib.suppress(OSError):  # an agent that has ended, or was killed, is noticed by `wait`
-            self._socket.sendall(json.dumps(message).encode() + b"\n")
+        with self._sending, contextlib.suppress(OSError):  # one that has ended, or was killed, is noticed by `wait`
+            if self._is_ordered:
+                self._send(message)
+            else:
+                self._early.append(message)
+
+    def _send(self, message: dict[str, Any]) -> None:
+        self._socket.sendall(json.dumps(message).encode() + b"\n")
 
     def _answer(self) -> dict[str, Any]:
         """Empty when there is no agent any more."""

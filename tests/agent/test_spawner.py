@@ -182,6 +182,16 @@ def test_a_command_that_its_starter_kills_leaves_nothing(run: Run, tmp_path: Pat
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
+def test_a_signal_that_comes_before_the_command_reaches_it(run: Run, spawner: Spawner) -> None:
+    """Whoever starts it in another thread may want to stop it meanwhile."""
+    agent = Agent(spawner)
+    agent.signal(signal.SIGTERM)
+
+    run("import time; time.sleep(600)", agent=agent)
+
+    assert agent.wait() == Ended(-signal.SIGTERM)
+
+
 def test_the_spawner_leaves_no_zombies(run: Run, spawner: Spawner) -> None:
     """However many agents it has forked."""
     for _ in range(3):
