@@ -140,6 +140,7 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     if search is None or not search.has_ended:
         raise ExperimentStateError(experiment_id, "has not ended: `core-sdk experiment activate` lets it go on")
     loaded = from_mapping(_read_config(path), source=str(path), overrides=overrides)
+    _check_kept(experiment_id, from_mapping(_read_config(path)).config, loaded.config)
     if search.searcher not in ("single", "random", "grid"):
         raise ExperimentStateError(
             experiment_id,
@@ -156,6 +157,14 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
         write_atomically(path, before)
         raise
     return Submitted(experiment_id, loaded.warnings)
+
+
+def _check_kept(experiment_id: int, before: ExperimentConfig, after: ExperimentConfig) -> None:
+    """What its events were decided by must stay: they are read again with the configuration."""
+    for name in ("searcher", "hyperparameters", "reproducibility"):
+        if getattr(before, name) != getattr(after, name):
+            problem = f"keeps its {name}: `core-sdk experiment continue --new` begins another one, which may change it"
+            raise ExperimentStateError(experiment_id, problem)
 
 
 def continued_config(config: Mapping[str, Any], trial_id: int, hparams: Mapping[str, Any]) -> dict[str, Any]:

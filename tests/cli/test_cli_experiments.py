@@ -323,6 +323,7 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
     forked = cli("experiment", "fork", str(completed), "--config", "name=forked", "-f", "--json")
     continued = cli("experiment", "continue", str(completed), "--new", "--paused")
     refused = cli("experiment", "continue", str(completed), "--trial", "1")
+    by_trial = cli("trial", "continue", "1")
 
     row: dict[str, Any] = json.loads(forked.output)
     assert (row["name"], row["parent"], row["state"]) == ("forked", completed, "COMPLETED")
@@ -330,6 +331,7 @@ def test_another_experiment_comes_from_an_old_one(cli: Cli, home: Home, complete
     assert home.experiment(3).read_submission().warm_start is not None
     assert home.experiment(3).read().parent == completed
     assert refused.status == 2
+    assert "`core-sdk experiment continue --new --trial 1 EXPERIMENT` begins an experiment" in by_trial.errors
 
 
 def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, completed: int) -> None:

@@ -245,7 +245,7 @@ def test_a_trial_without_a_checkpoint_cannot_be_a_source(home: Home, model: Path
 
 
 def test_an_experiment_that_has_ended_goes_on(home: Home, model: Path) -> None:
-    """The trial of a single searcher in any case, with another configuration if that is wanted."""
+    """The trial of a single searcher in any case, with another configuration if that is wanted; its code comes back."""
     script = """
         import core_sdk as det
         with det.core.init() as context:
@@ -256,12 +256,14 @@ def test_an_experiment_that_has_ended_goes_on(home: Home, model: Path) -> None:
     submitted = submit(home, text, source="config.yaml", model_dir=model)
     assert await_end(home, submitted.experiment_id) == "COMPLETED"
 
+    was_removed = not home.trial(1).code_path.exists()
     continue_in_place(home, submitted.experiment_id, overrides=["data.more=1"])
 
     while not home.trial(1).log_path(2).exists():
         time.sleep(0.05)
     assert await_end(home, submitted.experiment_id) == "COMPLETED"
-    assert "attempt 2" in home.trial(1).log_path(2).read_text()
+    assert was_removed
+    assert "attempt 2 {'more': 1}" in home.trial(1).log_path(2).read_text()
 
 
 def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:
@@ -273,5 +275,7 @@ def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:
 
     call(home.root, "want", experiment_id=submitted.experiment_id, state="KILLED")
     assert await_end(home, submitted.experiment_id) == "CANCELED"
+    with pytest.raises(ExperimentStateError, match="keeps its hyperparameters"):
+        continue_in_place(home, submitted.experiment_id, overrides=["hyperparameters.lr=1"])
     with pytest.raises(ExperimentStateError, match="has several trials"):
         continue_in_place(home, submitted.experiment_id, overrides=["max_restarts=3"])

@@ -36,7 +36,7 @@ def _master(home: Home, num_places: int | None) -> Iterator[None]:
     try:
         master = Master(home, Machine.here(num_places))
     except BlockingIOError as error:
-        raise MasterError("it runs already, and uses this machine: leave out --local") from error
+        raise MasterError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
     server = Server(home.root, master.answer)
     thread = threading.Thread(target=master.run, name="core-sdk-master")
     thread.start()

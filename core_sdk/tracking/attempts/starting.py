@@ -179,7 +179,10 @@ def resume(
             )
         if argv:
             folder.write_command(command)
-        config = _last_config(folder) if config is None else config
+        last_config = _last_config(folder)
+        config = last_config if config is None else config
+        if config.get("data") != last_config.get("data"):  # the experiment was continued with other data
+            trial.data = dict(config.get("data") or {})
         info = started_info(trial, attempt, continuation.storage_id, continuation.steps_completed, config, slots)
         # This file is what claims the attempt's number, for good.
         folder.write_run_info(attempt, info, overwrite=False)
@@ -283,8 +286,14 @@ def _recorded_command(folder: TrialFolder) -> CommandRecord:
     command = folder.read_command()
     if command is None:
         raise _nothing_to_start(folder, "the command that started it was not recorded")
-    if not Path(command.cwd).is_dir():
-        raise _nothing_to_start(folder, f"its working directory {command.cwd} is gone")
+    if not (cwd := Path(command.cwd)).is_dir():
+        if cwd == folder.code_path:
+            raise NothingToResumeError(
+                folder.trial_id,
+                "its copy of its experiment's code was removed when it was completed. `core-sdk experiment continue "
+                f"--new --trial {folder.trial_id} EXPERIMENT` begins an experiment that goes on with it",
+            )
+        raise _nothing_to_start(folder, f"its working directory {cwd} is gone")
     try:
         resolve(command.argv)
     except CommandError as error:
