@@ -301,9 +301,6 @@ class Run:
                 reason=reason,
             )
         )
-        if trial.state == "COMPLETED" and trial.trial_id is not None:
-            with contextlib.suppress(OSError):  # what remains goes with the trial
-                remove_code(self._home.folder(trial.trial_id))
 
     def _hopeless_patterns(self) -> list[str]:
         policies = self._config.log_policies
