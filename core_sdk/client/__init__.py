@@ -36,6 +36,7 @@ from core_sdk.client._functions import (
     stream_trials_metrics,
     stream_trials_training_metrics,
     stream_trials_validation_metrics,
+    trials_frame,
 )
 from core_sdk.client._logs import LogLevel
 from core_sdk.client._metrics import TrialMetrics
@@ -98,6 +99,7 @@ __all__ = [
     "stream_trials_metrics",
     "stream_trials_training_metrics",
     "stream_trials_validation_metrics",
+    "trials_frame",
 ]
 
 

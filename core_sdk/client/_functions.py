@@ -36,6 +36,7 @@ get_experiment = _asking_environment(Tracker.get_experiment)
 get_trial = _asking_environment(Tracker.get_trial)
 get_checkpoint = _asking_environment(Tracker.get_checkpoint)
 iter_trials_metrics = stream_trials_metrics = _asking_environment(Tracker.iter_trials_metrics)
+trials_frame = _asking_environment(Tracker.trials_frame)
 stream_trials_training_metrics = _asking_environment(Tracker.stream_trials_training_metrics)
 stream_trials_validation_metrics = _asking_environment(Tracker.stream_trials_validation_metrics)
 

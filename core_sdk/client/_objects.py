@@ -35,6 +35,7 @@ from core_sdk.client._order import (
     TrialSortBy,
     in_order,
 )
+from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
 from core_sdk.experiments.calling import call, ensure_master
@@ -543,6 +544,16 @@ class Experiment(Training):
             self._keep_going()
             time.sleep(interval)
         return trials[0]
+
+    def trials_frame(self) -> dict[str, list[Any]]:
+        """Returns the trials as columns, with one row per trial: `pandas.DataFrame(experiment.trials_frame())`.
+
+        The columns are trial_id, experiment_id, state, num_attempts, steps_completed, start_time and end_time; then one
+        per hyperparameter ("hparams.lr", "hparams.model.layers"); then the best value of the searcher's metric
+        ("best.validation.loss"); then the last value of each metric ("last.training.loss"). What a trial does not have
+        is None.
+        """
+        return trials_frame(self._tracker, [self.id])
 
     def top_n_checkpoints(
         self, limit: int, sort_by: str | None = None, smaller_is_better: bool | None = None

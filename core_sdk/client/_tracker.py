@@ -14,6 +14,7 @@ from core_sdk.client._metrics import TrialMetrics
 from core_sdk.client._models import Model, checked_labels, checked_metadata, checked_text
 from core_sdk.client._objects import Checkpoint, Experiment, Trial
 from core_sdk.client._order import ExperimentSortBy, ModelSortBy, OrderBy, State, in_order
+from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import FUNCTIONS, unavailable
 from core_sdk.environment import Environment
 from core_sdk.records import ModelRecord
@@ -171,6 +172,13 @@ class Tracker:
         return (metrics for trial in trials for metrics in trial.iter_metrics(group))
 
     stream_trials_metrics = iter_trials_metrics
+
+    def trials_frame(self, experiment_ids: Iterable[int] | None = None) -> dict[str, list[Any]]:
+        """As `Experiment.trials_frame`, of several experiments, by default of all."""
+        if experiment_ids is None:
+            with self.index() as index:
+                experiment_ids = [row.experiment_id for row in index.experiments()]
+        return trials_frame(self.records, experiment_ids)
 
     def stream_trials_training_metrics(self, trial_ids: Iterable[int]) -> Iterator[TrialMetrics]:
         """As `iter_trials_metrics` of the group "training"."""

@@ -1,0 +1,64 @@
+"""Trials beside each other: one row each, with hyperparameters and metrics as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from core_sdk.client._checkpoint_order import searcher_metric
+from core_sdk.client._metrics import to_datetime
+from core_sdk.records import Metric
+from core_sdk.tracking import Tracker, View
+from core_sdk.tracking.rows import TrialRow
+
+
+def trials_frame(tracker: Tracker, experiment_ids: Iterable[int]) -> dict[str, list[Any]]:
+    """Columns of equal length, with one row per trial. The contract is `Experiment.trials_frame`'s."""
+    rows: list[dict[str, Any]] = []
+    with tracker.view() as view:
+        last = view.last_values()
+        for experiment_id in experiment_ids:
+            best = _best(tracker, view, experiment_id)
+            rows += (
+                _fields(trial)
+                | {f"hparams.{name}": value for name, value in _flattened(trial.hparams)}
+                | best.get(trial.trial_id, {})
+                | {f"last.{name}": value for name, value in _flattened(last.get(trial.trial_id, {}))}
+                for trial in view.trials(experiment_id)
+            )
+    names = dict.fromkeys(name for row in rows for name in row)
+    in_order = sorted(names, key=lambda name: _KINDS.index(name.partition(".")[0]) if "." in name else -1)
+    return {name: [row.get(name) for row in rows] for name in in_order}
+
+
+_KINDS = ("hparams", "best", "last")
+
+
+def _fields(trial: TrialRow) -> dict[str, Any]:
+    return {
+        "trial_id": trial.trial_id,
+        "experiment_id": trial.experiment_id,
+        "state": trial.state,
+        "num_attempts": trial.num_attempts,
+        "steps_completed": trial.steps_completed,
+        "start_time": to_datetime(trial.created),
+        "end_time": None if trial.ended is None else to_datetime(trial.ended),
+    }
+
+
+def _best(tracker: Tracker, view: View, experiment_id: int) -> dict[int, dict[str, Metric]]:
+    """The column of the best value of the searcher's metric, by trial."""
+    metric = searcher_metric(tracker, experiment_id)
+    if metric is None:
+        return {}
+    best = view.best_validations(experiment_id, metric.name, smaller_is_better=metric.smaller_is_better)
+    return {trial_id: {f"best.validation.{metric.name}": value} for trial_id, value in best.items()}
+
+
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested mappings by their dotted names."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
