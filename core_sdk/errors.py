@@ -69,6 +69,7 @@
     │   └── CommandNotRecordableError
     ├── ExperimentError               a submitted experiment
     │   ├── ExperimentStateError
+    │   ├── SearcherRunningError
     │   ├── CodeChangedError
     │   └── CodeDamagedError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
@@ -683,6 +684,12 @@ class ExperimentStateError(ExperimentError):
     def __init__(self, experiment_id: int, problem: str) -> None:
         self.experiment_id = experiment_id
         super().__init__(f"experiment {experiment_id} {problem}.")
+
+
+class SearcherRunningError(ExperimentError):
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        super().__init__(f"another runner drives the search of {directory}. Give each search a directory of its own.")
 
 
 class CodeChangedError(ExperimentError):

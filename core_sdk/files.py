@@ -53,6 +53,15 @@ def fsync_directory(directory: Path) -> None:
         os.fsync(descriptor)
 
 
+def fsync_tree(directory: Path) -> None:
+    """Fsyncs a directory with all that is in it."""
+    for parent, _, names in os.walk(directory):
+        for name in names:
+            with opened(Path(parent, name), os.O_RDONLY) as descriptor:
+                os.fsync(descriptor)
+        fsync_directory(Path(parent))
+
+
 @contextlib.contextmanager
 def opened(path: Path | str, flags: int, *, under: int | None = None) -> Iterator[int]:
     """A descriptor of `path`, or of `path` under the directory `under`. It is read-only unless `flags` say more."""

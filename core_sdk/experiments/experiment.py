@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -30,6 +31,7 @@ from core_sdk.records import (
     TrialCreated,
     TrialWanted,
     ValidationRead,
+    from_json,
     to_json,
 )
 from core_sdk.search import (
@@ -86,6 +88,10 @@ class Experiment:
         self.state_at_end: FinalState | None = None
         self.reason = ""
         self.num_events = 0
+        self.told: list[SearchEvent] = []
+        """What a search method outside of the master is to hear of, in this order."""
+        self.num_answered = 0
+        """How many of these it has answered."""
         self._by_trial_id: dict[int, Trial] = {}
         self._search = _open_search(config)
         self._progress: float | None = None
@@ -138,12 +144,28 @@ class Experiment:
     def trial(self, trial_id: int) -> Trial | None:
         return self._by_trial_id.get(trial_id)
 
-    def validation(self, request_id: UUID, metrics: Mapping[str, Metric]) -> ValidationCompleted:
-        """What the searcher reads in a validation report."""
+    def validation(
+        self, request_id: UUID, metrics: Mapping[str, Metric], steps_completed: int | None = None
+    ) -> ValidationCompleted:
+        """What the searcher reads in a validation report. A method of the user's own takes the steps as the length."""
         if self._search is not None:
             return self._search.read_report(request_id, metrics)
         metric = to_json(metrics.get(self.config.searcher.metric), "the metric")
-        return ValidationCompleted(request_id, metric, None, () if metric is not None else tuple(sorted(metrics)))
+        names = () if metric is not None else tuple(sorted(metrics))
+        return ValidationCompleted(request_id, metric, steps_completed, names)
+
+    def check_operations(self, operations: Any) -> None:
+        """Raises `ValueError` for JSON values that are no operations, or that cannot be carried out here."""
+        known = set(self.trials)
+        for operation in msgspec.convert(from_json(operations), list[AnyOperation]):
+            match operation:
+                case Create(request_id) if request_id in known:
+                    raise ValueError(f"trial {request_id} exists already")
+                case Create(request_id):
+                    known.add(request_id)
+                case ValidateAfter(request_id) | Pause(request_id) | Stop(request_id) | Close(request_id):
+                    if request_id not in known:
+                        raise ValueError(f"there is no trial {request_id}")
 
     def apply(self, event: Event) -> None:
         self.num_events += 1
@@ -184,7 +206,7 @@ class Experiment:
             case AttemptOver():
                 self._end_attempt(event)
             case OperationsPosted():
-                self._perform(msgspec.convert(event.operations, list[AnyOperation]))
+                self._take_answer(event)
             case ExperimentFailed():
                 self._close("ERROR", event.reason, Wish.CANCEL)
             case ExperimentEnded():
@@ -221,6 +243,14 @@ class Experiment:
     def _tell(self, event: SearchEvent) -> None:
         if self._search is not None:
             self._perform(self._search.on(event))
+        else:
+            self.told.append(event)
+
+    def _take_answer(self, event: OperationsPosted) -> None:
+        if event.num_events > self.num_answered:
+            self.num_answered = event.num_events
+            if self.closing is None:
+                self._perform(msgspec.convert(from_json(event.operations), list[AnyOperation]))
 
     def _perform(self, operations: Iterable[Operation]) -> None:
         for operation in operations:

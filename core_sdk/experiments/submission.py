@@ -21,7 +21,15 @@ from msgspec.structs import replace
 
 from core_sdk.config import ExperimentConfig, Loaded, from_mapping, load, to_mapping, to_yaml
 from core_sdk.environment import recorded_variables
-from core_sdk.errors import CodeDamagedError, ConfigProblem, CoreSDKError, ExperimentStateError, InvalidConfigError
+from core_sdk.errors import (
+    CodeDamagedError,
+    ConfigProblem,
+    CoreSDKError,
+    ExperimentNotFoundError,
+    ExperimentStateError,
+    InvalidConfigError,
+    RecordDamagedError,
+)
 from core_sdk.experiments._program import check_program
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, pack
@@ -65,10 +73,12 @@ def submit(
     includes: Sequence[Path] = (),
     max_code_bytes: int = MAX_SIZE_BYTES,
     is_paused: bool = False,
+    key: str = "",
 ) -> Submitted:
     """Submits the experiment that the configuration `text` describes; `source` names it in messages.
 
-    Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. Raises
+    Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. With a
+    `key` the experiment is found by `find_submitted`, whatever has become of the process that submitted it. Raises
     `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and leaves no experiment then.
     """
 
@@ -85,8 +95,21 @@ def submit(
         environment=recorded_variables(),
         warm_start=_warm_start(home, loaded.config, source),
         overrides=list(overrides),
+        key=key,
     )
     return _begin(home, loaded, text, submission, is_paused=is_paused, pack_again=packed)
+
+
+def find_submitted(home: Home, key: str) -> int | None:
+    """The experiment that was submitted with this `key`. Where its submission was cut off, that is completed."""
+    for experiment_id in home.experiment_ids():
+        folder = home.experiment(experiment_id)
+        with contextlib.suppress(ExperimentNotFoundError, RecordDamagedError):
+            if folder.read_submission().key == key:
+                if folder.read().search is None:
+                    call(home.root, "submit", experiment_id=experiment_id)
+                return experiment_id
+    return None
 
 
 def fork(
@@ -108,7 +131,7 @@ def fork(
         text, source = folder.config_path.read_text(), str(folder.config_path)
         overrides = [*parent.overrides, *overrides]
     loaded = load(text, source=source, overrides=overrides)
-    submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=list(overrides))
+    submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=list(overrides), key="")
     return _begin(home, loaded, text, submission, parent=experiment_id, is_paused=is_paused)
 
 
@@ -124,7 +147,7 @@ def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (),
     config = continued_config(_read_config(folder.completed_config_path), trial_id, from_json(trial.told_hparams))
     source = f"the configuration of trial {trial_id}"
     loaded = from_mapping(config, source=source, overrides=overrides)
-    submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=[])
+    submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=[], key="")
     text = to_yaml(loaded.config)
     return _begin(home, loaded, text, submission, parent=trial.experiment_id, is_paused=is_paused)
 

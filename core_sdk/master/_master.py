@@ -173,10 +173,16 @@ class Master:
         return {}
 
     def _post(self, experiment_id: int, num_events: int, operations: list[dict[str, Any]]) -> dict[str, Any]:
-        run = self._unended(experiment_id)
-        run.record(OperationsPosted(time=time.time(), num_events=num_events, operations=operations))
-        run.carry_out(run.experiment.take_due())
-        return {"num_events": run.experiment.num_events}
+        """Ignores what was posted before, and what comes after the end."""
+        run = self._open(experiment_id)
+        experiment = run.experiment
+        if num_events > len(experiment.told):
+            raise MasterError(f"experiment {experiment_id} has had {len(experiment.told)} events, not {num_events}")
+        if num_events > experiment.num_answered and not experiment.is_ended:
+            experiment.check_operations(operations)
+            run.record(OperationsPosted(time=time.time(), num_events=num_events, operations=operations))
+            self._carry_out(run)
+        return {"state": experiment.state, "num_events": experiment.num_answered}
 
     def _status(self) -> dict[str, Any]:
         return {

@@ -258,7 +258,8 @@ class Run:
         if isinstance(record, OperationCompleted):
             read.metric, read.length, read.is_operation = record.metric, record.length, True
         else:
-            told = self.experiment.validation(trial.request_id, metrics_from_json(record.metrics))
+            metrics = metrics_from_json(record.metrics)
+            told = self.experiment.validation(trial.request_id, metrics, record.steps_completed)
             read.metric, read.length, read.names = told.metric, told.length, list(told.reported)
         return read
 

@@ -113,10 +113,10 @@ class AttemptOver(Line, tag="attempt_over"):
 
 
 class OperationsPosted(Line, tag="operations_posted"):
-    """What a search method outside of the master wants done."""
+    """What a search method outside of the master wants done. It counts only if `num_events` has grown."""
 
     num_events: int
-    """How many events it had seen."""
+    """How many of the events that concern it the method has answered with this and earlier posts."""
     operations: list[dict[str, Any]]
 
 

@@ -86,6 +86,8 @@ class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
     """The checkpoint that the trials begin with."""
     overrides: list[str] = []
     """What `--config` had changed in the configuration file."""
+    key: str = ""
+    """By which the program that submitted the experiment finds it again."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

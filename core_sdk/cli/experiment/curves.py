@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from core_sdk.cli.experiment.following import Follower, metric_of
+from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.render.chart import Chart, Curve
 from core_sdk.config.searchers import SearcherConfig
 from core_sdk.experiments._trial import Trial
-from core_sdk.records import Event, Metric, ValidationRead
+from core_sdk.records import Event, Metric, ValidationRead, from_json
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import Bucket
 
@@ -46,8 +46,10 @@ def read_chart(follower: Follower, view: View, num_buckets: int) -> Chart:
 def _points(events: Iterable[Event]) -> Mapping[UUID, Points]:
     points: dict[UUID, Points] = {}
     for event in events:
-        if isinstance(event, ValidationRead) and event.metric is not None and event.length is not None:
-            points.setdefault(event.request_id, {})[event.length] = metric_of(event.metric)
+        if isinstance(event, ValidationRead) and event.length is not None:
+            metric = from_json(event.metric)
+            if isinstance(metric, int | float):  # a search method of one's own may be told anything
+                points.setdefault(event.request_id, {})[event.length] = metric
     return points
 
 

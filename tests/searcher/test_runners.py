@@ -1,0 +1,176 @@
+"""Search methods of a user's own drive real trials, and go on after a kill with the same decisions."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from searcher import killed_runner
+from searcher.methods import CONFIG, Promoting, num_trials, posted, write_code
+
+from core_sdk import client
+from core_sdk.client import ExperimentState, TrialState
+from core_sdk.errors import InvalidConfigError, MasterError, SearcherRunningError
+from core_sdk.experiments.calling import call
+from core_sdk.master.local import local_master
+from core_sdk.searcher import LocalSearchRunner
+from core_sdk.tracking import Home
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    return write_code(tmp_path / "code")
+
+
+@pytest.fixture
+def master(home: Home) -> Iterator[None]:
+    """A master with two slots, in this process."""
+    with local_master(Home.create(home.root), 2):
+        yield
+
+
+def run_killed(method: str, searcher_dir: Path, code: Path) -> int:
+    """Runs a runner that is killed at each of its moments in turn until it has come to the end; how often it was."""
+    tests = Path(__file__).parent.parent
+    for number, moment in enumerate(itertools.cycle(killed_runner.MOMENTS)):
+        ended = subprocess.run(
+            [sys.executable, killed_runner.__file__, method, moment, str(searcher_dir), str(code)],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ended.returncode == 0:
+            return number
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+    raise AssertionError
+
+
+@pytest.mark.usefixtures("master")
+def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: Path) -> None:
+    """Trials train as far as it says, rest until they are promoted, and end when they are closed."""
+    experiment_id = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+
+    experiment = client.get_experiment(experiment_id)
+    trials = experiment.list_trials()
+    assert experiment.wait(0.05) is ExperimentState.COMPLETED
+    assert experiment.progress == 1.0
+    assert {trial.state for trial in trials} == {TrialState.COMPLETED}
+    lengths = sorted(max(checkpoint.steps_completed for checkpoint in trial.list_checkpoints()) for trial in trials)
+    assert len(trials) == 5
+    assert lengths[0] == 1 and lengths[-1] == 3
+    again = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+    assert (again, len(client.list_experiments())) == (experiment_id, 1)
+
+
+@pytest.mark.timeout(300)
+def test_a_killed_runner_goes_on_with_the_same_decisions(tmp_path: Path, code: Path) -> None:
+    """Wherever it is killed: nothing is submitted twice, decided anew, or posted twice."""
+    decisions, counts = [], []
+    for name in ("undisturbed", "killed"):
+        home = Home.create(tmp_path / name)
+        os.environ["CORE_SDK_HOME"] = str(home.root)
+        with local_master(home, 2):
+            if name == "undisturbed":
+                LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+            else:
+                num_kills = run_killed("promoting", tmp_path / "killed search", code)
+        decisions.append(posted(home, 1))
+        counts.append((num_trials(home, 1), len(home.experiment_ids())))
+
+    assert num_kills >= 5
+    assert decisions[0] == decisions[1]
+    assert counts == [(5, 1)] * 2
+
+
+@pytest.mark.usefixtures("master")
+def test_a_lost_state_is_found_again_from_the_events(home: Home, tmp_path: Path, code: Path) -> None:
+    """A method whose state went back to its beginning hears of all events again, and its answers are dropped."""
+    experiment_id = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+    before = posted(home, experiment_id)
+    for state in (tmp_path / "search" / "state").iterdir():
+        state.rename(tmp_path / "lost")
+
+    LocalSearchRunner(method := Promoting(), tmp_path / "search").run(CONFIG, code)
+
+    assert posted(home, experiment_id) == before
+    assert None not in [metric for rung in method.rungs for metric in rung.values()]
+
+
+@pytest.mark.usefixtures("master")
+def test_an_answer_counts_once(home: Home, code: Path) -> None:
+    """Neither again nor after the end; an answer to what has not happened is refused."""
+    experiment = client.create_experiment(CONFIG, code)
+
+    def post(num_events: int, **operation: object) -> str:
+        arguments = {"experiment_id": experiment.id, "num_events": num_events, "operations": [operation]}
+        return str(call(home.root, "post", **arguments)["state"])
+
+    with pytest.raises(MasterError, match="has had 1 events, not 2"):
+        post(2, operation="shutdown")
+    states = [post(1, operation="progress", progress=0.5), post(1, operation="shutdown")]
+    experiment.reload()
+
+    assert (states, experiment.progress) == (["ACTIVE", "ACTIVE"], 0.5)
+    experiment.cancel()
+    assert experiment.wait(0.05) is ExperimentState.CANCELED
+    assert post(1, operation="shutdown") == "CANCELED"
+
+
+@pytest.mark.usefixtures("master")
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"operation": "nonsense"},
+        {"operation": "close", "request_id": "00000000-0000-4000-8000-000000000000"},
+    ],
+)
+def test_an_answer_that_cannot_be_carried_out_is_refused(home: Home, code: Path, operation: dict[str, str]) -> None:
+    """The experiment goes on waiting for a good one."""
+    experiment = client.create_experiment(CONFIG, code)
+
+    with pytest.raises(MasterError):
+        call(home.root, "post", experiment_id=experiment.id, num_events=1, operations=[operation])
+    call(home.root, "post", experiment_id=experiment.id, num_events=1, operations=[{"operation": "shutdown"}])
+
+    assert experiment.wait(0.05) is ExperimentState.COMPLETED
+
+
+@pytest.mark.usefixtures("master")
+def test_a_method_that_fails_leaves_the_experiment_waiting(home: Home, tmp_path: Path, code: Path) -> None:
+    """Its error is the caller's; corrected, it goes on where it was."""
+
+    class Failing(Promoting):
+        def on_validation_completed(self, *arguments: object) -> list[object]:  # type: ignore[override]
+            raise ZeroDivisionError("of the method")
+
+    with pytest.raises(ZeroDivisionError, match="of the method"):
+        LocalSearchRunner(Failing(), tmp_path / "search").run(CONFIG, code)
+    state = client.get_experiment(1).state
+    experiment_id = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+
+    assert state is ExperimentState.ACTIVE
+    assert (experiment_id, client.get_experiment(1).wait(0.05)) == (1, ExperimentState.COMPLETED)
+
+
+def test_a_runner_refuses_what_it_cannot_drive(tmp_path: Path, code: Path) -> None:
+    """Another searcher, or a directory of which another runner takes care; nothing is submitted."""
+    from core_sdk.alive import AliveLock
+
+    runner = LocalSearchRunner(Promoting(), tmp_path / "search")
+    config = CONFIG | {"searcher": {"name": "single", "metric": "loss"}}
+
+    with pytest.raises(InvalidConfigError, match=r"searcher\.name.*must be 'custom'"):
+        runner.run(config, code)
+    lock = AliveLock(tmp_path / "search" / "lock")
+    with pytest.raises(SearcherRunningError, match="another runner"):
+        runner.run(CONFIG, code)
+    lock.release()
+
+    assert client.list_experiments() == []
