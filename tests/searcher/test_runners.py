@@ -70,23 +70,26 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
 
 
 @pytest.mark.timeout(300)
-def test_a_killed_runner_goes_on_with_the_same_decisions(tmp_path: Path, code: Path) -> None:
+@pytest.mark.parametrize(("method", "count"), [("promoting", 5), ("optuna", 6)])
+def test_a_killed_runner_goes_on_with_the_same_decisions(tmp_path: Path, code: Path, method: str, count: int) -> None:
     """Wherever it is killed: nothing is submitted twice, decided anew, or posted twice."""
+    if method == "optuna":
+        pytest.importorskip("optuna", reason="NOT TESTED: Optuna is not installed")
     decisions, counts = [], []
     for name in ("undisturbed", "killed"):
         home = Home.create(tmp_path / name)
         os.environ["CORE_SDK_HOME"] = str(home.root)
         with local_master(home, 2):
             if name == "undisturbed":
-                LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+                LocalSearchRunner(killed_runner.method_of(method), tmp_path / "search").run(CONFIG, code)
             else:
-                num_kills = run_killed("promoting", tmp_path / "killed search", code)
+                num_kills = run_killed(method, tmp_path / "killed search", code)
         decisions.append(posted(home, 1))
         counts.append((num_trials(home, 1), len(home.experiment_ids())))
 
     assert num_kills >= 5
     assert decisions[0] == decisions[1]
-    assert counts == [(5, 1)] * 2
+    assert counts == [(count, 1)] * 2
 
 
 @pytest.mark.usefixtures("master")
@@ -109,8 +112,8 @@ def test_an_answer_counts_once(home: Home, code: Path) -> None:
     experiment = client.create_experiment(CONFIG, code)
 
     def post(num_events: int, **operation: object) -> str:
-        arguments = {"experiment_id": experiment.id, "num_events": num_events, "operations": [operation]}
-        return str(call(home.root, "post", **arguments)["state"])
+        answer = call(home.root, "post", experiment_id=experiment.id, num_events=num_events, operations=[operation])
+        return str(answer["state"])
 
     with pytest.raises(MasterError, match="has had 1 events, not 2"):
         post(2, operation="shutdown")
