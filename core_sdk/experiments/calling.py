@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ PROTOCOL = 1
 _START_S = 30.0
 _PAUSE_S = 0.01
 _ANSWER_S = 60.0
+# So that a thread which starts a master early is waited for.
+_starting = threading.Lock()
 
 
 def lock_path(home_root: Path) -> Path:
@@ -66,8 +69,9 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
                 return _ask(connection, do, arguments)
         if time.monotonic() > deadline:
             raise MasterError(f"it did not start within {_START_S:g} s; {log_path(home_root)} may say why")
-        if not is_master_running(home_root):
-            _start_master(home_root, options)
+        with _starting:
+            if not is_master_running(home_root):
+                _start_master(home_root, options)
         time.sleep(_PAUSE_S)
 
 
@@ -75,6 +79,16 @@ def ensure_master(home_root: Path) -> None:
     """Starts a master where none runs: nothing that it was asked for goes on without one. Raises `MasterError`."""
     if not is_master_running(home_root):
         call(home_root, "status")
+
+
+def start_early(home_root: Path) -> None:
+    """Lets a master start while the caller prepares what it will ask for. Whether that fails is heard when it asks."""
+
+    def start() -> None:
+        with contextlib.suppress(MasterError, OSError):
+            ensure_master(home_root)
+
+    threading.Thread(target=start, name="core-sdk-start-master", daemon=True).start()
 
 
 def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] | None:

@@ -185,7 +185,10 @@ def follow(experiment: Experiment, as_json: AsJson = False) -> None:
 
 
 def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_followed: bool) -> None:
+    from core_sdk.experiments.calling import start_early
+
     home = open_home()
+    start_early(home.root)
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
         from core_sdk.cli.experiment.following import Follower
