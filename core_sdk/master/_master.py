@@ -225,6 +225,7 @@ class Master:
         return self._runs[experiment_id]
 
     def _unended(self, experiment_id: int) -> Run:
+        self._submit(experiment_id)  # the command that submitted it may have been killed before it had asked for that
         run = self._open(experiment_id)
         if run.experiment.is_ended:
             raise MasterError(f"experiment {experiment_id} has ended: it is {run.experiment.state}")

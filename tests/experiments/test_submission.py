@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import textwrap
 import time
@@ -264,6 +265,22 @@ def test_an_experiment_that_has_ended_goes_on(home: Home, model: Path) -> None:
     assert await_end(home, submitted.experiment_id) == "COMPLETED"
     assert was_removed
     assert "attempt 2 {'more': 1}" in home.trial(1).log_path(2).read_text()
+
+
+def test_an_experiment_whose_submission_was_killed_can_be_activated(home: Home, model: Path) -> None:
+    """Its folder was whole, and no master had heard of it."""
+    begun = home.experiment(submit_paused(home, model, SINGLE).experiment_id)
+    folder = home.allot_experiment()
+    for path in (begun.config_path, begun.completed_config_path, begun.submission_path):
+        shutil.copy(path, folder.path)
+    record = begun.read()
+    record.experiment_id, record.search = folder.experiment_id, None
+    folder.write(record)
+
+    call(home.root, "want", experiment_id=folder.experiment_id, state="ACTIVE")
+
+    assert await_end(home, folder.experiment_id) == "COMPLETED"
+    assert len(home.trial_ids()) == 1
 
 
 def test_what_has_not_ended_is_not_continued(home: Home, model: Path) -> None:
