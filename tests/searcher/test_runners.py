@@ -73,8 +73,6 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
 @pytest.mark.parametrize(("method", "count"), [("promoting", 5), ("optuna", 6)])
 def test_a_killed_runner_goes_on_with_the_same_decisions(tmp_path: Path, code: Path, method: str, count: int) -> None:
     """Wherever it is killed: nothing is submitted twice, decided anew, or posted twice."""
-    if method == "optuna":
-        pytest.importorskip("optuna", reason="NOT TESTED: Optuna is not installed")
     decisions, counts = [], []
     for name in ("undisturbed", "killed"):
         home = Home.create(tmp_path / name)
