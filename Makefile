@@ -34,7 +34,7 @@ packages:  ## Debian's packages for the tests of several nodes and of failing di
 	  DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
 	fi
 
-demo: $(DEMO_INSTALLED)  ## train, kill, resume and compare: the main job in one minute
+demo: $(DEMO_INSTALLED)  ## train, kill, resume, compare and search: the main jobs in one minute
 	@$(PYTHON) examples/demo.py
 
 test: $(INSTALLED)  ## the tests that need no compiler, no system package and no other framework

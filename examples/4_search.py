@@ -59,5 +59,9 @@ def parse_arguments() -> argparse.Namespace:
 
 if __name__ == "__main__":
     hparams = {"hidden_units": 64, "learning_rate": 0.01, "momentum": 0.9}
+    cluster_info = det.get_cluster_info()
+    if cluster_info is not None:
+        # The values of the search replace the script's defaults.
+        hparams |= cluster_info.trial.hparams
     with det.core.init(name="digits", hparams=hparams) as core_context:
         main(parse_arguments(), core_context)

@@ -1,4 +1,4 @@
-"""A training in one screen: it is killed, loses nothing, goes on, and is compared with another.
+"""Trainings in one screen: one is killed, loses nothing, goes on, and is compared with another; then 16 are searched.
 
 Every line that starts with "$" is a command to try yourself.
 """
@@ -24,8 +24,11 @@ EXAMPLE = "examples/5_distributed.py"
 NUM_EPOCHS = 10
 KILL_AFTER_EPOCH = 4
 LEAST_ACCURACY = 0.95
+SEARCH = "digits-search"
 TRAIN = ("core-sdk", "run", "--", "python", "-m", "launch.torch_distributed", "--nproc-per-node=2", "--")
 OTHER_RANKS = re.compile(r"\[rank=[1-9]")
+EVERYTHING = re.compile("")
+BEFORE_THE_END = re.compile(r"trial \d+ (begins|at)")
 
 
 def main() -> None:
@@ -45,13 +48,19 @@ def main() -> None:
     show("core-sdk", "trial", "plot", "1", "--metric", "accuracy")
 
     say("A second trial learns more slowly.")
-    show(*TRAIN, "python", EXAMPLE, f"--epochs={NUM_EPOCHS}", "--learning-rate=0.0003", shows_output=False)
+    show(*TRAIN, "python", EXAMPLE, f"--epochs={NUM_EPOCHS}", "--learning-rate=0.0003", hidden=EVERYTHING)
     show("core-sdk", "compare", "1", "2")
+
+    say("A search trains 16 smaller networks, two or more at a time. It stops those that fall behind.")
+    show("core-sdk", "experiment", "create", "examples/4_search.yaml", "examples", "--local", hidden=BEFORE_THE_END)
+    show("core-sdk", "experiment", "best", SEARCH, on_line=check_best)
+    show("core-sdk", "experiment", "plot", SEARCH)
 
     say(f"All of it lies in {HOME.relative_to(ROOT)}/, as plain files. To look around:")
     print(f"  export CORE_SDK_HOME={shlex.quote(str(HOME))}")
     print("  .venv/bin/core-sdk trial describe 1")
     print("  .venv/bin/core-sdk trial logs 1 --rank 1")
+    print(f"  .venv/bin/core-sdk experiment trials {SEARCH}")
     print("  .venv/bin/core-sdk --help")
 
 
@@ -89,19 +98,25 @@ def check_accuracy(line: str) -> None:
         sys.exit("demo: the network learned less than it should")
 
 
+def check_best(line: str) -> None:
+    match = re.match(r" *accuracy +(\S+)", line)
+    if match and float(match[1]) < LEAST_ACCURACY:
+        sys.exit("demo: the search found less than it should")
+
+
 def show(
     *command: str,
     on_line: Callable[[str], None] = lambda line: None,
     expected: int | None = 0,
-    shows_output: bool = True,
+    hidden: re.Pattern[str] = OTHER_RANKS,
 ) -> None:
-    """Runs a command as a reader would type it, and passes its output on, but for that of other ranks than rank 0."""
+    """Runs a command as a reader would type it, and passes on the lines of its output that do not begin as `hidden`."""
     print(f"\n$ {shlex.join(command)}", flush=True)
     with subprocess.Popen(
         [program(command[0]), *command[1:]], cwd=ROOT, env=environment(), stdout=subprocess.PIPE, text=True
     ) as process:
         for line in process.stdout or ():
-            if shows_output and not OTHER_RANKS.match(line):
+            if not hidden.match(line):
                 print(line, end="", flush=True)
             on_line(line)
     if expected is not None and process.returncode != expected:
