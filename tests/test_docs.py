@@ -23,6 +23,7 @@ from processes import kill_tree
 
 from core_sdk.cli._app import app
 from core_sdk.config import load
+from core_sdk.experiments.calling import call_running
 from core_sdk.journal import read_journal
 from core_sdk.records import TrialRecord, decode_file, decode_manifest
 
@@ -33,15 +34,15 @@ NAMES = [document.relative_to(ROOT).as_posix() for document in DOCUMENTS]
 # `console` and `python` are run, `journal` and `manifest` decoded, `yaml` loaded; `sh` and `diff` are held against what
 # they speak of.
 KNOWN_LANGUAGES = {"", "console", "diff", "journal", "manifest", "python", "record", "sh", "yaml"}
-TIMEOUT_S = 60
+TIMEOUT_S = 300
 
 PAUSED = 75
 """The exit status of a trial that was stopped and is to be continued."""
 
 
 def _trains_much(name: str) -> list[pytest.MarkDecorator]:
-    """These guides train with torch for a minute."""
-    return [needs("torchrun")] if name.startswith(("docs/distributed", "docs/getting-started")) else []
+    """These guides train for a minute."""
+    return [needs("torchrun")] if name.startswith(("docs/distributed", "docs/getting-started", "docs/tutorial")) else []
 
 
 @dataclass(frozen=True)
@@ -134,6 +135,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     if reader.in_background is not None:
         kill_tree(reader.in_background.pid)
         reader.in_background.wait()
+    call_running(tmp_path / ".local/share/core-sdk", "down")
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import UUID
 
 import msgspec
 import psutil
@@ -35,6 +36,8 @@ from buckets.servers import BucketServer
 from cli.recorded import damage, new_attempt, new_trial
 from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
+from master.searches import await_end, events_of, submit_search
+from masters import running_master
 from parts import needs
 from processes import Script, wait_for
 from saving import checkpoint_ids, store_alone
@@ -53,14 +56,26 @@ from core_sdk.errors import (
     StorageUnreachableError,
     UnsafePathError,
 )
+from core_sdk.experiments._actions import AskToStop, Finish
+from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.journal import JournalWriter, read_journal, read_records
+from core_sdk.master._master import Master
+from core_sdk.master.machine import Machine
 from core_sdk.records import (
+    AttemptBegun,
+    AttemptOver,
     CheckpointCondemned,
     CheckpointPinned,
     CheckpointStored,
     CheckpointUsed,
     Ended,
+    ExperimentEnded,
     Report,
+    StopSent,
+    TrialCreated,
+    ValidationRead,
     metrics_from_json,
 )
 from core_sdk.storage import DirectoryStorage, storage_from_url
@@ -119,7 +134,7 @@ def test_every_numbered_sentence_has_a_test() -> None:
     numbers = {int(number) for number in re.findall(r"(?:^|\| |\. )(\d+)\. ", page, re.MULTILINE)}
     tested = {int(name.split("_")[1]) for name in globals() if re.match(r"test_\d+_", name)}
 
-    assert numbers == tested == set(range(1, 43))
+    assert numbers == tested == set(range(1, len(numbers) + 1))
 
 
 @pytest.mark.parametrize("death", ["raise ValueError", "sys.exit(1)", "os._exit(1)", "os.kill(os.getpid(), 15)",
@@ -1132,3 +1147,140 @@ def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:
     assert run.returncode == 130
     assert state is client.TrialState.CANCELED
     assert running is client.TrialState.ACTIVE
+
+
+REPORTS_ON = """
+import time
+from core_sdk import core
+
+with core.init() as context:
+    x = context.info.trial.hparams["x"]
+    for epoch in range(1, 9):
+        context.train.report_validation_metrics(epoch, {"loss": x + 1 / epoch, "epochs": epoch})
+        print("epoch", epoch, flush=True)
+        if context.preempt.should_preempt():
+            context.train.report_validation_metrics(epoch + 1, {"loss": -1.0, "epochs": epoch + 1})
+            break
+        time.sleep(0.3)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed_search(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """A search that has ended, whose master was killed on the way. Trials that it has stopped report once more."""
+    tmp_path = tmp_path_factory.mktemp("search")
+    home = Home.create(tmp_path / "home")
+    before = dict(os.environ)
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    submit_search(home, tmp_path, max_trials=4, max_concurrent=2, max_time=8, train=REPORTS_ON)
+    wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, 1)))
+    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    wait_for(lambda: not is_master_running(home.root))
+    call(home.root, "status")
+    await_end(home, 1)
+    call(home.root, "down")
+    os.environ.update(before)
+    return home
+
+
+def test_44_a_submitted_experiment_is_carried_out(home: Home, tmp_path: Path) -> None:
+    """By the next master, if that which has begun it was killed; one that was refused is nowhere."""
+    (tmp_path / "train.py").write_text("print('trained')")
+    config = tmp_path / "one.yaml"
+    config.write_text(f"{{name: one, entrypoint: [{sys.executable}, train.py], searcher: {{name: single, metric: m}}}}")
+
+    refused = core_sdk("experiment", "create", str(config), str(tmp_path), "--config", "searcher.name=two")
+    created = core_sdk("experiment", "create", str(config), str(tmp_path), "--paused")
+    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    wait_for(lambda: not is_master_running(home.root))
+    activated = core_sdk("experiment", "activate", "one")
+    waited = core_sdk("experiment", "wait", "one")
+    call(home.root, "down")
+
+    assert refused.returncode == 2
+    assert [one.returncode for one in (created, activated, waited)] == [0, 0, 0], created.stderr + waited.stderr
+    assert [experiment.name for experiment in client.list_experiments()] == ["one"]
+    assert home.trial(1).log_path(1).read_text() == "trained\n"
+
+
+def test_45_every_decision_follows_from_the_events_before_it(killed_search: Home) -> None:
+    """Nothing has begun, was stopped or has ended before the event that says so."""
+    experiment = Experiment(1, SubmittedExperiment(killed_search, 1).config)
+
+    for event in events_of(killed_search, 1):
+        match event:
+            case TrialCreated():
+                assert event.request_id in experiment.waiting
+            case AttemptBegun():
+                assert event.request_id in experiment.waiting
+                trial_id = experiment.trials[event.request_id].trial_id or 0
+                begun = next(iter(read_records(killed_search.trial(trial_id).journal_path(event.attempt))))
+                assert event.time <= begun.time
+            case StopSent():
+                assert AskToStop(event.request_id, event.reason) in experiment.outstanding()
+            case ExperimentEnded():
+                assert Finish(event.state, event.reason) in experiment.outstanding()
+        experiment.apply(event)
+
+    assert experiment.state == "COMPLETED"
+
+
+def test_46_a_killed_master_costs_nothing(killed_search: Home) -> None:
+    """The searcher has read every report once, and every line of output was kept."""
+    events = events_of(killed_search, 1)
+    trial_ids = {event.request_id: event.trial_id for event in events if isinstance(event, TrialCreated)}
+
+    read = [(trial_ids[event.request_id], event.length) for event in events if isinstance(event, ValidationRead)]
+    reported = [
+        (trial_id, metrics_from_json(report.metrics)["epochs"])
+        for trial_id in trial_ids.values()
+        for report in reports(killed_search, trial_id)
+    ]
+    printed = {
+        trial_id: killed_search.trial(trial_id).log_path(1).read_text().splitlines() for trial_id in trial_ids.values()
+    }
+    assert sorted(read) == sorted(reported)
+    assert all(lines == [f"epoch {number}" for number in range(1, len(lines) + 1)] for lines in printed.values())
+    assert all(lines for lines in printed.values())
+
+
+def test_47_no_attempt_begins_twice(killed_search: Home) -> None:
+    """One begins when the one before has ended."""
+    running: set[UUID] = set()
+    begun: list[tuple[UUID, int]] = []
+    for event in events_of(killed_search, 1):
+        if isinstance(event, AttemptBegun):
+            assert event.request_id not in running
+            running.add(event.request_id)
+            begun.append((event.request_id, event.attempt))
+        elif isinstance(event, AttemptOver):
+            running.remove(event.request_id)
+
+    assert len(begun) == len(set(begun)) == 4
+    assert [killed_search.trial(trial_id).attempts() for trial_id in range(1, 5)] == [[1]] * 4
+
+
+def test_48_a_stopped_trial_reaches_the_searcher_no_more(killed_search: Home) -> None:
+    """It reports what would have been the best loss."""
+    experiment = Experiment(1, SubmittedExperiment(killed_search, 1).config)
+    for event in events_of(killed_search, 1):
+        experiment.apply(event)
+
+    losses = [
+        metrics_from_json(report.metrics)["loss"]
+        for trial_id in range(1, 5)
+        for report in reports(killed_search, trial_id)
+    ]
+    assert -1.0 in losses
+    assert all(trial.metric != -1.0 for trial in experiment.trials.values())
+
+
+def test_49_a_home_has_one_master(home: Home) -> None:
+    """The second cannot begin, and the first still answers."""
+    with running_master(Home.create(home.root)):
+        with pytest.raises(BlockingIOError):
+            Master(home, Machine(1))
+
+        answered = call(home.root, "status")
+
+    assert answered["pid"] == os.getpid()
