@@ -42,7 +42,8 @@ PAUSED = 75
 
 def _trains_much(name: str) -> list[pytest.MarkDecorator]:
     """These guides train for a minute."""
-    return [needs("torchrun")] if name.startswith(("docs/distributed", "docs/getting-started", "docs/tutorial")) else []
+    much = ("docs/distributed", "docs/getting-started", "docs/tutorial")
+    return [needs("torchrun"), pytest.mark.timeout(900)] if name.startswith(much) else []
 
 
 @dataclass(frozen=True)
@@ -228,7 +229,7 @@ def test_configurations_load(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_named_in_the_text_exist(name: str) -> None:
     """Those in code spans, which nobody runs; `core-sdk trial list`, say."""
-    named = re.findall(r"`core-sdk ([a-z]+)(?: ([a-z]+))?", (ROOT / name).read_text())
+    named = re.findall(r"`core-sdk ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", (ROOT / name).read_text())
 
     root = typer.main.get_command(app)
     for first, second in named:
