@@ -87,7 +87,7 @@ configurations = st.fixed_dictionaries(
 
 
 @given(configurations)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_any_configuration_survives_being_written(values: dict[str, Any]) -> None:
     """As YAML, and as plain values."""
     config = from_mapping(values).config
