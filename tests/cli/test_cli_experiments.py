@@ -259,6 +259,7 @@ def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
     record = home.experiment(1).read()
     assert (record.name, record.description, record.notes) == ("renamed", "what I try", "see *there*")
     assert record.labels == ["a", "b"]
+    assert json.loads(cli("e", "set", "labels", "1", "c", "--json").output) == {"experiment": "1", "labels": ["c"]}
     wrong = [cli("experiment", "set", *words) for words in (("priority", "1", "100"), ("name", "1", "two", "words"))]
     assert [each.status for each in wrong] == [2, 2]
 

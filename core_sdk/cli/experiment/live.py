@@ -114,7 +114,7 @@ class _Lines(AbstractContextManager["_Lines"]):
             case ValidationRead() if event.metric is not None:
                 at = "" if event.length is None else f" at {format_number(event.length)}"
                 yield f"{at}: {self._follower.searcher.metric} {format_number(event.metric)}"
-            case AttemptOver() if trial.is_over:
+            case AttemptOver() if trial.is_over and event.attempt == trial.last_attempt:
                 yield _with_reason(f": {trial.state}", trial.reason)
             case AttemptOver():
                 yield _with_reason(f": attempt {event.attempt} {event.outcome}", event.reason)

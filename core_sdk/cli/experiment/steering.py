@@ -12,8 +12,9 @@ import typer
 from core_sdk.cli._arguments import parse_experiment
 from core_sdk.cli._failures import ExitCode, exit_status_of
 from core_sdk.cli._home import open_home, open_tracker, submitted_id
-from core_sdk.cli.render.json import print_list
+from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
+from core_sdk.cli.render.text import printable
 from core_sdk.errors import CoreSDKError, ExperimentStateError
 from core_sdk.experiments.calling import call, ensure_master
 from core_sdk.tracking.rows import ExperimentChange
@@ -103,6 +104,7 @@ def set_(
     values: Annotated[
         list[str], typer.Argument(metavar="VALUE…", help="One value; of labels any number.", show_default=False)
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Change what an experiment is called, or how its trials get slots.
 
@@ -124,7 +126,10 @@ def set_(
             _set(experiment, ExperimentChange(description=value))
         case Setting.NOTES:
             _set(experiment, ExperimentChange(notes=value))
-    typer.echo(f"{setting.value} of experiment {experiment}: {', '.join(values)}")
+    if as_json:
+        print_object({"experiment": experiment, setting.value: values if setting is Setting.LABELS else value})
+    else:
+        typer.echo(printable(f"{setting.value} of experiment {experiment}: {', '.join(values)}"))
 
 
 def _want(experiments: Iterable[str], state: str, command: str, as_json: bool) -> None:
