@@ -90,8 +90,14 @@ def test_a_search_without_rungs_is_drawn_by_steps(cli: Cli) -> None:
     ]
 
 
-def test_a_search_that_has_reported_nothing_is_not_drawn(cli: Cli) -> None:
-    """It is said."""
+def test_a_search_that_has_reported_nothing_is_not_drawn(cli: Cli, tmp_path: Path) -> None:
+    """It is said, and no file is written."""
     cli("experiment", "create", "search.yaml", "model", "--paused")
 
-    assert cli("experiment", "plot", "1").output == "No reports yet.\n"
+    shown = cli("experiment", "plot", "1")
+    drawn = cli("experiment", "plot", "1", "--output", "search.svg")
+
+    assert shown.output == "No reports yet.\n"
+    assert drawn.status == 1
+    assert "nothing to draw" in drawn.errors
+    assert not (tmp_path / "search.svg").exists()

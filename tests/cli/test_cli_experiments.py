@@ -103,6 +103,16 @@ def test_a_followed_experiment_tells_what_happens(cli: Cli, home: Home) -> None:
     assert search(home, 1).state == "COMPLETED"
 
 
+def test_a_failed_experiment_tells_what_its_script_said_last(cli: Cli, model: Path) -> None:
+    """An exit status alone would send people looking for the logs."""
+    (model / "train.py").write_text("print('begins')\nraise SystemExit('no data here')")
+
+    ended = cli("experiment", "create", "search.yaml", "model", "--follow")
+
+    assert ended.status == 1
+    assert "ends with: no data here\n" in ended.errors
+
+
 def test_an_experiment_waits_until_it_is_activated(cli: Cli, home: Home) -> None:
     """`wait` returns at its end, and says by its status whether it is COMPLETED."""
     experiment_id = create(cli, "--paused")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -58,7 +59,22 @@ def show(follower: Follower, *, as_json: bool = False, interrupt: Callable[[Foll
                 display.update(events)
     except KeyboardInterrupt:
         return interrupt(follower)
-    return ExitCode.OK if follower.experiment.state == "COMPLETED" else ExitCode.FAILURE
+    if follower.experiment.state == "COMPLETED":
+        return ExitCode.OK
+    _say_what_failed(follower)
+    return ExitCode.FAILURE
+
+
+def _say_what_failed(follower: Follower) -> None:
+    """The last line of output says more than an exit status."""
+    failed = [trial for trial in follower.experiment.trials.values() if trial.state == "ERROR" and trial.trial_id]
+    for trial in failed[-1:]:
+        folder = follower.home.folder(trial.trial_id or 0)
+        with contextlib.suppress(OSError):
+            lines = folder.log_path(trial.last_attempt).read_text(errors="replace").rstrip().splitlines()
+            for line in lines[-1:]:
+                say(f"the output of trial {folder.trial_id} ends with: {printable(line)}")
+                say(f"`core-sdk trial logs {folder.trial_id}` shows all of it")
 
 
 class _Shown(Protocol):

@@ -11,8 +11,14 @@ import typer
 from core_sdk.cli.render import plot
 from core_sdk.cli.render.chart import Chart
 from core_sdk.cli.render.text import printable
+from core_sdk.errors import CoreSDKError
 
 _PICTURE_BUCKETS = 800
+
+
+class NothingToDrawError(CoreSDKError):
+    def __init__(self) -> None:
+        super().__init__("there is nothing to draw yet: no report has a number that is finite.")
 
 
 def check_format(to: Path | None) -> None:
@@ -29,13 +35,16 @@ def num_buckets(to: Path | None) -> int:
 
 
 def draw_charts(charts: Sequence[Chart], to: Path | None) -> None:
-    """One below the other; None is the terminal. Raises `MissingDependencyError` or `OSError`."""
+    """One below the other; None is the terminal. Raises `MissingDependencyError`, `NothingToDrawError` or `OSError`."""
     if to is None:
         _print_charts(charts)
         return
     from core_sdk.cli.render.svg import write_picture
 
-    write_picture(to, [chart for chart in charts if chart.strokes])
+    drawable = [chart for chart in charts if chart.strokes]
+    if not drawable:
+        raise NothingToDrawError
+    write_picture(to, drawable)
     typer.echo(to)
 
 
