@@ -292,6 +292,19 @@ def test_a_file_that_changes_meanwhile_is_noticed(home: Home, model: Path) -> No
     assert list(home.root.glob("code/*")) == []
 
 
+def test_what_a_kill_left_is_removed_by_a_later_submission(home: Home, model: Path) -> None:
+    """Only what is old: another process may be writing the rest."""
+    (home.root / "code").mkdir()
+    old, young = home.root / "code" / ".old.tmp", home.root / "code" / ".young.tmp"
+    for path in (old, young):
+        path.write_bytes(b"half")
+    os.utime(old, (0, 0))
+
+    pack(home, model)
+
+    assert (old.exists(), young.exists()) == (False, True)
+
+
 def test_a_thousand_small_files_are_packed_in_a_moment(home: Home, model: Path) -> None:
     """Generous for a busy machine; the benchmark has the figure."""
     write(model, {f"package{index % 20}/module{index}.py": f"x = {index}\n" * 50 for index in range(1000)})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import logging
 import os
 import stat
 import tarfile
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ logger = logging.getLogger("core_sdk.experiments")
 _WARNING_SIZE_BYTES = 50 << 20
 # Level 6 takes three times as long, for a few per cent of what scripts need.
 _COMPRESSION_LEVEL = 1
+_ABANDONED_S = 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,7 @@ def pack(
 
 def _store(path: Path, entries: Sequence[Entry], sha256: str) -> None:
     path.parent.mkdir(mode=0o700, exist_ok=True)
+    _remove_abandoned(path.parent)
     temporary = path.with_name(f".{uuid.uuid4().hex}.tmp")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -72,6 +76,14 @@ def _store(path: Path, entries: Sequence[Entry], sha256: str) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     fsync_directory(path.parent)
+
+
+def _remove_abandoned(directory: Path) -> None:
+    """Removes what a process that was killed long ago has left half-written."""
+    for path in directory.glob(".*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            if time.time() - path.stat().st_mtime > _ABANDONED_S:
+                path.unlink()
 
 
 def _write_archive(entries: Sequence[Entry], file: IO[bytes] | gzip.GzipFile | None = None) -> str:
