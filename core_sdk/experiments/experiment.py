@@ -243,8 +243,11 @@ class Experiment:
     def _tell(self, event: SearchEvent) -> None:
         if self._search is not None:
             self._perform(self._search.on(event))
-        else:
-            self.told.append(event)
+            return
+        self.told.append(event)
+        if isinstance(event, ValidationCompleted) and event.reported and not self.warnings:
+            reported, metric = ", ".join(event.reported), self.config.searcher.metric
+            self.warnings.append(f"a trial has reported {reported}, but no {metric!r}, which its search method reads")
 
     def _take_answer(self, event: OperationsPosted) -> None:
         if event.num_events > self.num_answered:
@@ -276,7 +279,8 @@ class Experiment:
 
     def _shut_down(self, operation: Shutdown) -> None:
         if operation.failure:
-            self._close("ERROR", "all its trials failed", Wish.STOP)
+            reason = "its search method gives it up" if self._search is None else "all its trials failed"
+            self._close("ERROR", reason, Wish.STOP)
         else:
             self._close("CANCELED" if operation.cancel else "COMPLETED", "", Wish.STOP)
 

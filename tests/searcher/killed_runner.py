@@ -10,10 +10,13 @@ from typing import Any
 
 from searcher.methods import CONFIG, Promoting
 
+from core_sdk.experiments import submission
 from core_sdk.search import SearchMethod
 from core_sdk.searcher import LocalSearchRunner, _local, _runner
 
-MOMENTS = ("submitted", "saving", "saved", "posting", "posted", "nothing")
+FIRST_MOMENTS = ("submitting", "found")
+MOMENTS = ("saving", "saved", "posting", "posted")
+NEVER = "never"
 
 
 def die() -> None:
@@ -34,7 +37,8 @@ def dying(function: Any, *, is_before: bool) -> Any:
 def arm(moment: str) -> None:
     """The process dies as it does for the first time what the moment is about."""
     places: dict[str, tuple[Any, str, bool]] = {
-        "submitted": (_runner, "submit", False),
+        "submitting": (submission, "call", True),
+        "found": (_runner, "find_submitted", False),
         "saving": (_local, "fsync_tree", True),
         "saved": (LocalSearchRunner, "_save", False),
         "posting": (_runner, "call", True),

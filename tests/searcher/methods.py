@@ -106,6 +106,42 @@ class Promoting(SearchMethod):
         return [Create(request_id, {"x": self.chance.random()}), ValidateAfter(request_id, self.lengths[rung])]
 
 
+class Watching(SearchMethod):
+    """Makes one trial, and notes its validations."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[Any, int]] = []
+
+    def initial_operations(self, searcher_state: SearcherState) -> list[Operation]:
+        return [Create(UUID(int=1, version=4), {})]
+
+    def on_trial_created(self, searcher_state: SearcherState, request_id: UUID) -> list[Operation]:
+        return []
+
+    def on_validation_completed(
+        self, searcher_state: SearcherState, request_id: UUID, metric: Any, train_length: int
+    ) -> list[Operation]:
+        self.heard.append((metric, train_length))
+        return []
+
+    def on_trial_exited_early(
+        self, searcher_state: SearcherState, request_id: UUID, exited_reason: ExitedReason
+    ) -> list[Operation]:
+        return []
+
+    def on_trial_closed(self, searcher_state: SearcherState, request_id: UUID) -> list[Operation]:
+        return [Shutdown()]
+
+    def progress(self, searcher_state: SearcherState) -> float:
+        return 0.0
+
+    def save_method_state(self, path: Path) -> None:
+        """There is no state that counts."""
+
+    def load_method_state(self, path: Path) -> None:
+        """There is no state that counts."""
+
+
 def posted(home: Home, experiment_id: int) -> list[Any]:
     """The operations in the experiment's journal, without what only tells the progress."""
     events = read_events(home.experiment(experiment_id).events_path)

@@ -8,13 +8,13 @@ from core_sdk.search.optuna import OptunaSearch
 
 
 def study() -> OptunaSearch:
-    """Six trials, one after another, so that what is asked of the sampler does not depend on the speed of trials."""
+    """Four trials, one after another, so that what is asked of the sampler does not depend on the speed of trials."""
     return OptunaSearch(
         {"x": {"type": "double", "minval": 0, "maxval": 1}},
-        max_trials=6,
+        max_trials=4,
         max_concurrent_trials=1,
         max_length=2,
         period=1,
-        sampler=optuna.samplers.TPESampler(seed=3, n_startup_trials=2),
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=2),
+        sampler=optuna.samplers.TPESampler(seed=3, n_startup_trials=1),
+        pruner=optuna.pruners.MedianPruner(n_startup_trials=1),
     )

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from searcher import killed_runner
-from searcher.methods import CONFIG, Promoting, num_trials, posted, write_code
+from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, write_code
 
 from core_sdk import client
 from core_sdk.client import ExperimentState, TrialState
@@ -35,10 +36,12 @@ def master(home: Home) -> Iterator[None]:
         yield
 
 
-def run_killed(method: str, searcher_dir: Path, code: Path) -> int:
+def run_killed(method: str, searcher_dir: Path, code: Path, max_kills: int) -> int:
     """Runs a runner that is killed at each of its moments in turn until it has come to the end; how often it was."""
+    all_moments = itertools.chain(killed_runner.FIRST_MOMENTS, itertools.cycle(killed_runner.MOMENTS))
     tests = Path(__file__).parent.parent
-    for number, moment in enumerate(itertools.cycle(killed_runner.MOMENTS)):
+    moments = itertools.chain(itertools.islice(all_moments, max_kills), [killed_runner.NEVER])
+    for number, moment in enumerate(moments):
         ended = subprocess.run(
             [sys.executable, killed_runner.__file__, method, moment, str(searcher_dir), str(code)],
             env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tests), *sys.path])},
@@ -70,8 +73,10 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("method", "count"), [("promoting", 5), ("optuna", 6)])
-def test_a_killed_runner_goes_on_with_the_same_decisions(tmp_path: Path, code: Path, method: str, count: int) -> None:
+@pytest.mark.parametrize(("method", "num_created", "max_kills"), [("promoting", 5, 100), ("optuna", 4, 10)])
+def test_a_killed_runner_goes_on_with_the_same_decisions(
+    tmp_path: Path, code: Path, method: str, num_created: int, max_kills: int
+) -> None:
     """Wherever it is killed: nothing is submitted twice, decided anew, or posted twice."""
     decisions, counts = [], []
     for name in ("undisturbed", "killed"):
@@ -81,13 +86,13 @@ def test_a_killed_runner_goes_on_with_the_same_decisions(tmp_path: Path, code: P
             if name == "undisturbed":
                 LocalSearchRunner(killed_runner.method_of(method), tmp_path / "search").run(CONFIG, code)
             else:
-                num_kills = run_killed(method, tmp_path / "killed search", code)
+                num_kills = run_killed(method, tmp_path / "killed search", code, max_kills)
         decisions.append(posted(home, 1))
         counts.append((num_trials(home, 1), len(home.experiment_ids())))
 
-    assert num_kills >= 5
+    assert num_kills >= 8
     assert decisions[0] == decisions[1]
-    assert counts == [(count, 1)] * 2
+    assert counts == [(num_created, 1)] * 2
 
 
 @pytest.mark.usefixtures("master")
@@ -158,6 +163,29 @@ def test_a_method_that_fails_leaves_the_experiment_waiting(home: Home, tmp_path:
 
     assert state is ExperimentState.ACTIVE
     assert (experiment_id, client.get_experiment(1).wait(0.05)) == (1, ExperimentState.COMPLETED)
+
+
+@pytest.mark.usefixtures("master")
+def test_a_method_hears_of_validations_of_scripts_that_train_as_they_want(home: Home, tmp_path: Path) -> None:
+    """With the steps as their length; and the user hears of a metric that is missing."""
+    code = write_code(tmp_path / "code")
+    (code / "train.py").write_text(
+        textwrap.dedent(
+            """
+            from core_sdk import core
+
+            with core.init() as context:
+                for step, metrics in enumerate(({"loss": 0.5}, {"loss": float("nan")}, {"lose": 0.1}), start=10):
+                    context.train.report_validation_metrics(steps_completed=step, metrics=metrics)
+            """
+        )
+    )
+
+    experiment_id = LocalSearchRunner(method := Watching(), tmp_path / "search").run(CONFIG, code)
+
+    assert repr(method.heard) == "[(0.5, 10), (nan, 11), (None, 12)]"
+    search = home.experiment(experiment_id).read().search
+    assert search is not None and "has reported lose, but no 'loss'" in search.warnings[0]
 
 
 def test_a_runner_refuses_what_it_cannot_drive(tmp_path: Path, code: Path) -> None:
