@@ -289,7 +289,8 @@ class MasterError(CoreSDKError):
     """The master cannot be reached, or refuses what it was asked for."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the master of this home: {reason}.")
+        self.reason = reason
+        super().__init__(f"the master of this home: {reason.removesuffix('.')}.")
 
 
 class PlacementError(CoreSDKError, ValueError):

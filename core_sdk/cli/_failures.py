@@ -49,7 +49,8 @@ class ExitCode(enum.IntEnum):
 
 def exit_status_of(error: BaseException) -> int:
     """Prints what went wrong, and returns the exit status for it."""
-    say(_words(error))
+    for line in _lines(error):
+        say(line)
     match error:
         case CommandNotFoundError():
             return ExitCode.COMMAND_NOT_FOUND
@@ -65,8 +66,10 @@ def exit_status_of(error: BaseException) -> int:
             return ExitCode.USAGE
 
 
-def _words(error: BaseException) -> str:
-    """The message; of an error of the operating system without its number."""
+def _lines(error: BaseException) -> list[str]:
+    """The message: of the operating system without its number, of a configuration a line for each problem."""
+    if isinstance(error, InvalidConfigError):
+        return [str(problem) for problem in error.problems]
     if isinstance(error, OSError) and not isinstance(error, CoreSDKError) and error.strerror:
-        return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
-    return str(error)
+        return [error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"]
+    return [str(error)]

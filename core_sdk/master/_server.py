@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, MasterError
 from core_sdk.experiments.calling import PROTOCOL, socket_address
 
 _BACKLOG = 64
@@ -81,5 +81,7 @@ class Server:
                 )
             request.pop("version")
             return {"ok": True, **self._answer(request)}
+        except MasterError as error:
+            return {"ok": False, "error": error.reason}
         except (CoreSDKError, ValueError, KeyError, AttributeError, TypeError, OSError) as error:
             return {"ok": False, "error": str(error) or type(error).__name__}

@@ -223,6 +223,35 @@ def test_bad_input_is_told_at_once(cli: Cli, home: Home, tmp_path: Path, argumen
     assert [path.name for path in home.experiments.iterdir()] == ["names"]
 
 
+def test_each_mistake_in_a_configuration_has_a_line(cli: Cli) -> None:
+    """With the nearest key."""
+    ended = cli("experiment", "create", "search.yaml", "model", "--config", "nam=x", "--config", "searcher.metrc=y")
+
+    assert ended.status == 2
+    assert [line.startswith("core-sdk: ") for line in ended.errors.splitlines()] == [True, True]
+    assert "did you mean name?" in ended.errors
+    assert "did you mean metric?" in ended.errors
+
+
+def test_what_the_master_refuses_is_told_in_its_words(cli: Cli, home: Home) -> None:
+    """Once, and nothing is left."""
+    ended = cli("experiment", "create", "search.yaml", "model", "--config", "resources.slots_per_trial=99")
+
+    assert ended.status == 1
+    assert ended.errors.count("the master of this home") == 1
+    assert ended.errors.endswith("this machine has 2.\n")
+    assert [path.name for path in home.experiments.iterdir()] == ["names"]
+
+
+def test_a_metric_that_is_not_a_number_is_told_as_such(cli: Cli, model: Path) -> None:
+    """As it is in tables."""
+    (model / "train.py").write_text(TRAIN.replace('info.trial.hparams["lr"] + 1 / step', "float('nan')"))
+
+    ended = cli("experiment", "create", "search.yaml", "model", "--follow")
+
+    assert "trial 1: loss NaN" in ended.output.splitlines()
+
+
 def test_code_over_the_limit_is_refused(cli: Cli, home: Home, model: Path) -> None:
     """With the names of its largest files."""
     (model / "large.bin").write_bytes(bytes(2 << 20))

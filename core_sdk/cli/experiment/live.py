@@ -23,7 +23,7 @@ from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.text import format_number, printable
 from core_sdk.cli.trial.facts import flattened
 from core_sdk.experiments._trial import Trial, Wish
-from core_sdk.records import AttemptBegun, AttemptOver, Event, ExperimentEnded, TrialCreated, ValidationRead
+from core_sdk.records import AttemptBegun, AttemptOver, Event, ExperimentEnded, TrialCreated, ValidationRead, from_json
 from core_sdk.tracking import HomeTracker
 
 # Reading the index takes longer than reading the events.
@@ -129,7 +129,7 @@ class _Lines(AbstractContextManager["_Lines"]):
                 yield f" goes on with attempt {event.attempt}"
             case ValidationRead() if event.metric is not None:
                 at = "" if event.length is None else f" at {format_number(event.length)}"
-                yield f"{at}: {self._follower.searcher.metric} {format_number(event.metric)}"
+                yield f"{at}: {self._follower.searcher.metric} {format_number(from_json(event.metric))}"
             case AttemptOver() if trial.is_over and event.attempt == trial.last_attempt:
                 yield _with_reason(f": {trial.state}", trial.reason)
             case AttemptOver():
@@ -212,7 +212,7 @@ class _LiveTable(AbstractContextManager["_LiveTable"]):
             _state(trial),
             *rung,
             str(self._steps.get(trial.trial_id or 0, 0)),
-            "" if trial.metric is None else format_number(trial.metric),
+            "" if trial.metric is None else format_number(from_json(trial.metric)),
             "" if best is None else format_number(best),
             printable(_hparams(trial)),
         ]
