@@ -84,6 +84,7 @@ from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.index import Index
+from core_sdk.tracking.registry import Registry
 
 REPOSITORY = Path(__file__).parents[2]
 StartScript = Callable[..., Script]
@@ -969,7 +970,7 @@ def test_35_nothing_is_deleted_that_nobody_asked_for(two_checkpoints: Home) -> N
     assert checkpoint_ids(storage) == ["foreign", "newer"]
 
 
-@pytest.mark.parametrize("reason", ["the only good one", "pinned", "a beginning", "in use", "unreachable"])
+@pytest.mark.parametrize("reason", ["the only good one", "pinned", "a version", "a beginning", "in use", "unreachable"])
 def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) -> None:
     """Sentence 35's test deletes "older" where there is no such reason."""
     home, folder = two_checkpoints, two_checkpoints.trial(1)
@@ -978,6 +979,9 @@ def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) 
             damage(home, "newer")
         case "pinned":
             folder.append_change(CheckpointPinned(time=0.0, storage_id="older"))
+        case "a version":
+            registry = Registry(home)
+            registry.register(registry.create("digits", "", {}, ()).model_id, "older")
         case "a beginning":
             new_trial(home, continued_from="older")
         case "in use":

@@ -119,7 +119,8 @@ def delete(
     """Delete a checkpoint's files; `checkpoint list --deleted` still shows that it was there.
 
     If its files have vanished already, its trial no longer counts on them. A checkpoint that is pinned, that a trial
-    began with, or that a running trial uses is not deleted; --force overrides the first two.
+    began with, that a running trial uses, or that is a version of a model is not deleted; --force overrides the first
+    two.
     """
     from core_sdk.client import CheckpointState  # as in `find_checkpoints`
 

@@ -44,8 +44,8 @@ def gc(
     """Show which checkpoints a policy keeps, and why; then delete the others.
 
     The policy is the one that the newest init() of an experiment gave in its checkpoint_storage; options replace its
-    numbers. Pinned checkpoints, checkpoints that a trial began with or that a running trial needs, and the only good
-    checkpoint of a trial are never deleted.
+    numbers. Pinned checkpoints, versions of models, checkpoints that a trial began with or that a running trial needs,
+    and the only good checkpoint of a trial are never deleted.
     """
     from core_sdk.tracking.deletion.collection import Request  # storages, which are slow to import
 

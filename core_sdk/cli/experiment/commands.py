@@ -103,8 +103,8 @@ def delete(
 ) -> None:
     """Delete experiments with their trials, their records and their checkpoints.
 
-    An experiment with a checkpoint that is pinned, or that a trial of another experiment began with or uses, is not
-    deleted; --force overrides all but the use by a running trial.
+    An experiment with a checkpoint that is pinned, that is a version of a model, or that a trial of another experiment
+    began with or uses, is not deleted; --force overrides pins, and trials that do not run.
     """
     tracker = open_tracker()
     with tracker.view() as view:

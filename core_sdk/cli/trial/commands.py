@@ -260,8 +260,8 @@ def delete(
 ) -> None:
     """Delete trials, their records and their checkpoints.
 
-    A trial with a checkpoint that is pinned, that another trial began with, or that a running trial uses is not
-    deleted; --force overrides the first two.
+    A trial with a checkpoint that is pinned, that another trial began with, that a running trial uses, or that is a
+    version of a model is not deleted; --force overrides the first two.
     """
     tracker = open_tracker()
     trial_ids = list(dict.fromkeys(trial_ids))
