@@ -87,6 +87,11 @@ NAMES = {
     "a_trial": "experiment_id get_checkpoints get_experiment hparams id iter_logs iter_metrics kill list_checkpoints "
     "logs reload select_checkpoint state stream_metrics stream_training_metrics stream_validation_metrics "
     "summary_metrics top_checkpoint",
+    "a_model": "add_metadata archive archived creation_time delete description get_version get_versions labels "
+    "last_updated_time list_versions metadata model_id move_to_workspace name register_version reload remove_metadata "
+    "set_description set_labels unarchive username workspace_id",
+    "a_version": "checkpoint comment delete get_metrics iter_metrics metadata model_id model_name model_version name "
+    "notes reload set_name set_notes",
     "a_report": "batch_metrics end_time group metrics steps_completed total_batches trial_id trial_run_id",
     "determined": "add_oauth_client create_experiment create_model create_user create_workspace delete_workspace "
     "get_checkpoint get_experiment get_model get_model_by_id get_model_labels get_models get_session_username "
@@ -105,6 +110,14 @@ SIGNATURES = {
     "tensorboard_mode",
     "client.login": "master user password cert_path cert_name noverify=False",
     "client.list_experiments": "sort_by order_by experiment_ids labels users states name project_id",
+    "client.create_experiment": "config model_dir includes project_id template",
+    "client.create_model": "name description= metadata",
+    "client.get_model": "identifier",
+    "client.list_models": "sort_by=ModelSortBy.NAME order_by=OrderBy.ASCENDING name description model_id "
+    "workspace_names workspace_ids",
+    "client.Model.get_version": "version=-1",
+    "client.Model.list_versions": "order_by=OrderBy.DESCENDING",
+    "client.Model.register_version": "checkpoint_uuid",
     "client.get_experiment": "experiment_id",
     "client.iter_trials_metrics": "trial_ids group",
     "client.Checkpoint.download": "path mode=DownloadMode.AUTO",
@@ -131,7 +144,7 @@ def owners() -> dict[str, Any]:
     with det.core.init() as context, context.checkpoint.store_path({"steps_completed": 1}) as (path, uuid):
         (path / "weights").touch()
         context.train.report_training_metrics(steps_completed=1, metrics={"loss": 0.5})
-    trial = client.get_trial(1)
+    trial, model = client.get_trial(1), client.create_model("m")
     return {
         "det": det,
         "core_v2": core_v2,
@@ -140,6 +153,8 @@ def owners() -> dict[str, Any]:
         "a_checkpoint": client.get_checkpoint(uuid),
         "an_experiment": client.get_experiment(1),
         "a_trial": trial,
+        "a_model": model,
+        "a_version": model.register_version(uuid),
         "a_report": next(trial.iter_metrics("training")),
         "determined": client.Determined(),
     }
