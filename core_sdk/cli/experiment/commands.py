@@ -73,7 +73,7 @@ def describe(
     print_one(value, _properties(row) | {"Best": str(best or "")}, as_json)
     if not as_json and found:
         typer.echo()
-        print_trials(found[-_NUM_TRIALS:], (), Format.TABLE)
+        print_trials(found[-_NUM_TRIALS:], (), Format.TABLE, names_experiment=False)
         if len(found) > _NUM_TRIALS:
             every = f"`core-sdk trial list --experiment {row.experiment_id}` lists all {len(found)} trials"
             typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")

@@ -44,7 +44,7 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
     names = [name for name in names if any(name in one.values for one in found)]
     for name in names:
         found = in_order(found, name if name.startswith("min.") else f"-{name}")
-    print_trials(found, names, form)
+    print_trials(found, names, form, names_experiment=False)
 
 
 def best(

@@ -54,7 +54,7 @@ def in_order(found: Sequence[Facts], sort: str) -> list[Facts]:
     return [*sorted(with_value, key=key, reverse=sort.startswith("-")), *without]
 
 
-def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format) -> None:
+def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format, *, names_experiment: bool = True) -> None:
     """JSON and CSV have the whole of every trial; a table has the columns that fit, the `names` first."""
     match form:
         case Format.JSON:
@@ -62,7 +62,7 @@ def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format) -> 
         case Format.CSV:
             _print_csv(found, names)
         case Format.TABLE:
-            print_table(_columns(found, names), found)
+            print_table(_columns(found, names, names_experiment), found)
 
 
 def _parse(where: str) -> Condition | None:
@@ -103,13 +103,15 @@ def _names(found: Sequence[Facts]) -> tuple[list[str], list[str]]:
     return [*hparams, *metrics], [*same_metrics, *same_hparams]
 
 
-def _columns(found: Sequence[Facts], names: Sequence[str]) -> list[Column[Facts]]:
+def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: bool) -> list[Column[Facts]]:
     first: dict[str, Column[Facts]] = {
         "id": Column("ID", lambda one: str(one.row.trial_id), is_number=True),
         "experiment": Column("Experiment", lambda one: one.row.experiment_name, can_be_cut=True),
         "state": Column("State", lambda one: one.row.state),
         "steps": Column("Steps", lambda one: str(one.row.steps_completed), is_number=True),
     }
+    if not names_experiment:
+        del first["experiment"]
     last: dict[str, Column[Facts]] = {
         "reason": Column("Reason", lambda one: one.row.reason, can_be_cut=True),
         "started": Column("Started", lambda one: format_time(one.row.created)),
