@@ -96,8 +96,8 @@ class Model:
         self.archived = record.is_archived
         self.num_versions = len(record.versions)
 
-    def register_version(self, checkpoint_uuid: str) -> ModelVersion:
-        """Makes a checkpoint the newest version.
+    def register_version(self, checkpoint_uuid: str, *, name: str = "", notes: str = "") -> ModelVersion:
+        """Makes a checkpoint the newest version, with a name and notes of its own if these are given.
 
         Raises `CheckpointNotFoundError`, also for a checkpoint that was deleted.
         """
@@ -105,7 +105,8 @@ class Model:
             row = view.checkpoint(checkpoint_uuid)
         if row.state == CheckpointState.DELETED.name:
             raise CheckpointNotFoundError(checkpoint_uuid, f"{row.storage}: it was deleted")
-        record = self._registry.register(self.model_id, row.storage_id)
+        texts = checked_text("the name", name), checked_text("the notes", notes)
+        record = self._registry.register(self.model_id, row.storage_id, *texts)
         self.reload()
         return ModelVersion(self._tracker, self._registry.model(self.model_id), record)
 

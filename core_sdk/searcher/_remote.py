@@ -17,7 +17,9 @@ class RemoteSearchRunner(SearchRunner):
     """
 
     def __init__(self, search_method: SearchMethod, context: Context) -> None:
-        """`context` is that of a script with one rank."""
+        """`context` is that of a script with one rank. Raises `ValueError` for one with several."""
+        if context.distributed.size > 1:
+            raise ValueError(f"one rank drives a search, and this script has {context.distributed.size}")
         super().__init__(search_method)
         self.context = context
         self._stored: str | None = None

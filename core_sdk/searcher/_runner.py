@@ -21,7 +21,7 @@ import msgspec
 from core_sdk.config import load
 from core_sdk.config.searchers import CustomSearcher
 from core_sdk.environment import Environment
-from core_sdk.errors import ConfigProblem, InvalidConfigError
+from core_sdk.errors import ConfigProblem, ExperimentNotFoundError, InvalidConfigError
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.experiments.submission import find_submitted, read_config, submit
@@ -57,11 +57,13 @@ class SearchRunner(ABC):
     def _run(self, config: Config, model_dir: Path | None, includes: Sequence[Path], key: str) -> int:
         """Finds the experiment that was submitted with this `key`, or submits it, and answers its events to its end.
 
-        Raises what the method raises.
+        Raises what the method raises, or `ExperimentNotFoundError` if the search has begun, but not in this home.
         """
         home = Home.create(Environment.read().home)
         experiment_id = find_submitted(home, key)
         if experiment_id is None:
+            if (before := self._search.state.experiment_id) is not None:
+                raise ExperimentNotFoundError(before, home.root)
             experiment_id = _submit(home, config, model_dir, includes, key)
         logger.info("driving the search of experiment %d", experiment_id)
         followed = FollowedExperiment(home, experiment_id)

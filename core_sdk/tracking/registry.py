@@ -71,7 +71,7 @@ class Registry:
                 record.updated = time.time()
                 write_file(self._path(model_id), record)
 
-    def register(self, model_id: int, storage_id: str, name: str = "", notes: str = "") -> ModelVersionRecord:
+    def register(self, model_id: int, storage_id: str, name: str, notes: str) -> ModelVersionRecord:
         """Makes the checkpoint the newest version of the model."""
         with self.edit(model_id) as record:
             record.last_version += 1

@@ -17,7 +17,7 @@ from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, wr
 
 from core_sdk import client
 from core_sdk.client import ExperimentState, TrialState
-from core_sdk.errors import InvalidConfigError, MasterError, SearcherRunningError
+from core_sdk.errors import ExperimentNotFoundError, InvalidConfigError, MasterError, SearcherRunningError
 from core_sdk.experiments.calling import call
 from core_sdk.master.local import local_master
 from core_sdk.searcher import LocalSearchRunner
@@ -57,7 +57,10 @@ def run_killed(method: str, searcher_dir: Path, code: Path, max_kills: int) -> i
 
 @pytest.mark.usefixtures("master")
 def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: Path) -> None:
-    """Trials train as far as it says, rest until they are promoted, and end when they are closed."""
+    """Trials train as far as it says, rest until they are promoted, and end when they are closed.
+
+    A search that has ended is not run again, nor is one whose experiment was deleted.
+    """
     experiment_id = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
 
     experiment = client.get_experiment(experiment_id)
@@ -70,6 +73,9 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
     assert lengths[0] == 1 and lengths[-1] == 3
     again = LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
     assert (again, len(client.list_experiments())) == (experiment_id, 1)
+    experiment.delete()
+    with pytest.raises(ExperimentNotFoundError):
+        LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
 
 
 @pytest.mark.timeout(300)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 
 from core_sdk.cli._arguments import Yes
@@ -19,6 +21,8 @@ from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_
 from core_sdk.tracking.registry import Registry
 
 app = command_group()
+
+_Row = TypeVar("_Row")
 
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Its number, or else its whole name.", show_default=False)]
 
@@ -120,11 +124,8 @@ def register_version(
     from core_sdk.client import Tracker  # as in `find_checkpoints`
 
     (checkpoint,) = find_checkpoints([storage_id])
-    version = Tracker().get_model(_find(model).model_id).register_version(checkpoint.uuid)
-    if name:
-        version.set_name(name)
-    if notes:
-        version.set_notes(notes)
+    found = Tracker().get_model(_find(model).model_id)
+    version = found.register_version(checkpoint.uuid, name=name, notes=notes)
     if as_json:
         print_one(_version_row(_find(model).versions[-1]), {}, as_json)
     else:
@@ -175,25 +176,13 @@ def _find(text: str) -> ModelRecord:
 
 
 def _model_row(record: ModelRecord) -> ModelRow:
-    return ModelRow(
-        model_id=record.model_id,
-        name=record.name,
-        description=record.description,
-        labels=record.labels,
-        metadata=from_json(record.metadata),
-        created=record.created,
-        updated=record.updated,
-        is_archived=record.is_archived,
-        num_versions=len(record.versions),
-    )
+    return _row(ModelRow, record, num_versions=len(record.versions))
 
 
 def _version_row(record: ModelVersionRecord) -> VersionRow:
-    return VersionRow(
-        version=record.version,
-        checkpoint=record.checkpoint,
-        name=record.name,
-        notes=record.notes,
-        metadata=from_json(record.metadata),
-        created=record.created,
-    )
+    return _row(VersionRow, record)
+
+
+def _row(kind: type[_Row], record: ModelRecord | ModelVersionRecord, **more: Any) -> _Row:
+    values = msgspec.structs.asdict(record) | {"metadata": from_json(record.metadata)} | more
+    return kind(**{field.name: values[field.name] for field in dataclasses.fields(kind)})  # type: ignore[arg-type]
