@@ -144,10 +144,10 @@ class Watching(SearchMethod):
 
 def posted(home: Home, experiment_id: int) -> list[Any]:
     """The operations in the experiment's journal, without what only tells the progress."""
-    events = read_events(home.experiment(experiment_id).events_path)
+    path = home.root / "experiments" / str(experiment_id) / "events.journal"
     return [
         msgspec.json.encode(operation)
-        for event in events
+        for event in (read_events(path) if path.exists() else ())
         if isinstance(event, OperationsPosted)
         for operation in event.operations
         if operation["operation"] not in ("progress", "pause")

@@ -8,17 +8,19 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from processes import wait_for
 from searcher import killed_runner
 from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, write_code
 
 from core_sdk import client
 from core_sdk.client import ExperimentState, TrialState
 from core_sdk.errors import ExperimentNotFoundError, InvalidConfigError, MasterError, SearcherRunningError
-from core_sdk.experiments.calling import call
+from core_sdk.experiments.calling import call, call_running
 from core_sdk.master.local import local_master
 from core_sdk.searcher import LocalSearchRunner
 from core_sdk.tracking import Home
@@ -113,6 +115,27 @@ def test_a_lost_state_is_found_again_from_the_events(home: Home, tmp_path: Path,
 
     assert posted(home, experiment_id) == before
     assert None not in [metric for rung in method.rungs for metric in rung.values()]
+
+
+def test_a_search_goes_on_after_the_death_of_its_master(home: Home, tmp_path: Path, code: Path) -> None:
+    """The runner starts another one, and no decision is made twice."""
+    ended = threading.Event()
+
+    def run() -> None:
+        LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
+        ended.set()
+
+    runner = threading.Thread(target=run)
+    runner.start()
+    for num_operations in (0, 6):  # after the first answer, and after the first rung
+        wait_for(lambda least=num_operations: len(posted(home, 1)) > least)  # type: ignore[misc]
+        os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    runner.join(timeout=120)
+    call_running(home.root, "down")
+
+    assert ended.is_set()
+    assert len(posted(home, 1)) == len(set(posted(home, 1)))
+    assert (num_trials(home, 1), client.get_experiment(1).state) == (5, ExperimentState.COMPLETED)
 
 
 @pytest.mark.usefixtures("master")
