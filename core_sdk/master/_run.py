@@ -47,6 +47,8 @@ from core_sdk.tracking.rows import StreamPosition
 
 logger = logging.getLogger("core_sdk.master")
 
+# Each time costs an fsync or two.
+_PUBLISH_S = 0.5
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -67,7 +69,8 @@ class Run:
                 self.experiment.apply(event)
         self._journal = EventJournal(submission.folder.events_path)
         self.attempts: dict[UUID, RunningAttempt] = {}
-        self._published: tuple[str, int, int, float] | None = None
+        self._published: tuple[str, int, int, float] = ("", 0, 0, 0.0)
+        self._published_at = 0.0
 
     # What is asked of it
 
@@ -174,13 +177,14 @@ class Run:
                     self.record(ExperimentEnded(time=now, state=state, reason=reason))
 
     def publish(self) -> None:
-        """Writes what lists of experiments show, if it has changed."""
-        self._journal.sync()
-        experiment = self.experiment
+        """Writes what lists of experiments show, if it has changed; while trials run, twice a second at most."""
+        experiment, now = self.experiment, time.monotonic()
         shown = experiment.state, experiment.num_running, len(experiment.trials), round(experiment.progress, 3)
-        if shown != self._published and experiment.num_events:
+        is_due = not experiment.num_running or now - self._published_at > _PUBLISH_S or self._published[:1] != shown[:1]
+        if shown != self._published and is_due and experiment.num_events:
+            self._journal.sync()
             self._submission.publish(self.experiment)
-            self._published = shown
+            self._published, self._published_at = shown, now
 
     def close(self) -> None:
         self.publish()

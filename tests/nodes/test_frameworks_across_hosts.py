@@ -27,7 +27,7 @@ from core_sdk.client import Trial
 from nodes.conftest import TheTrial
 from nodes.launchers import NodeLaunch
 
-pytestmark = [needs("hosts", "ssh"), pytest.mark.timeout(900)]
+pytestmark = [needs("hosts", "ssh", "deepspeed", "horovod"), pytest.mark.timeout(900)]
 
 _PLACES = Path(__file__).with_name("places.py")
 # Each rank imports torch and a framework, on a machine that may have other things to do.
