@@ -283,7 +283,8 @@ class Run:
         self._record_end(trial, outcome, reason)
         del self.attempts[trial.request_id]
         if trial.state == "COMPLETED":
-            remove_code(attempt.folder)
+            with contextlib.suppress(OSError):  # a copy that stays harms nobody
+                remove_code(attempt.folder)
 
     def _settle(self, folder: TrialFolder, state: Literal["COMPLETED", "CANCELED"], reason: str) -> None:
         """Records with the trial that it was not its own doing how it ended. Done before the event, it is done again

@@ -108,5 +108,6 @@ def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home:
         listed = run_cli(tmp_path, kind, "list")
         duration_s = time.monotonic() - begin
 
-        assert listed.output.count("\n") == num_rows + 3
+        num_others = listed.output.count("\n") - num_rows
+        assert num_others in (3, 4)  # a title, a rule, an empty line, and perhaps a note of columns that were left out
         assert duration_s < 2.0
