@@ -149,6 +149,7 @@ def test_a_fork_in_the_middle_of_a_call_does_not_keep_the_memory(start_ranks: St
 DYING = (
     COUNTING
     + """
+    import time
     from core_sdk.errors import RankDiedError
 
     with join() as distributed:
@@ -159,6 +160,10 @@ DYING = (
             distributed.allgather(b"x" * 1_000_000)
         except RankDiedError as error:
             tell(error.rank)
+        # A thread that was receiving one lets it go a moment later.
+        given_back_by = time.monotonic() + 30
+        while num_memory_files() and time.monotonic() < given_back_by:
+            time.sleep(0.01)
         tell(num_memory_files())
 """
 )

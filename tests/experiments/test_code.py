@@ -305,16 +305,6 @@ def test_what_a_kill_left_is_removed_by_a_later_submission(home: Home, model: Pa
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_a_thousand_small_files_are_packed_in_a_moment(home: Home, model: Path) -> None:
-    """Generous for a busy machine; the benchmark has the figure."""
-    write(model, {f"package{index % 20}/module{index}.py": f"x = {index}\n" * 50 for index in range(1000)})
-    started = time.monotonic()
-
-    pack(home, model)
-
-    assert time.monotonic() - started < 3
-
-
 def test_a_trial_gets_its_own_copy_once(home: Home, model: Path) -> None:
     """A second call leaves what the script has written."""
     folder = home.create_trial()
