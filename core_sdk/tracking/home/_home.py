@@ -116,7 +116,11 @@ class Home:
     def new_experiment(self, name: str) -> ExperimentFolder:
         """Makes an experiment of this name. Until it is registered, it is found only by its id."""
         folder = self.allot_experiment()
-        folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
+        try:
+            folder.write(ExperimentRecord(experiment_id=folder.experiment_id, name=name, created=time.time()))
+        except OSError:
+            folder.delete()  # the record may be there although the disk has refused it
+            raise
         return folder
 
     def find_or_create_experiment(self, name: str) -> ExperimentFolder:
