@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parts import needs
+
+# They train, with PyTorch, to an accuracy.
+pytestmark = needs("torchrun")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")

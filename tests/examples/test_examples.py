@@ -13,6 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parts import needs
+
+# They train, with PyTorch, to an accuracy.
+pytestmark = needs("torchrun")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHECKPOINTS = EXAMPLES / "2_checkpoints.py"

@@ -89,7 +89,7 @@ def bits_that_become_newlines() -> list[int]:
 
 
 def random_bits() -> list[int]:
-    return random.Random(0).sample(range(sum(map(len, LINES)) * 8), 2000)
+    return random.Random(0).sample(range(sum(map(len, LINES)) * 8), 500)
 
 
 @pytest.mark.parametrize("flips", [random_bits, bits_of_newlines, bits_that_become_newlines])
