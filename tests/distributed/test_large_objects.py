@@ -126,7 +126,7 @@ FORKING = (
         if rank == 0:
             call = threading.Thread(target=distributed.allgather, args=(b"x" * 1_000_000,))
             call.start()
-            while not num_memory_files():
+            while not len(distributed.channel._files._open):
                 time.sleep(0.001)
             child = os.fork()
             if child == 0:
