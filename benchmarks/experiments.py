@@ -27,7 +27,7 @@ from pathlib import Path
 
 import psutil
 
-from core_sdk.experiments.calling import call
+from core_sdk.experiments.calling import await_end_of_master, call
 from core_sdk.experiments.events import read_events
 from core_sdk.experiments.submission import submit
 from core_sdk.records import ValidationRead
@@ -100,7 +100,7 @@ def scratch(source: str, num_trials: int = 1) -> Iterator[tuple[Home, Path]]:
             yield home, code
         finally:
             call(home.root, "down")
-            time.sleep(0.2)
+            await_end_of_master(home.root)
 
 
 def first_line(num_rounds: int) -> None:
@@ -179,7 +179,7 @@ def idle(num_experiments: int, watched_s: float = 20.0) -> None:
             submit(home, text, source="config.yaml", model_dir=code)
         until(lambda: call(home.root, "status")["experiments"] == [], timeout_s=1800)
         call(home.root, "down")
-        time.sleep(0.5)
+        await_end_of_master(home.root)
         begin = time.monotonic()
         status = call(home.root, "status", options=["--stay"])
         started_s = time.monotonic() - begin

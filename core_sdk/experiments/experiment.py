@@ -19,7 +19,6 @@ from core_sdk.records import (
     ExperimentBegun,
     ExperimentContinued,
     ExperimentEnded,
-    ExperimentFailed,
     ExperimentState,
     ExperimentWanted,
     FinalState,
@@ -133,10 +132,6 @@ class Experiment:
     def num_running(self) -> int:
         return len(self._running)
 
-    @property
-    def num_slots_in_use(self) -> int:
-        return sum(len(trial.slots) for trial in self.running())
-
     def running(self) -> Iterator[Trial]:
         """The trials that have a process, in the order in which these began."""
         return iter(list(self._running.values()))
@@ -207,8 +202,6 @@ class Experiment:
                 self._end_attempt(event)
             case OperationsPosted():
                 self._take_answer(event)
-            case ExperimentFailed():
-                self._close("ERROR", event.reason, Wish.CANCEL)
             case ExperimentEnded():
                 self.state_at_end, self.reason = event.state, event.reason
 

@@ -23,7 +23,7 @@ def local_master(home: Home, num_slots: int | None = None) -> Iterator[None]:
     try:
         master = Master(home, Machine.here(num_slots))
     except BlockingIOError as error:
-        raise MasterError("it runs in another process already. Leave out --local to use it") from error
+        raise MasterError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
     server = Server(home.root, master.answer)
     master.recover()
     thread = threading.Thread(target=master.run, name="core-sdk-master")

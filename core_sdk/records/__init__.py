@@ -14,7 +14,6 @@ from core_sdk.records._events import (
     ExperimentBegun,
     ExperimentContinued,
     ExperimentEnded,
-    ExperimentFailed,
     ExperimentWanted,
     FinalState,
     KillSent,

@@ -120,12 +120,6 @@ class OperationsPosted(Line, tag="operations_posted"):
     operations: list[dict[str, Any]]
 
 
-class ExperimentFailed(Line, tag="experiment_failed"):
-    """The experiment cannot go on; its trials are stopped."""
-
-    reason: str
-
-
 class ExperimentEnded(Line, tag="experiment_ended"):
     """No trial runs any more, and none will be started."""
 
@@ -146,6 +140,5 @@ Event = (
     | KillSent
     | AttemptOver
     | OperationsPosted
-    | ExperimentFailed
     | ExperimentEnded
 )

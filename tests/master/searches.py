@@ -8,7 +8,7 @@ from pathlib import Path
 
 from core_sdk.experiments.events import read_events
 from core_sdk.experiments.submission import submit
-from core_sdk.records import Event, ExperimentEnded, SearchRecord, ValidationRead
+from core_sdk.records import Event, SearchRecord
 from core_sdk.tracking import Home
 
 TRAIN = textwrap.dedent(
@@ -115,15 +115,3 @@ def await_end(home: Home, experiment_id: int, timeout_s: float = 120) -> SearchR
         assert time.monotonic() < deadline, f"it has not ended: {search}\n{(home.root / 'master.log').read_text()}"
         time.sleep(0.05)
     return search
-
-
-def decisions(events: list[Event]) -> list[object]:
-    """What was decided, without times and places: which trials there are, and what was read of each."""
-    found: list[object] = []
-    for event in events:
-        match event:
-            case ValidationRead():
-                found.append((event.request_id, event.metric, event.length))
-            case ExperimentEnded():
-                found.append((event.state, event.reason))
-    return found

@@ -122,8 +122,7 @@ def test_a_master_that_is_killed_at_an_event_decides_alike(
 ) -> None:
     """No attempt is lost or started twice, and no report is lost."""
     expected, num_events = undisturbed
-    if number > num_events:
-        pytest.skip("the search has fewer events")
+    assert number <= num_events, "the search has fewer events, and this kill would never come"
 
     experiment_id = run_with_a_kill(home, tmp_path, number, moment)
 

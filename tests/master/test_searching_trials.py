@@ -112,7 +112,11 @@ def test_a_trial_that_waits_for_its_promotion_has_no_process(home: Home, tmp_pat
 def test_each_trial_sees_only_its_own_gpus(home: Home, tmp_path: Path) -> None:
     """Those of the master are shared out; a trial without slots sees none."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "3,GPU-5"
-    train = "import os, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\ntime.sleep(1.5)\n"
+    train = (
+        "import os, pathlib, time\nprint(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n"
+        "runs = pathlib.Path(os.environ['CORE_SDK_HOME'], 'runs')\n"
+        "while len(list(runs.glob('*/1.log'))) < 2: time.sleep(0.02)\n"
+    )
 
     experiment_id = submit_search(home, tmp_path, max_trials=2, max_concurrent=2, train=train)
     await_end(home, experiment_id)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
 from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.experiment.live import show
-from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import Submitted
-from core_sdk.master._master import Master
-from core_sdk.master._server import Server
-from core_sdk.master.machine import Machine
+from core_sdk.master.local import local_master
 from core_sdk.tracking import Home
 
 
@@ -27,26 +22,8 @@ def run_locally(home: Home, submit: Callable[[Home], Submitted], num_places: int
     master.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _master(home, num_places):
+    with local_master(home, num_places):
         return show(Follower(home, submit(home).experiment_id), as_json=as_json, interrupt=_pause)
-
-
-@contextlib.contextmanager
-def _master(home: Home, num_places: int | None) -> Iterator[None]:
-    try:
-        master = Master(home, Machine.here(num_places))
-    except BlockingIOError as error:
-        raise MasterError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
-    server = Server(home.root, master.answer)
-    thread = threading.Thread(target=master.run, name="core-sdk-master")
-    thread.start()
-    try:
-        yield
-    finally:
-        server.close()
-        master.stop()
-        thread.join()
-        master.close()
 
 
 def _pause(follower: Follower) -> int:
