@@ -13,7 +13,7 @@ from core_sdk._version import __version__
 from core_sdk.errors import InvalidHP
 
 if TYPE_CHECKING:
-    from core_sdk import client, core, experimental
+    from core_sdk import client, core, experimental, loop, pytorch
     from core_sdk.environment import get_cluster_info
     from core_sdk.importing import import_from_path
     from core_sdk.records import ClusterInfo, TrialInfo
@@ -33,10 +33,12 @@ __all__ = [
     "experimental",
     "get_cluster_info",
     "import_from_path",
+    "loop",
+    "pytorch",
 ]
 
 # Loaded when first named, so that `import core_sdk` costs next to nothing.
-_MODULES = frozenset({"client", "core", "experimental"})
+_MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch"})
 _NAMES = {
     "ClusterInfo": "core_sdk.records",
     "TrialInfo": "core_sdk.records",

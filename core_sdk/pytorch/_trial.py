@@ -1,0 +1,65 @@
+"""What a user writes: a model, its data, and what to do with one batch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core_sdk.pytorch._callback import PyTorchCallback
+
+
+class PyTorchTrial(ABC):
+    """Base class of trials.
+
+    `__init__` builds models, optimizers and schedulers, and wraps each with the context: what is wrapped is saved in
+    checkpoints. It may take further arguments. Exactly one of `evaluate_batch()` and `evaluate_full_dataset()` must be
+    overridden.
+    """
+
+    @abstractmethod
+    def __init__(self, context: Any, *args: Any, **kwargs: Any) -> None: ...
+
+    @abstractmethod
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        """Trains on one batch: forward, `context.backward(loss)`, `context.step_optimizer(optimizer)`.
+
+        Returns a dict of metrics, with the same keys for each batch, or the loss as a tensor. A metric is a number, a
+        tensor with one element, or None where a batch has none. Leave tensors on their device: they are read when
+        metrics are reported. Indices count from 0 over the whole training; an epoch goes once through the data.
+        """
+
+    @abstractmethod
+    def build_training_data_loader(self) -> Any:
+        """Returns a `pytorch.DataLoader` with the batch size of one rank, `context.get_per_slot_batch_size()`.
+
+        It also returns a loader of torch after `context.experimental.disable_dataset_reproducibility_checks()`.
+        """
+
+    @abstractmethod
+    def build_validation_data_loader(self) -> Any:
+        """As `build_training_data_loader()`, of the data to validate with. It is read once per validation."""
+
+    def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        """Returns the metrics of one batch, with the same keys for each; `batch_idx` may be left out of the signature.
+
+        Models are in mode eval, and no gradients are computed. Metrics of batches are averaged over all samples, unless
+        `evaluation_reducer()` says otherwise.
+        """
+        raise NotImplementedError
+
+    def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
+        """Returns the metrics of all data; runs on the chief only, with a loader that is not split over ranks."""
+        raise NotImplementedError
+
+    def evaluation_reducer(self) -> Any:
+        """How metrics of batches become one: a `Reducer`, or a dict with a `Reducer` for every metric."""
+        raise NotImplementedError
+
+    def build_callbacks(self) -> dict[str, PyTorchCallback]:
+        """Callbacks by name; a callback's state is saved under its name."""
+        return {}
+
+    def get_batch_length(self, batch: Any) -> int:
+        """The number of samples of a batch, for loaders that are not ours; the default counts by the first tensor."""
+        raise NotImplementedError
