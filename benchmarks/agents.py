@@ -69,7 +69,7 @@ def durations_s(directory: Path, source: str, num_scripts: int, num_rounds: int)
     def run_attempt(number: int) -> None:
         agent = Agent(spawner)
         start = begin_in_experiment(
-            home,
+            home.create_trial(),
             experiment_id,
             request_id=str(number),
             hparams={},

@@ -55,7 +55,6 @@ class Master:
         self._runs: dict[int, Run] = {}
         self._suspended: dict[int, str] = {}
         """Experiments that the disk keeps from going on, with its words."""
-        self._free = set(range(machine.num_slots))
         self._is_stopping = False
         self._spawner = spawner or Spawner()
 
@@ -196,9 +195,7 @@ class Master:
                     "priority": run.experiment.priority,
                     "suspended": self._suspended.get(experiment_id, ""),
                     "waiting": len(run.experiment.waiting),
-                    "running": [
-                        {"trial_id": trial.trial_id, "slots": list(trial.slots)} for trial in run.experiment.running()
-                    ],
+                    "running": [{"trial_id": trial_id, "slots": list(slots)} for trial_id, slots in run.occupied()],
                 }
                 for experiment_id, run in sorted(self._runs.items())
             ],
@@ -220,7 +217,6 @@ class Master:
         if experiment_id not in self._runs:
             run = Run(self._home, SubmittedExperiment(self._home, experiment_id), self._machine, self._wake)
             self._runs[experiment_id] = run
-            self._free.difference_update(slot for trial in run.experiment.running() for slot in trial.slots)
             run.recover()
         return self._runs[experiment_id]
 
@@ -250,8 +246,8 @@ class Master:
                     del self._runs[experiment_id]
 
     def _schedule(self) -> None:
-        used = {slot for run in self._runs.values() for trial in run.experiment.running() for slot in trial.slots}
-        self._free = set(range(self._machine.num_slots)) - used
+        used = {slot for run in self._runs.values() for _, slots in run.occupied() for slot in slots}
+        free = set(range(self._machine.num_slots)) - used
         active = [run.demand() for id_, run in self._runs.items() if id_ not in self._suspended]
         decisions = decide(active, self._machine.num_slots)
         for experiment_id, request_id in decisions.preempt:
@@ -259,10 +255,10 @@ class Master:
                 self._runs[experiment_id].preempt(request_id)
         for experiment_id, request_id in decisions.start:
             run = self._runs[experiment_id]
-            chosen = tuple(sorted(self._free)[: run.slots_per_trial])
+            chosen = tuple(sorted(free)[: run.slots_per_trial])
             with self._suspending(experiment_id):
                 run.start(request_id, chosen, Agent(self._spawner))
-                self._free.difference_update(chosen)
+                free.difference_update(chosen)
 
     @contextlib.contextmanager
     def _suspending(self, experiment_id: int) -> Any:

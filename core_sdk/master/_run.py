@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from uuid import UUID
@@ -19,6 +20,7 @@ from core_sdk.experiments.events import EventJournal, read_events
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
+from core_sdk.master._claim import Claim
 from core_sdk.master._judging import judge
 from core_sdk.master._queue import Demand
 from core_sdk.master.machine import Machine
@@ -69,6 +71,7 @@ class Run:
                 self.experiment.apply(event)
         self._journal = EventJournal(submission.folder.events_path)
         self.attempts: dict[UUID, RunningAttempt] = {}
+        self._claims: dict[UUID, Claim] = {}
         self._published: tuple[str, int, int, float] = ("", 0, 0, 0.0)
         self._published_at = 0.0
 
@@ -82,7 +85,8 @@ class Run:
     def recover(self) -> None:
         """After a replay, or after an error of the disk: finds the attempts that run, and does what was decided but
         perhaps not done."""
-        unfinished = [trial for trial in self.experiment.trials.values() if not trial.is_over]
+        trials = self.experiment.trials.values()
+        unfinished = [trial for trial in trials if not trial.is_over and trial.request_id not in self._claims]
         found = {}
         if any(trial.trial_id is None for trial in unfinished):
             found = requested_trials(self._home, self.experiment.experiment_id)
@@ -103,45 +107,51 @@ class Run:
     def demand(self) -> Demand:
         experiment = self.experiment
         running = list(experiment.running())
+        beginning = [request_id for request_id, claim in self._claims.items() if not claim.is_abandoned]
         return Demand(
             experiment.experiment_id,
             experiment.priority,
             self.slots_per_trial,
             experiment.max_slots,
-            list(experiment.waiting),
-            [trial.request_id for trial in running],
+            [request_id for request_id in experiment.waiting if request_id not in self._claims],
+            [*(trial.request_id for trial in running), *beginning],
             frozenset(trial.request_id for trial in running if trial.stop is not None),
         )
 
+    def occupied(self) -> Iterator[tuple[int | None, tuple[int, ...]]]:
+        """The ids of the trials that run or are about to, and their slots."""
+        for trial in self.experiment.running():
+            yield trial.trial_id, trial.slots
+        for claim in self._claims.values():
+            if not claim.is_abandoned:
+                yield claim.folder.trial_id, claim.slot_ids
+
     def start(self, request_id: UUID, slot_ids: tuple[int, ...], agent: Agent) -> None:
-        """Starts the trial's next attempt."""
+        """Claims the trial's next attempt. `look` lets it begin as soon as everything for it is there."""
         trial = self.experiment.trials[request_id]
         try:
-            start = self._claim(trial, slot_ids)
+            folder = self._home.create_trial() if trial.trial_id is None else self._home.folder(trial.trial_id)
         except HomeError as error:
             raise OSError(str(error)) from error
-        except CoreSDKError as error:
-            self._fail_to_start(trial, slot_ids, str(error))
-            return
-        try:
-            if trial.trial_id is None:
-                self.record(TrialCreated(time=time.time(), request_id=request_id, trial_id=start.folder.trial_id))
-            self.record(self._begun(trial, start.number, slot_ids))
-            self._post_operations(trial)
-        except OSError:
-            start.lock.release()
-            raise
-        attempt = self.attempts[request_id] = RunningAttempt(start.folder, start.number, StreamPosition(start.number))
-        attempt.start(start, agent, self._tell)
-        self.carry_out(self.experiment.take_due())
+        make_start = partial(self._make_start, trial, folder, slot_ids)
+        self._claims[request_id] = Claim(folder, slot_ids, agent, make_start, self._tell)
 
     def preempt(self, request_id: UUID) -> None:
         trial = self.experiment.trials[request_id]
-        if trial.stop is None:
+        if request_id in self._claims:
+            self._claims[request_id].abandon()
+        elif trial.stop is None:
             self.carry_out([AskToStop(request_id, "its slots are needed for an experiment of a higher priority")])
 
     def look(self) -> None:
-        """Reads what the attempts that run have reported, and sees which have ended."""
+        """Lets claimed attempts begin, reads what those that run have reported, and sees which have ended."""
+        for request_id, claim in list(self._claims.items()):
+            if request_id not in self.experiment.waiting:
+                claim.abandon()
+            if claim.is_over:
+                del self._claims[request_id]
+                if not claim.is_abandoned:
+                    self._begin(self.experiment.trials[request_id], claim)
         for request_id, attempt in list(self.attempts.items()):
             trial = self.experiment.trials[request_id]
             is_over = attempt.is_over
@@ -187,19 +197,21 @@ class Run:
             self._published, self._published_at = shown, now
 
     def close(self) -> None:
+        for claim in self._claims.values():
+            claim.abandon()
         self.publish()
         self._journal.close()
 
     # How it is done
 
-    def _claim(self, trial: Trial, slot_ids: tuple[int, ...]) -> Start:
+    def _make_start(self, trial: Trial, folder: TrialFolder, slot_ids: tuple[int, ...]) -> Start:
+        """Runs in the thread of the claim, and may take as long as a storage takes to answer."""
         slots, config = self._machine.slots(slot_ids), self._submission.config_values
         if trial.trial_id is not None:
-            folder = self._home.trial(trial.trial_id)
-            self._submission.prepare(folder)
+            self._submission.prepare(self._home.trial(trial.trial_id))
             return resume(folder, is_again=True, config=config, slots=slots)
         return begin_in_experiment(
-            self._home,
+            folder,
             self.experiment.experiment_id,
             request_id=str(trial.request_id),
             hparams=trial.hparams,
@@ -209,6 +221,28 @@ class Run:
             slots=slots,
             warm_start=trial.checkpoint or self._submission.record.warm_start,
         )
+
+    def _begin(self, trial: Trial, claim: Claim) -> None:
+        try:
+            start = claim.start()
+        except HomeError as error:
+            raise OSError(str(error)) from error
+        except CoreSDKError as error:
+            self._fail_to_start(trial, claim.slot_ids, str(error))
+            return
+        try:
+            if trial.trial_id is None:
+                self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=claim.folder.trial_id))
+            self.record(self._begun(trial, start.number, claim.slot_ids))
+            self._post_operations(trial)
+        except OSError:
+            claim.agent.close()
+            start.lock.release()
+            raise
+        attempt = RunningAttempt(claim.folder, start.number, StreamPosition(start.number))
+        self.attempts[trial.request_id] = attempt
+        attempt.start(start, claim.agent, self._tell)
+        self.carry_out(self.experiment.take_due())
 
     def _post_operations(self, trial: Trial) -> None:
         if trial.lengths and trial.trial_id is not None:

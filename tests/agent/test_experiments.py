@@ -52,7 +52,7 @@ def begin_trial(home: Home) -> Begin:
             "slots": Slots((0,)),
             "command": command,
         }
-        return begin_in_experiment(home, experiment_id, request_id=request_id, **(given | changes))
+        return begin_in_experiment(home.create_trial(), experiment_id, request_id=request_id, **(given | changes))
 
     return begin_trial
 

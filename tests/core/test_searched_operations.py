@@ -36,7 +36,7 @@ def start(home: Home) -> Start:
     Home.create(home.root)
     experiment_id = home.new_experiment("search").experiment_id
     start = begin_in_experiment(
-        home,
+        home.create_trial(),
         experiment_id,
         request_id="a",
         hparams={},

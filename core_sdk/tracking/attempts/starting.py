@@ -55,7 +55,10 @@ class Start:
     """They hold where neither the command nor the agent's environment says otherwise."""
 
     def withdraw(self) -> None:
-        """Takes the attempt back since its command could not be started; a new trial is removed."""
+        """Takes the attempt back, of which nothing has run; a new trial is removed."""
+        if not self.is_new_trial:
+            self.folder.run_info_path(self.number).unlink()
+            self.folder.log_path(self.number).unlink(missing_ok=True)
         self.lock.release()
         if self.is_new_trial:
             trial = self.folder.read_record()
@@ -97,7 +100,7 @@ def begin(
 
 
 def begin_in_experiment(
-    home: Home,
+    folder: TrialFolder,
     experiment_id: int,
     *,
     request_id: str,
@@ -108,12 +111,11 @@ def begin_in_experiment(
     slots: Slots,
     warm_start: str | None = None,
 ) -> Start:
-    """A new trial for a request of the experiment's searcher; once it is visible, `requested_trials` finds it.
+    """Makes a new folder a trial for a request of the experiment's searcher, which `requested_trials` finds then.
 
     `command` may fill the trial's folder, with the code for example. The script is told `config`, whose `data` and
     environment variables it gets. `warm_start` is the checkpoint from which it begins.
     """
-    folder = home.create_trial()
     try:
         given = command(folder)
         trial = msgspec.structs.replace(

@@ -15,7 +15,6 @@ from core_sdk.errors import (
     RecordDamagedError,
     StorageError,
     TrialNotFoundError,
-    TrialRunningError,
 )
 from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPinned, CheckpointPruned, Record
 from core_sdk.storage import Storage, storage_from_url, without
@@ -101,8 +100,8 @@ def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False
             raise ExperimentStateError(experiment_id, f"is {search.state}: `core-sdk experiment cancel` ends it")
     trials = list(_trials_of(home, experiment_id))
     for folder in trials:
-        if (attempt := folder.running_attempt()) is not None:
-            raise TrialRunningError(folder.trial_id, attempt, "delete")
+        with claimed_next_attempt(folder, "delete"):
+            pass  # nothing is deleted unless all of it can be
     _check_all_unprotected(trials, is_forced)
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):

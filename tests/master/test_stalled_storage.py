@@ -1,0 +1,131 @@
+"""A storage that does not answer holds up the trials that need it, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from master.searches import ASHA, await_end, events_of, submit_search, submit_text
+from processes import wait_for
+
+from core_sdk.errors import TrialRunningError
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.killing import kill_trial
+from core_sdk.records import MANIFEST_NAME, AttemptBegun, ValidationRead
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.deletion import delete_experiment
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python` is the one of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def stalled(home: Home, tmp_path: Path) -> int:
+    """An experiment whose paused trial was activated, and waits for the storage of its checkpoint."""
+    Home.create(home.root)
+    call(home.root, "status", options=["--slots=2", "--stay"])
+    experiment_id = submit_search(home, tmp_path, max_trials=1)
+    wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
+    want(home, experiment_id, "PAUSED")
+    wait_for(lambda: running(home) == [])
+    stall_storage(home)
+    want(home, experiment_id, "ACTIVE")
+    wait_for(lambda: running(home) == [1])
+    return experiment_id
+
+
+def stall_storage(home: Home) -> None:
+    """Whoever opens the manifest waits until `mend_storage`, as on a network file system whose server is away."""
+    (manifest,) = home.root.glob(f"checkpoints/*/{MANIFEST_NAME}")
+    manifest.rename(home.root / "away")
+    os.mkfifo(manifest)
+
+
+def mend_storage(home: Home) -> None:
+    (manifest,) = home.root.glob(f"checkpoints/*/{MANIFEST_NAME}")
+    away = home.root / "away"
+    with manifest.open("wb") as waiting:
+        waiting.write(away.read_bytes())
+        away.rename(manifest)
+
+
+def want(home: Home, experiment_id: int, state: str) -> None:
+    call(home.root, "want", experiment_id=experiment_id, state=state, by="a test")
+
+
+def running(home: Home) -> list[int]:
+    return [trial["trial_id"] for found in call(home.root, "status")["experiments"] for trial in found["running"]]
+
+
+def num_begun(home: Home, experiment_id: int) -> int:
+    return sum(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id))
+
+
+def test_other_experiments_run_while_a_storage_does_not_answer(home: Home, tmp_path: Path, stalled: int) -> None:
+    """From their submission to their end; the trial that waits keeps its slot, and goes on when there is an answer."""
+    other = submit_text(home, tmp_path, ASHA.format(max_trials=1, max_concurrent=1, max_time=4), "print('quick')\n")
+
+    search = await_end(home, other)
+    before = num_begun(home, stalled)
+    mend_storage(home)
+
+    assert search.state == "COMPLETED"
+    assert (before, await_end(home, stalled).state) == (1, "COMPLETED")
+    assert num_begun(home, stalled) == 2
+    assert len(home.trial(1).attempts()) == 2
+
+
+def test_an_experiment_is_killed_while_its_storage_does_not_answer(home: Home, stalled: int) -> None:
+    """At once; nothing of the attempt is left when the storage answers after all."""
+    want(home, stalled, "KILLED")
+
+    search = await_end(home, stalled, timeout_s=5)
+    with pytest.raises(TrialRunningError):
+        delete_experiment(home, stalled)
+    mend_storage(home)
+
+    assert search.state == "CANCELED"
+    wait_for(lambda: call(home.root, "status")["experiments"] == [])
+    assert num_begun(home, stalled) == 1
+    wait_for(lambda: home.trial(1).attempts() == [1])
+
+
+def test_a_trial_is_killed_while_its_storage_does_not_answer(home: Home, stalled: int) -> None:
+    """And shown as canceled."""
+    kill_trial(HomeTracker(home), 1, "a test")
+
+    search = await_end(home, stalled, timeout_s=5)
+
+    assert search.state == "CANCELED"
+    with HomeTracker(home).view() as view:
+        assert [(trial.state, trial.reason) for trial in view.trials(stalled)] == [("CANCELED", "killed by a test")]
+
+
+def test_a_pause_frees_the_slots_while_a_storage_does_not_answer(home: Home, stalled: int) -> None:
+    """An activation waits until the storage has answered the first time; the attempt then begins once."""
+    want(home, stalled, "PAUSED")
+    wait_for(lambda: running(home) == [])
+    want(home, stalled, "ACTIVE")
+    mend_storage(home)
+
+    search = await_end(home, stalled)
+
+    assert search.state == "COMPLETED"
+    assert num_begun(home, stalled) == len(home.trial(1).attempts()) == 2
+
+
+def test_a_master_ends_while_a_storage_does_not_answer(home: Home, stalled: int) -> None:
+    """And the next one starts the trial."""
+    call(home.root, "down")
+    mend_storage(home)
+
+    call(home.root, "status")
+    search = await_end(home, stalled)
+
+    assert search.state == "COMPLETED"
+    assert num_begun(home, stalled) == 2
