@@ -1,1 +1,5 @@
 """The parts of a training loop that resumes exactly: the order of the data, schedules, state, and the driver."""
+
+from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
+
+__all__ = ["Batch", "Counters", "Epoch", "Record", "Seconds", "TrainUnit"]
