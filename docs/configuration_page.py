@@ -72,8 +72,11 @@ searcher: {name: single, metric: validation_loss}
 resources: {slots_per_trial: 4}
 ```
 
-`python3 -m determined.launch.torch_distributed` means the same, and so do the other launchers' old names. A class
-(`module:Class`) cannot be run.
+`python3 -m determined.launch.torch_distributed` means the same, and so do the other launchers' old names.
+
+A Trial class needs no script: `entrypoint: model_def:MyTrial` trains it as the configuration says. It means
+`python3 -m core_sdk.pytorch model_def:MyTrial`, or, on several slots,
+`python3 -m launch.torch_distributed --trial model_def:MyTrial`. The other launchers have `--trial`, too.
 
 ## Lengths
 
@@ -117,7 +120,7 @@ def page() -> str:
             "## Ignored keys\n",
             *_reasons("ignored"),
             "",
-            "These two still have an effect in the trainer:\n",
+            "These still have an effect in the trainer:\n",
             *_reasons("deprecated"),
             "",
             "## Refused keys\n",

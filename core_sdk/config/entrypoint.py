@@ -9,21 +9,22 @@ Entrypoint = str | tuple[str, ...]
 LAUNCHERS = ("torch_distributed", "deepspeed", "horovod", "tensorflow", "wrap_rank")
 
 _OLD_LAUNCHER = re.compile(r"(-m\s+)determined\.(launch\.\w+)")
-_TRIAL_CLASS = re.compile(r"[\w.]+:\w+|.*-m\s+determined\.exec\.harness\b.*", re.DOTALL)
+_OLD_HARNESS = re.compile(r"(-m\s+)determined\.exec\.harness\b")
+_TRIAL_CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 
-def entrypoint_argv(entrypoint: Entrypoint) -> list[str]:
+def entrypoint_argv(entrypoint: Entrypoint, num_slots: int) -> list[str]:
     """The arguments that start the command: a string is run by a shell, a list as it is.
 
-    `python3 -m determined.launch.X` becomes `python3 -m launch.X`.
+    `module:Class` is a Trial class, which torchrun's launcher trains on several slots. `python3 -m determined.launch.X`
+    becomes `python3 -m launch.X`, and `determined.exec.harness` becomes `core_sdk.pytorch`.
     """
     if isinstance(entrypoint, str):
-        return ["sh", "-c", _OLD_LAUNCHER.sub(r"\1\2", entrypoint)]
+        if _TRIAL_CLASS.fullmatch(entrypoint.strip()):
+            return _trial_class_argv(entrypoint.strip(), num_slots)
+        return ["sh", "-c", _OLD_HARNESS.sub(r"\1core_sdk.pytorch", _OLD_LAUNCHER.sub(r"\1\2", entrypoint))]
     before = ("", *entrypoint)
-    return [
-        argument.removeprefix("determined.") if flag == "-m" and argument.startswith("determined.launch.") else argument
-        for flag, argument in zip(before, entrypoint, strict=False)
-    ]
+    return [_module(argument) if flag == "-m" else argument for flag, argument in zip(before, entrypoint, strict=False)]
 
 
 def problem_of(entrypoint: Entrypoint) -> str | None:
@@ -31,9 +32,19 @@ def problem_of(entrypoint: Entrypoint) -> str | None:
     words = entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint)
     if not words.strip() or not entrypoint[0]:
         return "is empty: it is the command that each trial runs, such as `python3 train.py`"
-    if _TRIAL_CLASS.fullmatch(words):
-        return f"names a Trial class, {words!r}, which this version cannot run: give the command of a script instead"
     for launcher in re.findall(r"-m\s+(?:determined\.)?launch\.(\w+)", words):
         if launcher not in LAUNCHERS:
             return f"names the launcher {launcher!r}, which does not exist; there are {', '.join(LAUNCHERS)}"
     return None
+
+
+def _trial_class_argv(trial_class: str, num_slots: int) -> list[str]:
+    if num_slots > 1:
+        return ["python3", "-m", "launch.torch_distributed", "--trial", trial_class]
+    return ["python3", "-m", "core_sdk.pytorch", trial_class]
+
+
+def _module(name: str) -> str:
+    if name == "determined.exec.harness":
+        return "core_sdk.pytorch"
+    return name.removeprefix("determined.") if name.startswith("determined.launch.") else name

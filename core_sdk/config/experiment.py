@@ -21,7 +21,7 @@ MAX_SEED = 2**31 - 1
 
 _NO_CONTAINER = "trials run as plain processes, without a container"
 _NO_EFFECT = "it had no effect any more"
-_ANOTHER_LOOP = "it belongs to the predecessor's own training loop"
+_HOROVOD_OPTION = "give the option of horovodrun to `launch.horovod`"
 _BATCH_JOB = "submit a batch job that runs the experiment"
 
 Variable = Annotated[str, about("NAME=VALUE", pattern="^[^=]+=", examples=["NAME=VALUE"])]
@@ -104,6 +104,23 @@ class Profiling(Section, frozen=True):
     enabled: Annotated[bool, about("record the use of GPUs, memory, disks and network by each trial")] = False
 
 
+class Optimizations(Section, frozen=True):
+    """How gradients make a step in the training of a Trial class without a script."""
+
+    ignored = {
+        "average_training_metrics": "training metrics are always averaged over all ranks",
+        "mixed_precision": "call `context.experimental.use_amp()` in the trial",
+        "grad_updates_size_file": _NO_EFFECT,
+        **dict.fromkeys(
+            ("tensor_fusion_threshold", "tensor_fusion_cycle_time", "auto_tune_tensor_fusion"), _HOROVOD_OPTION
+        ),
+    }
+
+    aggregation_frequency: Annotated[int, about("the number of batches whose gradients make one step", ge=1)] = 1
+    average_aggregated_gradients: Annotated[bool, about("their mean makes the step, and not their sum")] = True
+    gradient_compression: Annotated[bool, about("Horovod exchanges gradients with 16 bits")] = False
+
+
 class Integrations(Section, frozen=True):
     """Other systems."""
 
@@ -115,7 +132,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     """The complete configuration of an experiment."""
 
     ignored = {
-        **dict.fromkeys(("scheduling_unit", "records_per_epoch", "optimizations"), _ANOTHER_LOOP),
+        "records_per_epoch": "the trainer counts the records itself",
         "bind_mounts": _NO_CONTAINER,
         "data_layer": _NO_EFFECT,
         "tensorboard_storage": "event files lie beside the checkpoints",
@@ -124,6 +141,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     deprecated = {
         "min_validation_period": "it is only the default of the trainer's `validation_period`",
         "min_checkpoint_period": "it is only the default of the trainer's `checkpoint_period`",
+        "scheduling_unit": "it is only the default of the trainer's `reporting_period`",
     }
     refused = {
         "internal": "it marks experiments of an old kind",
@@ -137,7 +155,7 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     data: Annotated[dict[str, Any], about("anything that the script wants to know")] = {}
     workspace: Annotated[str, about("the workspace of the project")] = ""
     project: Annotated[str, about("the project that the experiment belongs to")] = ""
-    entrypoint: Annotated[Entrypoint, about("the command of each trial; a string is run by a shell, a list is not")]
+    entrypoint: Annotated[Entrypoint, about("the command of each trial, or the Trial class that it trains")]
     hyperparameters: Annotated[HyperparameterSpace, about("values and ranges, by name")] = HyperparameterSpace()
     searcher: Annotated[Searcher, about("how hyperparameters are chosen; its `name` is one of those below")]
     reproducibility: Reproducibility = msgspec.field(default_factory=Reproducibility)
@@ -150,8 +168,10 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     ] = "best"
     min_validation_period: Annotated[Period | None, about("how often the trainer validates")] = None
     min_checkpoint_period: Annotated[Period | None, about("how often the trainer saves")] = None
+    scheduling_unit: Annotated[int, about("batches from one report of the trainer to the next", ge=1)] | None = None
     perform_initial_validation: Annotated[bool, about("the trainer validates before its first step")] = False
     preemption_timeout: Annotated[int, about("seconds from the wish to stop a trial until it is killed", ge=0)] = 3600
+    optimizations: Optimizations = Optimizations()
     profiling: Profiling = Profiling()
     log_policies: Annotated[LogPolicies, about("these are added to the two that are built in")] = DEFAULT_LOG_POLICIES
     resources: Resources = Resources()

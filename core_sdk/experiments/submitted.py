@@ -41,7 +41,8 @@ class SubmittedExperiment:
 
     def prepare(self, trial: TrialFolder) -> CommandRecord:
         """Unpacks the code for a trial, and returns the command that starts it there. Raises `CommandError`."""
-        argv, cwd = entrypoint_argv(self.config.entrypoint), Path(self.record.cwd)
+        argv = entrypoint_argv(self.config.entrypoint, self.config.resources.slots_per_trial)
+        cwd = Path(self.record.cwd)
         if self.record.code is not None:
             cwd = unpack_for_trial(self.home, self.record.code, trial)
             if has_startup_hook(cwd):

@@ -20,6 +20,8 @@ _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _PYTHON_OPTIONS_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 # Alone or behind other letters: -c, -m, -um.
 _CODE_OR_MODULE = re.compile(r"-[^-WXcm]*[cm]")
+_TRIAL = "--trial"
+_TRIAL_CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 
 class CommandError(Exception):
@@ -66,7 +68,7 @@ class Command:
     overrides: tuple[str, ...]
     """The options before the first `--`, for torchrun or what the launcher stands for."""
     script: tuple[str, ...]
-    """As the user wrote it, with its arguments."""
+    """As the user wrote it, with its arguments. For a trial class it is the module that trains it."""
 
 
 def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
@@ -77,8 +79,10 @@ def parse(argv: Sequence[str], own_options: Mapping[str, int] = {}) -> Command:
     overrides, script = _split(argv, own_options)
     if _HELP.intersection(overrides) or script[:1] in (("-h",), ("--help",)):
         raise HelpWanted
-    if any(argument.partition("=")[0] == "--trial" for argument in (*overrides, *script[:1])):
-        raise UsageError("--trial: trial classes cannot be launched yet; give a script")
+    if any(_is_trial(override) for override in overrides):
+        raise UsageError("--trial takes the script's place: OPTIONS… -- --trial module:Class")
+    if script and _is_trial(script[0]):
+        return Command(overrides, ("-m", "core_sdk.pytorch", _trial_class(script)))
     if not script:
         raise UsageError("there is nothing to start: a script is missing, as in `python3 train.py`")
     if script[0].startswith("-") and script[0] != "-m":
@@ -125,13 +129,14 @@ def program_argv(script: Sequence[str]) -> list[str]:
 def help_text(launcher: str, overridden: str) -> str:
     """`launcher` is the module's name, `overridden` the program whose options may stand before `--`."""
     return f"""\
-usage: python -m {launcher} [OVERRIDES... --] SCRIPT...
+usage: python -m {launcher} [OVERRIDES... --] (SCRIPT... | --trial MODULE:CLASS)
 
 Starts SCRIPT once per slot, as the ranks of one training; each line of their output begins with [rank=N].
 
-  SCRIPT...     python3 train.py, train.py, -m package.train, or any program, with its arguments
-  OVERRIDES...  options of {overridden}; they need the `--`
-  -h, --help    shows this text
+  SCRIPT...             python3 train.py, train.py, -m package.train, or any program, with its arguments
+  --trial MODULE:CLASS  trains this Trial class as the experiment's configuration says
+  OVERRIDES...          options of {overridden}; they need the `--`
+  -h, --help            shows this text
 
   python -m {launcher} python3 train.py --lr 0.1
 """
@@ -156,6 +161,21 @@ def _num_own_words(argv: Sequence[str], own_options: Mapping[str, int]) -> int:
             break
         index += 1 if equals else 1 + own_options[name]
     return index
+
+
+def _is_trial(argument: str) -> bool:
+    return argument.partition("=")[0] == _TRIAL
+
+
+def _trial_class(script: Sequence[str]) -> str:
+    """The value of `--trial`. Raises `UsageError`."""
+    _, equals, value = script[0].partition("=")
+    given, rest = (value, script[1:]) if equals else ("".join(script[1:2]), script[2:])
+    if not _TRIAL_CLASS.fullmatch(given):
+        raise UsageError(f"--trial {given!r} names no class: write module:Class, as in --trial model_def:MyTrial")
+    if rest:
+        raise UsageError(f"--trial takes the script's place, and has no arguments: {shlex.join(rest)}")
+    return given
 
 
 def _is_python_file(argument: str) -> bool:

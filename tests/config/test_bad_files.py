@@ -37,7 +37,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     )
 
     assert problems == [
-        "const.yaml: entrypoint is missing: the command of each trial; a string is run by a shell, a list is not",
+        "const.yaml: entrypoint is missing: the command of each trial, or the Trial class that it trains",
         "const.yaml:1: name must be a string, and is 123",
         "const.yaml:2: max_trials is unknown here; did you mean searcher.max_trials?",
         "const.yaml:4: hyperparameters.lr.minval must be less than maxval, 1, and is 3",

@@ -26,15 +26,33 @@ from core_sdk.config.entrypoint import Entrypoint, problem_of
             ["python3", "-m", "launch.horovod", "train.py"],
         ),
         (("python3", "-m", "launch.wrap_rank"), ["python3", "-m", "launch.wrap_rank"]),
+        ("model_def:MyTrial", ["python3", "-m", "core_sdk.pytorch", "model_def:MyTrial"]),
+        (" package.model_def:Outer.Inner\n", ["python3", "-m", "core_sdk.pytorch", "package.model_def:Outer.Inner"]),
+        (
+            "python3 -m determined.launch.horovod --trial model_def:MyTrial",
+            ["sh", "-c", "python3 -m launch.horovod --trial model_def:MyTrial"],
+        ),
+        (
+            "python3 -m determined.exec.harness a.b:MyTrial",
+            ["sh", "-c", "python3 -m core_sdk.pytorch a.b:MyTrial"],
+        ),
+        (
+            ("python3", "-m", "determined.exec.harness", "a.b:MyTrial"),
+            ["python3", "-m", "core_sdk.pytorch", "a.b:MyTrial"],
+        ),
     ],
 )
 def test_an_entrypoint_has_arguments(entrypoint: Entrypoint, argv: list[str]) -> None:
     """A string is for a shell, a list is not; the predecessor's launchers are ours."""
     assert problem_of(entrypoint) is None
-    assert entrypoint_argv(entrypoint) == argv
+    assert entrypoint_argv(entrypoint, num_slots=1) == argv
 
 
-TRIAL_CLASS = "which this version cannot run: give the command of a script instead"
+def test_a_trial_class_on_several_slots_has_a_launcher() -> None:
+    """Torchrun's, which starts a rank for each slot."""
+    argv = entrypoint_argv("model_def:MyTrial", num_slots=8)
+
+    assert argv == ["python3", "-m", "launch.torch_distributed", "--trial", "model_def:MyTrial"]
 
 
 @pytest.mark.parametrize(
@@ -44,11 +62,6 @@ TRIAL_CLASS = "which this version cannot run: give the command of a script inste
         (" \n", "is empty: it is the command that each trial runs, such as `python3 train.py`"),
         ((), "is empty: it is the command that each trial runs, such as `python3 train.py`"),
         (("", "train.py"), "is empty: it is the command that each trial runs, such as `python3 train.py`"),
-        ("model_def:MyTrial", f"names a Trial class, 'model_def:MyTrial', {TRIAL_CLASS}"),
-        (
-            "python3 -m determined.exec.harness a.b:MyTrial",
-            f"names a Trial class, 'python3 -m determined.exec.harness a.b:MyTrial', {TRIAL_CLASS}",
-        ),
         (
             "python3 -m determined.launch.autohorovod train.py",
             "names the launcher 'autohorovod', which does not exist; there are torch_distributed, deepspeed, horovod, "

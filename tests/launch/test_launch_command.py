@@ -50,6 +50,9 @@ def scripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("-m package.train -h", "", "-m package.train -h"),
         ("train.py --trial 3 --help", "", "train.py --trial 3 --help"),
         ("python3 train.py -- --lr 1", "", "python3 train.py -- --lr 1"),
+        ("--trial model_def:MyTrial", "", "-m core_sdk.pytorch model_def:MyTrial"),
+        ("--trial=package.model_def:Outer.MyTrial", "", "-m core_sdk.pytorch package.model_def:Outer.MyTrial"),
+        ("--nnodes=2 -- --trial model_def:MyTrial", "--nnodes=2", "-m core_sdk.pytorch model_def:MyTrial"),
     ],
 )
 def test_what_stands_before_the_first_dashes_is_an_override(line: str, overrides: str, script: str) -> None:
@@ -66,9 +69,12 @@ def test_what_stands_before_the_first_dashes_is_an_override(line: str, overrides
         ("--nproc-per-node 2 train.py", "--nproc-per-node is no script.*OPTIONS… -- SCRIPT…"),
         ("-- --nproc-per-node 2 train.py", "no script"),
         ("-m", "a module's name is missing"),
-        ("--trial model_def:Trial --", "cannot be launched yet"),
-        ("--nnodes=2 -- --trial model_def:Trial", "cannot be launched yet"),
-        ("--trial=package.model_def:Trial", "cannot be launched yet"),
+        ("--trial model_def:Trial --", "takes the script's place: OPTIONS… -- --trial module:Class"),
+        ("--nnodes=2 --trial=model_def:Trial -- train.py", "takes the script's place"),
+        ("--trial", "names no class: write module:Class"),
+        ("--trial train.py", "'train.py' names no class"),
+        ("--trial=model_def", "'model_def' names no class"),
+        ("--trial model_def:Trial --lr 1", "has no arguments: --lr 1"),
     ],
 )
 def test_what_cannot_be_understood_is_refused_with_advice(line: str, message: str) -> None:
@@ -85,7 +91,7 @@ def test_help_is_given_when_asked_for(line: str) -> None:
     with pytest.raises(HelpWanted):
         parse(line.split())
 
-    assert "python -m launch.torch_distributed [OVERRIDES... --] SCRIPT..." in help_text(
+    assert "python -m launch.torch_distributed [OVERRIDES... --] (SCRIPT... | --trial MODULE:CLASS)" in help_text(
         "launch.torch_distributed", "torchrun"
     )
 
