@@ -54,11 +54,12 @@ def fsync_directory(directory: Path) -> None:
 
 
 def fsync_tree(directory: Path) -> None:
-    """Fsyncs a directory with all that is in it."""
+    """Fsyncs a directory with all that is in it. Of a link it fsyncs what stands in the directory, not the target."""
     for parent, _, names in os.walk(directory):
-        for name in names:
-            with opened(Path(parent, name), os.O_RDONLY) as descriptor:
-                os.fsync(descriptor)
+        for path in (Path(parent, name) for name in names):
+            if not path.is_symlink():
+                with opened(path, os.O_RDONLY) as descriptor:
+                    os.fsync(descriptor)
         fsync_directory(Path(parent))
 
 

@@ -8,6 +8,7 @@ import hashlib
 import io
 import logging
 import os
+import re
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 import pytest
+from parts import needs, strace
 
 from core_sdk.errors import CodeChangedError, CodeDamagedError, CodeDirectoryError, CodeTooLargeError
 from core_sdk.experiments.code import (
@@ -30,6 +32,17 @@ from core_sdk.experiments.code import (
     with_startup_hook,
 )
 from core_sdk.tracking import Home
+
+UNPACK = """
+import sys
+from pathlib import Path
+
+from core_sdk.experiments.code import unpack_for_trial
+from core_sdk.tracking import Home
+
+home = Home.open(Path(sys.argv[1]))
+unpack_for_trial(home, sys.argv[2], home.folder(int(sys.argv[3])))
+"""
 
 
 @pytest.fixture
@@ -317,6 +330,25 @@ def test_a_trial_gets_its_own_copy_once(home: Home, model: Path) -> None:
     remove_code(folder)
     remove_code(folder)
     assert names(folder.path) == []
+
+
+@needs("strace")
+def test_a_copy_is_on_disk_before_it_has_its_name(home: Home, model: Path, tmp_path: Path) -> None:
+    """A power cut leaves no empty files: all of them, and their directories, are fsynced before the rename."""
+    write(model, {"net/layers.py": "", "net/deep/more.py": ""})
+    (model / "link").symlink_to("nothing")
+    code, folder = pack(home, model), home.create_trial()
+    command = [sys.executable, "-c", UNPACK, str(home.root), code.sha256, str(folder.trial_id)]
+
+    trace = tmp_path / "trace"
+    subprocess.run([*strace("-y", "-e", "trace=fsync,rename", trace=trace), *command], check=True)
+
+    before = trace.read_text().partition(" rename(")[0]
+    copies = {str(Path(path).relative_to(folder.path)) for path in re.findall(r"fsync\(\d+<([^>]*)>", before)}
+    assert {"/".join(Path(copy).parts[1:]) for copy in copies} == {
+        "", "train.py", "net", "net/layers.py", "net/deep", "net/deep/more.py"
+    }  # fmt: skip
+    assert (folder.code_path / "link").is_symlink()
 
 
 def test_a_kill_while_unpacking_leaves_no_half_copy(home: Home, model: Path) -> None:

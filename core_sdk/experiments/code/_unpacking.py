@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from core_sdk.errors import CodeDamagedError
+from core_sdk.files import fsync_tree
 from core_sdk.tracking import Home, TrialFolder
 
 STARTUP_HOOK = "startup-hook.sh"
@@ -23,7 +24,7 @@ _UNFINISHED = ".code.*.tmp"
 
 
 def unpack_for_trial(home: Home, sha256: str, folder: TrialFolder) -> Path:
-    """The trial's own copy of the code; it is unpacked unless it is there, and whole or absent after a crash.
+    """The trial's own copy of the code; it is unpacked unless it is there, and whole or absent after a power cut.
 
     Raises `CodeDamagedError`.
     """
@@ -32,6 +33,7 @@ def unpack_for_trial(home: Home, sha256: str, folder: TrialFolder) -> Path:
     if not folder.code_path.exists():
         temporary = folder.path / _UNFINISHED.replace("*", uuid.uuid4().hex)
         unpack(home, sha256, temporary)
+        fsync_tree(temporary)
         temporary.rename(folder.code_path)
     return folder.code_path
 
