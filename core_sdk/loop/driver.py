@@ -1,0 +1,205 @@
+"""The order of a training: when it trains, validates, saves, reports, and stops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+from core_sdk.loop.schedule import Batch, Counters, Epoch, TrainingClock, TrainUnit, is_due, is_reached, progress
+
+CheckpointPolicy = Literal["best", "all", "none"]
+"""Which validations a checkpoint follows: those that are the best so far, all, or none."""
+
+
+class Trained(Protocol):
+    """A global batch that was trained on."""
+
+    @property
+    def num_global(self) -> int:
+        """Its samples, over all ranks."""
+
+    @property
+    def is_epoch_end(self) -> bool: ...
+
+
+class Training(Protocol):
+    """The work that a `Driver` orders. Every rank has one, and all of them get the same calls."""
+
+    def should_stop(self) -> bool:
+        """Whether to save and end. Called once before each batch; True at the same call on all ranks."""
+
+    def train_batch(self) -> Trained: ...
+
+    def report(self, progress: float) -> None:
+        """Reports the metrics of the batches since the last report, and the completed share of the training."""
+
+    def validate(self) -> bool | None:
+        """Validates, and reports that. Returns whether this validation is the best; None if a stop has cut it off."""
+
+    def save(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """When to validate, save and report, beside the end of the training."""
+
+    validation: TrainUnit | None = None
+    checkpoint: TrainUnit | None = None
+    reporting: TrainUnit | None = None
+    policy: CheckpointPolicy = "best"
+    validates_first: bool = False
+    """Before the first batch of a training that begins."""
+
+    def __post_init__(self) -> None:
+        if self.policy not in get_args(CheckpointPolicy):
+            raise ValueError(
+                f"the checkpoint policy is {self.policy!r}; it must be one of {', '.join(get_args(CheckpointPolicy))}"
+            )
+
+
+class _Due(NamedTuple):
+    """Why no further batch is trained at the moment."""
+
+    is_stopped: bool = False
+    validation: bool = False
+    checkpoint: bool = False
+
+
+class Driver:
+    """Drives a training to a length, and remembers how far it is; its state belongs into each checkpoint.
+
+    After a batch at which something is due, it reports, validates and saves, in this order. The end of the training is
+    validated and saved, unless that has been done. Before each batch it reads the stop flag, and saves if it is set. A
+    validation that a stop has cut off is owed: the training that resumes validates first.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        schedule: Schedule,
+        broadcast: Callable[[tuple[float, float]], tuple[float, float]] = lambda value: value,
+    ) -> None:
+        """`broadcast` returns the chief's value on every rank."""
+        self._training = training
+        self._schedule = schedule
+        self._broadcast = broadcast
+        self._clock: TrainingClock | None = None
+        self.counters = Counters()
+        self._validated_at: int | None = None
+        self._saved_at: int | None = None
+        self._reported_at = 0
+        self._is_validation_owed = False
+
+    def run(self, length: TrainUnit) -> bool:
+        """Trains until `length`, counted from the beginning of the training. Returns whether it came to its end.
+
+        A training that is as long already is not trained any further. May be called again, with a greater length.
+        """
+        schedule = self._schedule
+        units = (length, schedule.validation, schedule.checkpoint, schedule.reporting)
+        self._clock = TrainingClock(units, self._broadcast, self.counters)
+        is_first = schedule.validates_first and self._validated_at is None and self.counters.batches == 0
+        if (is_first or self._is_validation_owed) and not self._validate():
+            return self._stop(length)
+        while not is_reached(length, self.counters):
+            due = self._train_until_due(length)
+            self._report(length)
+            if due.is_stopped:
+                return self._stop(length)
+            if due.validation and not self._validate():
+                return self._stop(length)
+            if due.checkpoint:
+                self._save()
+        if self._validated_at != self.counters.batches and not self._validate():
+            return self._stop(length)
+        self._save()
+        return True
+
+    @property
+    def is_validation_current(self) -> bool:
+        return self._validated_at == self.counters.batches
+
+    def state_dict(self) -> dict[str, Any]:
+        counters = self.counters
+        if self._clock is not None:
+            counters = counters._replace(seconds=self._clock.exact())
+        return {
+            "counters": counters._asdict(),
+            "validated_at": self._validated_at,
+            "is_validation_owed": self._is_validation_owed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.counters = Counters(**state["counters"])
+        self._validated_at = state["validated_at"]
+        self._is_validation_owed = state["is_validation_owed"]
+        self._saved_at = self._reported_at = self.counters.batches
+
+    def _train_until_due(self, length: TrainUnit) -> _Due:
+        """Trains one batch at least, unless the training is to stop."""
+        training, schedule, clock = self._training, self._schedule, self._clock
+        if clock is None:
+            raise RuntimeError("a Driver trains in run() only")
+        units = (length, schedule.validation, schedule.checkpoint, schedule.reporting)
+        next_look, looks_at_epochs = _next_look(units, self.counters)
+        should_stop, train_batch = training.should_stop, training.train_batch
+        batches, epochs, records, _ = before = self.counters
+        while not should_stop():
+            trained = train_batch()
+            batches += 1
+            records += trained.num_global
+            is_epoch_end = trained.is_epoch_end
+            if is_epoch_end:
+                epochs += 1
+            self.counters = after = Counters(batches, epochs, records, clock.after_batch(batches))
+            if batches < next_look and not (is_epoch_end and looks_at_epochs):
+                continue
+            due = [is_due(unit, before, after) for unit in units[1:]]
+            if any(due) or is_reached(length, after):
+                return _Due(validation=due[0], checkpoint=due[1])
+            before = after
+            next_look, _ = _next_look(units, after)
+        return _Due(is_stopped=True)
+
+    def _report(self, length: TrainUnit) -> None:
+        if self._reported_at != self.counters.batches:
+            self._reported_at = self.counters.batches
+            self._training.report(progress(length, self.counters))
+
+    def _validate(self) -> bool:
+        """Returns whether it came to its end."""
+        is_best = self._training.validate()
+        if is_best is None:
+            self._is_validation_owed = True
+            return False
+        self._is_validation_owed = False
+        self._validated_at = self.counters.batches
+        if self._schedule.policy == "all" or (self._schedule.policy == "best" and is_best):
+            self._save()
+        return True
+
+    def _save(self) -> None:
+        if self._saved_at != self.counters.batches:
+            self._training.save()
+            self._saved_at = self.counters.batches
+
+    def _stop(self, length: TrainUnit) -> bool:
+        self._report(length)
+        self._save()
+        return False
+
+
+def _next_look(units: tuple[TrainUnit | None, ...], counters: Counters) -> tuple[float, bool]:
+    """The batch before which nothing can be due, except at an epoch's end; and whether something can be due there."""
+    next_look, looks_at_epochs = math.inf, False
+    for unit in units:
+        if isinstance(unit, Epoch):
+            looks_at_epochs = True
+        elif isinstance(unit, Batch) and isinstance(unit.value, int):
+            period = max(unit.value, 1)
+            next_look = min(next_look, (counters.batches // period + 1) * period)
+        elif unit is not None:
+            next_look = counters.batches + 1
+    return next_look, looks_at_epochs
