@@ -28,7 +28,15 @@ from core_sdk.distributed.transport._connection import Connection, Peer
 from core_sdk.distributed.transport._encoding import decode, encode, join
 from core_sdk.distributed.transport._frames import Frame, Kind
 from core_sdk.distributed.transport._memory_file import MIN_BYTES, MemoryFiles
-from core_sdk.distributed.transport._messages import Died, Left, Message, decode_message, encode_message
+from core_sdk.distributed.transport._messages import (
+    Died,
+    Left,
+    Message,
+    Notice,
+    Welcome,
+    decode_message,
+    encode_message,
+)
 from core_sdk.environment import Meeting, RankPlace
 from core_sdk.errors import RankDiedError
 
@@ -184,6 +192,24 @@ def test_what_a_rank_has_said_before_it_went_is_heard(calling: ThreadPoolExecuto
     assert heard == [Left(1, 5)]
     thread.stop(TIMEOUT_S)
     rank.peer.data.close()
+
+
+def test_a_notice_that_comes_with_the_welcome_is_heard() -> None:
+    """A rank that is slow to read its welcome reads with it what the chief has said since."""
+    chief = Played(0, 2)
+    ranks = [a_place(rank, 2) for rank in range(2)]
+    chief.say(Welcome(ranks))
+    chief.say(Notice("topic", 0, b"stop"))
+    welcome = chief.peer.control.receive_nowait()
+    heard: list[bytes] = []
+
+    member = MemberChannel(ranks[1], chief.peer, ranks, TIMEOUT_S)
+    member.listen("topic", lambda _, content: heard.append(content))
+
+    assert welcome is not None
+    wait_for(lambda: heard == [b"stop"])
+    member.close()
+    chief.die()
 
 
 def test_a_rank_that_is_not_understood_is_told_so_before_it_is_cut_off(calling: ThreadPoolExecutor) -> None:

@@ -91,6 +91,9 @@ class ControlThread:
 
     def _run(self) -> None:
         try:
+            # What came together with a peer's last word of joining was read with it, and makes no socket readable.
+            for rank in self._ranks:
+                self._hear(rank)
             while self._connections or not self._is_stopping:
                 ready = self._selector.select()
                 # In this order: a stop that comes later wakes the next turn, and what was posted before it is sent.
