@@ -411,7 +411,8 @@ class Trial(Training):
     def pause(self) -> None:
         """Asks the script to stop, and does not wait for that: its `should_preempt()` returns True within a second.
 
-        Raises `TrialNotRunningError`.
+        Raises `TrialNotRunningError`, or `ExperimentStateError` for a trial of a submitted experiment that has not
+        ended: `Experiment.pause` pauses all its trials.
         """
         self._tracker.request_stop(self.trial_id, "client")
 

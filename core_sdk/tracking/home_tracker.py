@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core_sdk.errors import AgentNotFoundError, TrialNotFoundError, TrialNotRunningError
+from core_sdk.errors import AgentNotFoundError, ExperimentStateError, TrialNotFoundError, TrialNotRunningError
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     CommandRecord,
@@ -110,10 +110,23 @@ class HomeTracker(Tracker):
 
     def request_stop(self, trial_id: int, source: str) -> int:
         folder = self.home.trial(trial_id)
+        self.check_steered_alone(trial_id)
         if (attempt := folder.running_attempt()) is None:
             raise TrialNotRunningError(trial_id, "pause")
         folder.request_stop(attempt, source)
         return attempt
+
+    def check_steered_alone(self, trial_id: int) -> None:
+        """Raises `ExperimentStateError` for a trial of a submitted experiment that has not ended."""
+        experiment_id = self.trial_record(trial_id).experiment_id
+        search = self.experiment_record(experiment_id).search
+        if search is not None and not search.has_ended:
+            raise ExperimentStateError(
+                experiment_id,
+                f"is {search.state}, and decides when its trials run: `core-sdk experiment pause {experiment_id}` lets "
+                f"all of them save and stop, `core-sdk experiment activate {experiment_id}` lets them go on, and "
+                f"`core-sdk trial kill {trial_id}` ends this one",
+            )
 
     def kill(self, trial_id: int, source: str) -> None:
         from core_sdk.tracking.attempts.running import kill, supervised_attempt

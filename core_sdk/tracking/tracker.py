@@ -121,7 +121,10 @@ class Tracker(Protocol):
         """Whether somebody has asked the attempt to stop. Raises `RecordDamagedError` for a request without words."""
 
     def request_stop(self, trial_id: int, source: str) -> int:
-        """Asks the attempt that runs to stop, and returns its number. Raises `TrialNotRunningError`."""
+        """Asks the attempt that runs to stop, and returns its number.
+
+        Raises `TrialNotRunningError`, or `ExperimentStateError` if a submitted experiment decides when it runs.
+        """
 
     def kill(self, trial_id: int, source: str) -> None:
         """Kills the attempt that runs, and returns when nothing of it is left; the trial is canceled.

@@ -158,6 +158,26 @@ def test_a_pause_lets_trials_save_and_go_on_later(cli: Cli, home: Home) -> None:
     assert (ended.status, ended.output) == (1, "experiment 1: CANCELED\n")
 
 
+def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None:
+    """Nor resumed beside the master, until the experiment has ended; the refusal names what does it."""
+    experiment_id = create(cli, "--config", "data.endless=true")
+    wait_until_running(home, experiment_id)
+
+    refused = [cli("trial", command, "1") for command in ("pause", "resume")]
+    stop = home.trial(1).read_stop_request(1)
+    cli("experiment", "cancel", str(experiment_id))
+    cli("experiment", "wait", str(experiment_id))
+    resumed = cli("trial", "resume", "1", "--", "true")
+
+    for answer in refused:
+        assert answer.status == 1
+        assert (
+            f"core-sdk experiment pause {experiment_id}" in answer.errors and "core-sdk trial kill 1" in answer.errors
+        )
+    assert stop is None
+    assert resumed.status == 0, resumed.errors
+
+
 def test_ctrl_c_leaves_a_followed_experiment_running(start_cli: StartCli, home: Home) -> None:
     """And says how to come back."""
     following = start_cli("experiment", "create", "search.yaml", "model", "-f", "--config", "data.endless=true")

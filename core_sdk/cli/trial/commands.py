@@ -171,7 +171,10 @@ def pause(
     trial_id: TrialId,
     wait: Annotated[bool, typer.Option("--wait", help="Return when it has stopped.")] = False,
 ) -> None:
-    """Ask a running trial to save a checkpoint and stop."""
+    """Ask a running trial to save a checkpoint and stop.
+
+    The trials of a submitted experiment are paused together, by `core-sdk experiment pause`.
+    """
     tracker = open_tracker()
     attempt = tracker.request_stop(trial_id, "core-sdk trial pause")
     say(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
@@ -223,7 +226,9 @@ def resume(
     from core_sdk.cli.running.foreground import run_in_foreground
     from core_sdk.tracking.attempts import starting
 
-    folder = open_tracker().home.trial(trial_id)
+    tracker = open_tracker()
+    folder = tracker.home.trial(trial_id)
+    tracker.check_steered_alone(trial_id)
     _await_stop(folder)
     raise typer.Exit(run_in_foreground(agent, lambda: starting.resume(folder, command or (), is_again=again)))
 
