@@ -579,7 +579,10 @@ class Experiment(Training):
                 trial.pause()
 
     def activate(self) -> None:
-        """Lets the experiment go on after `pause`. Raises `MasterError` if it has ended."""
+        """Lets the experiment go on after `pause`; does nothing if it is completed meanwhile.
+
+        Raises `MasterError` if it was canceled or has failed.
+        """
         self._check_submitted("`core-sdk trial resume ID` goes on with a trial that is paused")
         self._want("ACTIVE")
 

@@ -144,7 +144,10 @@ class Master:
             )
 
     def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
-        run = self._unended(experiment_id)
+        run = self._begun(experiment_id)
+        if state == "ACTIVE" and run.experiment.state_at_end == "COMPLETED":
+            return {"state": run.experiment.state}  # its last trial has ended meanwhile: there is nothing left to do
+        _check_unended(run)
         run.record(ExperimentWanted(time=time.time(), state=state, by=by))
         self._carry_out(run)
         return {"state": run.experiment.state}
@@ -220,11 +223,13 @@ class Master:
             run.recover()
         return self._runs[experiment_id]
 
-    def _unended(self, experiment_id: int) -> Run:
+    def _begun(self, experiment_id: int) -> Run:
         self._submit(experiment_id)  # the command that submitted it may have been killed before it had asked for that
-        run = self._open(experiment_id)
-        if run.experiment.is_ended:
-            raise MasterError(f"experiment {experiment_id} has ended: it is {run.experiment.state}")
+        return self._open(experiment_id)
+
+    def _unended(self, experiment_id: int) -> Run:
+        run = self._begun(experiment_id)
+        _check_unended(run)
         return run
 
     def _wake(self) -> None:
@@ -272,3 +277,12 @@ class Master:
                     "experiment %d stands still, since its records cannot be written: %s", experiment_id, words
                 )
             self._suspended[experiment_id] = words
+
+
+def _check_unended(run: Run) -> None:
+    experiment = run.experiment
+    if experiment.is_ended:
+        raise MasterError(
+            f"experiment {experiment.experiment_id} has ended: it is {experiment.state}. `core-sdk experiment continue "
+            f"{experiment.experiment_id}` lets its trials that are not completed go on"
+        )

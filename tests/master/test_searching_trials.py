@@ -11,6 +11,7 @@ import pytest
 from master.searches import ASHA, OPERATIONS, PROMOTION, await_end, events_of, submit_search, submit_text
 from processes import wait_for
 
+from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
 from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
@@ -51,6 +52,19 @@ def test_a_paused_search_goes_on_where_it_was(home: Home, tmp_path: Path) -> Non
     assert search.state == "COMPLETED"
     assert any(isinstance(event, AttemptOver) and event.outcome == "paused" for event in events)
     assert len(lengths) == len(set(lengths))
+
+
+def test_an_experiment_whose_last_trial_ends_meanwhile_can_be_activated(home: Home, tmp_path: Path) -> None:
+    """There is nothing left to do, and that is no error; one that was canceled cannot be activated."""
+    first = submit_search(home, tmp_path, max_trials=1, train="print('quick')\n")
+    second = submit_search(home, tmp_path, max_trials=1, train="import time\ntime.sleep(600)\n")
+    await_end(home, first)
+    call(home.root, "want", experiment_id=second, state="KILLED", by="a test")
+    await_end(home, second)
+
+    assert call(home.root, "want", experiment_id=first, state="ACTIVE", by="a test") == {"state": "COMPLETED"}
+    with pytest.raises(MasterError, match=f"it is CANCELED. `core-sdk experiment continue {second}`"):
+        call(home.root, "want", experiment_id=second, state="ACTIVE", by="a test")
 
 
 @pytest.mark.parametrize("wish", ["CANCELED", "KILLED"])
