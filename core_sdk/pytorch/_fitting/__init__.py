@@ -1,0 +1,1 @@
+"""What happens during one call of `Trainer.fit()`."""

@@ -1,0 +1,52 @@
+"""All callbacks of a trial as one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from core_sdk.pytorch._callback import PyTorchCallback
+
+logger = logging.getLogger("core_sdk.pytorch")
+
+
+class Callbacks:
+    """Calls the hooks that any callback has, in the order in which callbacks were given."""
+
+    def __init__(self, callbacks: Mapping[str, PyTorchCallback]) -> None:
+        """Raises `TypeError` for what `build_callbacks()` must not return."""
+        if not isinstance(callbacks, Mapping):
+            raise TypeError(
+                f"build_callbacks() returned a {type(callbacks).__name__}; it must return a dict, such as "
+                '{"early_stopping": EarlyStopping()}'
+            )
+        for name, callback in callbacks.items():
+            if not isinstance(callback, PyTorchCallback):
+                raise TypeError(
+                    f"build_callbacks() returned a {type(callback).__name__} as {name!r}; callbacks are subclasses of "
+                    "pytorch.PyTorchCallback"
+                )
+        self._callbacks = dict(callbacks)
+
+    def hooks(self, name: str) -> list[Callable[..., None]]:
+        """The methods of this name, of those callbacks that have one of their own."""
+        return [getattr(callback, name) for callback in self._callbacks.values() if _overrides(callback, name)]
+
+    def call(self, name: str, *args: Any) -> None:
+        for hook in self.hooks(name):
+            hook(*args)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: callback.state_dict() for name, callback in self._callbacks.items()}
+
+    def load_state_dict(self, states: Mapping[str, Any]) -> None:
+        for name, callback in self._callbacks.items():
+            if name in states:
+                callback.load_state_dict(states[name])
+            else:
+                logger.warning("the checkpoint has no state of the callback %r, which begins anew", name)
+
+
+def _overrides(callback: PyTorchCallback, name: str) -> bool:
+    return getattr(getattr(callback, name), "__func__", None) is not getattr(PyTorchCallback, name)

@@ -1,0 +1,135 @@
+"""Metrics of batches become means over samples."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from core_sdk.pytorch._fitting.metrics import BatchMetrics, Columns, mean, means_of_batches, metric_names, reduced
+
+
+def taken(*batches: Any, num_samples: int = 1) -> Columns:
+    metrics = BatchMetrics("train_batch")
+    for index, returned in enumerate(batches):
+        metrics.add(returned, index, num_samples)
+    return metrics.take()
+
+
+def test_numbers_tensors_and_none_are_read_as_they_are() -> None:
+    """Also in one column."""
+    columns = taken({"a": 1}, {"a": torch.tensor(0.5)}, {"a": None}, {"a": torch.tensor([2])}, {"a": True})
+
+    assert columns.values == {"a": [1, 0.5, None, 2, 1]}
+
+
+def test_a_tensor_alone_is_the_loss() -> None:
+    """As `train_batch()` may return it."""
+    assert taken(torch.tensor(3.0)).values == {"loss": [3.0]}
+
+
+def test_many_batches_keep_their_order() -> None:
+    """Values are read from the device in blocks."""
+    columns = taken(*({"a": torch.tensor(index)} for index in range(700)))
+
+    assert columns.values["a"] == list(range(700))
+
+
+def test_a_tensor_that_is_changed_in_place_later_keeps_its_value() -> None:
+    """As a parameter is, or a running total."""
+    total = torch.zeros(())
+    metrics = BatchMetrics("train_batch")
+
+    for index in range(3):
+        total += 1
+        metrics.add({"total": total}, index, 1)
+
+    assert metrics.take().values == {"total": [1, 2, 3]}
+
+
+def test_values_are_given_once() -> None:
+    """The next batches begin a new column."""
+    metrics = BatchMetrics("train_batch")
+    metrics.add({"a": 1}, 0, 4)
+    metrics.take()
+    metrics.add({"a": 2}, 1, 4)
+
+    assert metrics.take() == Columns({"a": [2]}, [4])
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        ({"a": 1}, r"train_batch\(\) returned for batch 1 lack 'b'"),
+        ({"a": 1, "b": 2, "c": 3}, "add 'c'"),
+        ({"a": 1, "c": 3}, "lack 'b' and add 'c'"),
+    ],
+)
+def test_a_missing_key_is_named_with_its_batch(second: dict[str, int], words: str) -> None:
+    """The message says what to return instead."""
+    with pytest.raises(ValueError, match=words + r".*None is the value where a batch has none"):
+        taken({"a": 1, "b": 2}, second)
+
+
+def test_keys_may_come_in_another_order() -> None:
+    """Each value stays with its key."""
+    assert taken({"a": 1, "b": 2}, {"b": 4, "a": 3}).values == {"a": [1, 3], "b": [2, 4]}
+
+
+@pytest.mark.parametrize("value", [torch.zeros(3), "high", [1.0]])
+def test_a_value_that_is_no_number_is_named_with_its_batch(value: object) -> None:
+    """The message names the remedy."""
+    with pytest.raises(TypeError, match=r"as metric 'a' of batch 1; .*context.wrap_reducer\(\)"):
+        taken({"a": 1}, {"a": value})
+
+
+def test_anything_but_a_dict_is_refused() -> None:
+    """Before it is counted."""
+    with pytest.raises(TypeError, match=r"train_batch\(\) returned a float; it must return a dict of metrics, or"):
+        taken(0.5)
+
+
+def test_the_mean_is_over_samples() -> None:
+    """Twenty samples with the values 0 to 19, in batches of 8, 8 and 4."""
+    means = [sum(range(8)) / 8, sum(range(8, 16)) / 8, sum(range(16, 20)) / 4]
+
+    assert mean(means, [8, 8, 4]) == 9.5
+
+
+def test_the_mean_of_one_batch_is_its_value() -> None:
+    """Bit for bit: 0.1 * 3 / 3 is another number."""
+    assert mean([0.1], [3]) == 0.1
+
+
+def test_nan_stays_nan() -> None:
+    """It is a number that was returned."""
+    assert math.isnan(mean([math.nan, 1.0], [4, 2]))
+
+
+def test_fillers_and_none_do_not_count() -> None:
+    """A filler repeats samples of another rank; its NaN is not ours."""
+    ranks = [
+        Columns({"a": [1.0, 3.0], "b": [None, None]}, [2, 1]),
+        Columns({"a": [2.0, math.nan], "b": [None, 1]}, [2, 0]),
+    ]
+
+    assert reduced(ranks, {"a": mean, "b": mean}) == {"a": 9 / 5, "b": None}
+    assert reduced(ranks, {"a": lambda values, _: max(values)}) == {"a": 3.0}
+
+
+def test_each_batch_has_its_mean_over_the_ranks() -> None:
+    """On a single rank that is what was returned."""
+    first, second = Columns({"a": [1.0, 2.0]}, [4, 4]), Columns({"a": [3.0, 8.0]}, [4, 2])
+
+    assert means_of_batches([first]) == [{"a": 1.0}, {"a": 2.0}]
+    assert means_of_batches([first, second]) == [{"a": 2.0}, {"a": 4.0}]
+
+
+def test_ranks_that_return_different_metrics_are_refused() -> None:
+    """A rank without batches has none, and is left out."""
+    with pytest.raises(ValueError, match=r"rank 1 has other metrics than the ranks before it: b"):
+        metric_names([Columns({"a": [1]}, [1]), Columns({"a": [1], "b": [1]}, [1])])
+
+    assert metric_names([Columns({}, []), Columns({"a": [1]}, [1])]) == ["a"]
