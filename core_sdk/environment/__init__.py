@@ -56,6 +56,7 @@ from core_sdk.environment._launchers import (
 from core_sdk.environment._ranks import (
     Meeting,
     RankPlace,
+    is_horovod_launch,
     launch_directory,
     launched_chief_ip,
     num_ranks_started,

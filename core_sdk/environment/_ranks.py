@@ -85,6 +85,11 @@ def num_ranks_started() -> int:
     return 1
 
 
+def is_horovod_launch() -> bool:
+    """Whether Horovod's launcher, or ours for it, has started this process."""
+    return "HOROVOD_RANK" in os.environ
+
+
 def num_restarts() -> int:
     """How often torchrun has restarted the ranks after a failure."""
     count = os.environ.get("TORCHELASTIC_RESTART_COUNT", "")

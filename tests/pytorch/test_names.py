@@ -7,7 +7,25 @@ import pytest
 import core_sdk as det
 
 
-@pytest.mark.parametrize("name", ["PyTorchCallback", "PyTorchTrial"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DataLoader",
+        "LRScheduler",
+        "MetricReducer",
+        "PyTorchCallback",
+        "PyTorchExperimentalContext",
+        "PyTorchTrial",
+        "PyTorchTrialContext",
+        "Reducer",
+        "TorchData",
+        "adapt_batch_sampler",
+        "data_length",
+        "init",
+        "samplers",
+        "to_device",
+    ],
+)
 def test_pytorch_exports(name: str) -> None:
     """Names of `determined.pytorch`."""
     assert hasattr(det.pytorch, name)

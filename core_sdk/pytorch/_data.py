@@ -1,0 +1,176 @@
+"""Data of a trial: the loader that its methods return, and batches of nested tensors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch.utils.data import BatchSampler, Dataset, IterableDataset, Sampler
+from torch.utils.data import DataLoader as TorchDataLoader
+
+from core_sdk.pytorch import samplers
+
+logger = logging.getLogger("core_sdk.pytorch")
+
+TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
+"""A batch: a tensor, or a sequence or a dictionary of tensors, which may be nested."""
+
+
+class DataLoader(TorchDataLoader[Any]):
+    """What `build_training_data_loader()` and `build_validation_data_loader()` return.
+
+    It takes what torch's `DataLoader` takes, and is one. `batch_size` counts the samples of one rank. The `Trainer`
+    reads from it the dataset, the samplers and all other options, divides each global batch among the ranks, and goes
+    on after a stop with the very next sample.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset[Any],
+        batch_size: int | None = 1,
+        shuffle: bool = False,
+        sampler: Sampler[Any] | Iterable[Any] | None = None,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = None,
+        num_workers: int = 0,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        pin_memory: bool = False,
+        drop_last: bool = False,
+        timeout: float = 0,
+        worker_init_fn: Callable[[int], None] | None = None,
+        multiprocessing_context: Any = None,
+        generator: torch.Generator | None = None,
+        *,
+        prefetch_factor: int | None = None,
+        persistent_workers: bool = False,
+    ) -> None:
+        """Raises `ValueError` for an iterable dataset and for `batch_size=None` without a batch sampler."""
+        if isinstance(dataset, IterableDataset):
+            raise ValueError(
+                f"pytorch.DataLoader takes a dataset with __getitem__() and __len__(), and {type(dataset).__name__} is "
+                "an IterableDataset. Return torch.utils.data.DataLoader, or torchdata's StatefulDataLoader, and call "
+                "context.experimental.disable_dataset_reproducibility_checks() in __init__()."
+            )
+        if batch_size is None and batch_sampler is None:
+            raise ValueError("batch_size is None, and there is no batch_sampler: give one of them")
+        super().__init__(
+            dataset,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            sampler=sampler,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            pin_memory=pin_memory,
+            drop_last=drop_last,
+            timeout=timeout,
+            worker_init_fn=worker_init_fn,
+            multiprocessing_context=multiprocessing_context,
+            generator=generator,
+            prefetch_factor=prefetch_factor,
+            persistent_workers=persistent_workers,
+        )
+
+    def get_data_loader(
+        self, repeat: bool = False, skip: int = 0, num_replicas: int = 1, rank: int = 0
+    ) -> TorchDataLoader[Any]:
+        """A loader of torch's own for loops without a `Trainer`: see `adapt_batch_sampler()`."""
+        batch_sampler: Any = self.batch_sampler
+        return TorchDataLoader(
+            self.dataset,
+            batch_sampler=adapt_batch_sampler(batch_sampler, repeat, skip, num_replicas, rank),
+            num_workers=self.num_workers,
+            collate_fn=self.collate_fn,
+            pin_memory=self.pin_memory,
+            timeout=self.timeout,
+            worker_init_fn=self.worker_init_fn,
+            multiprocessing_context=self.multiprocessing_context,
+            generator=self.generator,
+            prefetch_factor=self.prefetch_factor,
+            persistent_workers=self.persistent_workers,
+        )
+
+
+def adapt_batch_sampler(
+    batch_sampler: BatchSampler | Iterable[Any],
+    repeat: bool = False,
+    skip: int = 0,
+    num_replicas: int = 1,
+    rank: int = 0,
+) -> BatchSampler | Iterable[Any]:
+    """Repeats batches without an end, takes every `num_replicas`-th of them for `rank`, and skips the first `skip`."""
+    if repeat:
+        batch_sampler = samplers.RepeatBatchSampler(batch_sampler)
+    if num_replicas > 1:
+        batch_sampler = samplers.DistributedBatchSampler(batch_sampler, num_replicas, rank)
+    if skip > 0:
+        batch_sampler = samplers.SkipBatchSampler(batch_sampler, skip)
+    return batch_sampler
+
+
+def data_length(data: Any) -> int:
+    """The number of samples in a batch: the length of its first tensor or array.
+
+    Raises `ValueError` for an empty dictionary or sequence, and `TypeError` for anything else.
+    """
+    if isinstance(data, torch.Tensor) or _is_array(data):
+        return len(data)
+    if isinstance(data, dict):
+        return data_length(_first(data.values()))
+    if isinstance(data, (list, tuple)):
+        return data_length(_first(data))
+    raise TypeError(
+        f"a batch that holds {type(data).__name__} has no length that could be told: override get_batch_length()"
+    )
+
+
+def to_device(data: Any, device: torch.device, warned_types: set[type] | None = None) -> Any:
+    """Moves a batch: everything in dictionaries, lists and tuples that has a method `to`. Arrays become tensors.
+
+    Warns once for each type that cannot be moved; `warned_types` remembers them.
+    """
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if isinstance(data, dict):
+        moved = {key: to_device(value, device, warned_types) for key, value in data.items()}
+        return moved if type(data) is dict else _rebuilt(data, moved)
+    if isinstance(data, (list, tuple)):
+        values = [to_device(value, device, warned_types) for value in data]
+        if type(data) is list:
+            return values
+        return type(data)(*values) if hasattr(data, "_fields") else tuple(values)
+    if _is_array(data) and data.dtype.kind in "fciub":
+        return torch.from_numpy(data).to(device, non_blocking=True)
+    if callable(getattr(data, "to", None)):
+        return data.to(device)
+    _warn_once(type(data), warned_types)
+    return data
+
+
+def _rebuilt(original: dict[Any, Any], moved: dict[Any, Any]) -> dict[Any, Any]:
+    """Of the original's type, where that can be made from a dictionary, such as the outputs of transformers."""
+    try:
+        return type(original)(moved)
+    except TypeError:
+        return moved
+
+
+def _warn_once(kind: type, warned_types: set[type] | None) -> None:
+    if warned_types is None or kind not in warned_types:
+        logger.warning("a batch holds %s, which cannot be moved to a device and stays where it is", kind.__name__)
+    if warned_types is not None:
+        warned_types.add(kind)
+
+
+def _first(values: Iterable[Any]) -> Any:
+    for value in values:
+        return value
+    raise ValueError("the batch is empty: it has no tensor that would tell its length")
+
+
+def _is_array(data: Any) -> bool:
+    """Whether it is NumPy's array. Where NumPy was never imported there are none."""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and isinstance(data, numpy.ndarray)

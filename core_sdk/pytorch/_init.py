@@ -1,0 +1,95 @@
+"""`pytorch.init()`: begins the attempt, and what its ranks need to train together."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from core_sdk import core
+from core_sdk.core import DistributedContext, TensorboardMode
+from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._ranks import joined_ranks
+from core_sdk.pytorch._strategies import default_strategy
+
+
+@contextlib.contextmanager
+def init(
+    *,
+    hparams: Mapping[str, Any] | None = None,
+    exp_conf: Mapping[str, Any] | None = None,
+    distributed: DistributedContext | None = None,
+    aggregation_frequency: int = 1,
+    enable_tensorboard_logging: bool = True,
+    checkpoint_storage: str | Mapping[str, Any] | None = None,
+    name: str | None = None,
+    labels: Sequence[str] | None = None,
+    description: str | None = None,
+    deadline: float | datetime.timedelta | datetime.datetime | None = None,
+    stop_notices: str | Sequence[str] | None = None,
+    job_id: str | None = None,
+) -> Iterator[PyTorchTrialContext]:
+    """Begins the attempt, and gives the context that trials and the `Trainer` need; all of them work inside the `with`.
+
+    `hparams` and `exp_conf` are what the context answers to `get_hparam()` and `get_experiment_config()`; the default
+    is what the trial was started with. An optimizer makes a step every `aggregation_frequency` batches. The other
+    arguments are those of `core.init()`.
+
+    Where a launcher has started several ranks, `init()` begins torch's process group or Horovod, unless the script has
+    done so, and ends at the end what it has begun. Python's, NumPy's and torch's random numbers are seeded with the
+    trial's seed, the same on all ranks.
+    """
+    if aggregation_frequency < 1:
+        raise ValueError(f"aggregation_frequency is {aggregation_frequency}; it must be at least 1")
+    with joined_ranks(distributed) as ranks:
+        tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
+        with core.init(
+            distributed=ranks,
+            checkpoint_storage=checkpoint_storage,
+            tensorboard_mode=tensorboard_mode,
+            name=name,
+            hparams=hparams,
+            labels=labels,
+            description=description,
+            deadline=deadline,
+            stop_notices=stop_notices,
+            job_id=job_id,
+        ) as core_context:
+            trial = core_context.info.trial
+            _seed(trial.trial_seed)
+            context = PyTorchTrialContext(
+                core_context=core_context,
+                distributed=ranks,
+                device=_device(ranks),
+                strategy=default_strategy(ranks),
+                hparams=hparams if hparams is not None else trial.hparams or None,
+                exp_conf=exp_conf if exp_conf is not None else trial._config or None,
+                aggregation_frequency=aggregation_frequency,
+                enable_tensorboard_logging=enable_tensorboard_logging,
+            )
+            try:
+                yield context
+            finally:
+                context._close()
+
+
+def _device(ranks: DistributedContext) -> torch.device:
+    """This rank's GPU, else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    if ranks.size > 1:
+        torch.cuda.set_device(ranks.local_rank % torch.cuda.device_count())
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    torch.manual_seed(seed)
+    numpy: Any = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed(seed % 2**32)

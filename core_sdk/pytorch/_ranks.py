@@ -1,0 +1,71 @@
+"""Brings the ranks of a training together, by what has started them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import distributed as dist
+
+from core_sdk.core import DistributedContext
+from core_sdk.distributed import has_process_group
+from core_sdk.environment import RankPlace, is_horovod_launch, num_ranks_started
+
+
+@contextlib.contextmanager
+def joined_ranks(given: DistributedContext | None) -> Iterator[DistributedContext]:
+    """The ranks that `given` has joined, else those that a launcher has started; ends what is begun here.
+
+    For several ranks torch's process group is there afterwards, or Horovod.
+    """
+    with contextlib.ExitStack() as begun:
+        if given is not None:
+            if given.size > 1 and not has_process_group() and not is_horovod_launch() and _is_under_torchrun():
+                begun.enter_context(_process_group())
+            yield given
+        elif is_horovod_launch():
+            yield DistributedContext.from_horovod(begun.enter_context(_horovod()))
+        elif has_process_group():
+            yield DistributedContext.from_torch_distributed()
+        elif num_ranks_started() > 1 and _is_under_torchrun():
+            begun.enter_context(_process_group())
+            yield DistributedContext.from_torch_distributed()
+        else:
+            yield DistributedContext()
+
+
+def _is_under_torchrun() -> bool:
+    try:
+        RankPlace.from_torchrun()
+    except KeyError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _process_group() -> Iterator[None]:
+    if torch.cuda.is_available():
+        torch.cuda.set_device(RankPlace.from_torchrun().local_rank % torch.cuda.device_count())
+        dist.init_process_group("cpu:gloo,cuda:nccl")
+    else:
+        dist.init_process_group("gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+@contextlib.contextmanager
+def _horovod() -> Iterator[Any]:
+    import horovod.torch as hvd  # not everybody has it
+
+    is_begun = hvd.is_initialized()
+    if not is_begun:
+        hvd.init()
+    try:
+        yield hvd
+    finally:
+        if not is_begun:
+            hvd.shutdown()

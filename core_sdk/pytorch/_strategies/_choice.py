@@ -1,0 +1,40 @@
+"""Which strategy a training uses."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from core_sdk.distributed import DistributedContext, has_process_group
+from core_sdk.pytorch._strategies._ddp import DdpStrategy
+from core_sdk.pytorch._strategies._horovod import HorovodStrategy
+from core_sdk.pytorch._strategies._none import NoStrategy
+from core_sdk.pytorch._strategies._strategy import Strategy
+
+
+def default_strategy(distributed: DistributedContext) -> Strategy:
+    """By what the script has begun: DDP with torch's process group, else Horovod; none for a single rank.
+
+    Raises `RuntimeError` for several ranks that have begun neither.
+    """
+    if distributed.size == 1:
+        return NoStrategy()
+    if has_process_group():
+        return DdpStrategy()
+    hvd: Any = sys.modules.get("horovod.torch")
+    if hvd is not None and hvd.is_initialized():
+        return HorovodStrategy(hvd)
+    raise RuntimeError(
+        f"there are {distributed.size} ranks, and nothing that would average their gradients: call "
+        "torch.distributed.init_process_group() or horovod.torch.init() before pytorch.init(), or leave out "
+        "distributed=, so that pytorch.init() does it"
+    )
+
+
+def named_strategy(name: str | None, default: Strategy) -> Strategy:
+    """The strategy that `wrap_model(strategy=…)` names. Raises `ValueError` for one that cannot be used here."""
+    if name is None or name == default.name:
+        return default
+    if name == "none":
+        return NoStrategy()
+    raise ValueError(f"strategy is {name!r}; here it must be None, 'none' or {default.name!r}")

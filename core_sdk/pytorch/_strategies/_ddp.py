@@ -1,0 +1,44 @@
+"""A copy of the model on each rank, whose gradients torch's DistributedDataParallel averages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from core_sdk.pytorch._strategies._strategy import Strategy
+
+
+class DistributedDataParallel(nn.parallel.DistributedDataParallel):
+    """torch's class, which also has all attributes of the model in it."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(self.module, name)
+
+
+class DdpStrategy(Strategy):
+    """The options are those of torch's DistributedDataParallel, such as `find_unused_parameters`."""
+
+    name = "ddp"
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        model = model.to(device)
+        if not any(parameter.requires_grad for parameter in model.parameters()):
+            return model  # torch refuses it, and there is nothing to average
+        device_ids = [device] if device.type == "cuda" else None
+        return DistributedDataParallel(model, **{"device_ids": device_ids, **options})
+
+    def inner_model(self, model: nn.Module) -> nn.Module:
+        return model.module if isinstance(model, DistributedDataParallel) else model
+
+    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
+        # What its no_sync() sets, which would have to enclose the forward pass, too.
+        if isinstance(model, DistributedDataParallel):
+            model.require_backward_grad_sync = is_on

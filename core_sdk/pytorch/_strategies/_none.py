@@ -1,0 +1,30 @@
+"""A model on one rank, or one copy on each rank without any exchange between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from core_sdk.pytorch._strategies._strategy import Strategy
+
+
+class NoStrategy(Strategy):
+    """Moves the model to the device of its rank."""
+
+    name = "none"
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        return model.to(device)
+
+    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
+        """There is nothing to exchange."""
+
+
+class UntouchedStrategy(NoStrategy):
+    """Leaves the model where it is: for a trial that is only loaded."""
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        return model

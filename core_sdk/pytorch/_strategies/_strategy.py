@@ -1,0 +1,82 @@
+"""What every way of spreading a model answers."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
+
+
+class Strategy(abc.ABC):
+    """One way of training a model on all ranks."""
+
+    name: str
+
+    @abc.abstractmethod
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        """The model to call in its place. Collective."""
+
+    @abc.abstractmethod
+    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
+        """Whether gradients are averaged over the ranks from the next forward pass on."""
+
+    def inner_model(self, model: nn.Module) -> nn.Module:
+        """The model that `wrap_model()` was given."""
+        return model
+
+    def wrap_optimizer(
+        self,
+        optimizer: torch.optim.Optimizer,
+        named_parameters: Iterable[tuple[str, nn.Parameter]],
+        backward_passes_per_step: int,
+        fp16_compression: bool,
+    ) -> torch.optim.Optimizer:
+        """The optimizer to step in its place. Only Horovod needs the further arguments."""
+        return optimizer
+
+    def optimizer_step(self, optimizer: torch.optim.Optimizer, divisor: int) -> OptimizerStep:
+        return OptimizerStep(optimizer, divisor)
+
+    def model_state(self, model: nn.Module) -> dict[str, Any]:
+        """The state to save: the same for every strategy and number of ranks."""
+        return self.inner_model(model).state_dict()
+
+    def load_model_state(self, model: nn.Module, state: Mapping[str, Any]) -> None:
+        """Loads it; also one with the prefix of torch's DistributedDataParallel."""
+        inner, state = self.inner_model(model), dict(state)
+        if not any(name.startswith("module.") for name in inner.state_dict()):
+            consume_prefix_in_state_dict_if_present(state, "module.")
+        inner.load_state_dict(state)
+
+    def broadcast(self, models: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
+        """Gives all ranks the chief's weights, where `wrap_model()` has not. Collective, before the first batch."""
+        return
+
+
+class OptimizerStep:
+    """One optimizer, and how it makes a step once all gradients are there."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, divisor: int) -> None:
+        """Gradients are sums over `divisor` batches, to be divided by it."""
+        self.optimizer = optimizer
+        self._divisor = divisor
+
+    def parameters(self) -> list[nn.Parameter]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+    def prepare(self) -> None:
+        """Afterwards gradients are means over batches and ranks. Collective."""
+        if self._divisor != 1:
+            for parameter in self.parameters():
+                if parameter.grad is not None:
+                    parameter.grad.div_(self._divisor)
+
+    def step(self, scaler: Any | None) -> None:
+        if scaler is None:
+            self.optimizer.step()
+        else:
+            scaler.step(self.optimizer)

@@ -1,0 +1,242 @@
+"""What a trial knows of its run: hyperparameters, configuration, ids, how far it is, whether to stop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, overload
+
+import torch
+
+from core_sdk.core import Context, DistributedContext
+from core_sdk.errors import MissingDependencyError
+from core_sdk.pytorch._data import to_device
+from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, Reducers
+
+logger = logging.getLogger("core_sdk.pytorch")
+
+_Metric = TypeVar("_Metric", bound=MetricReducer)
+
+
+class TrialContext:
+    """What all contexts of trials have in common, whatever trains the model."""
+
+    def __init__(
+        self,
+        *,
+        core_context: Context | None,
+        distributed: DistributedContext,
+        device: torch.device,
+        hparams: Mapping[str, Any] | None,
+        exp_conf: Mapping[str, Any] | None,
+        enable_tensorboard_logging: bool = True,
+    ) -> None:
+        """`core_context` is None for a trial that is only loaded."""
+        self.distributed = distributed
+        self.device = device
+        self._core_context = core_context
+        self._hparams = None if hparams is None else dict(hparams)
+        self._exp_conf = None if exp_conf is None else dict(exp_conf)
+        self._reducers = Reducers()
+        self._warned_types: set[type] = set()
+        self._stop_requested = False
+        self._enable_tensorboard_logging = enable_tensorboard_logging
+        self._tensorboard_writer: Any = None
+        self._batch_sizes: tuple[int, int] | None = None
+        self._initial_batch = 0
+        self._batch_index: int | None = None
+        self._epoch_index = 0
+        self._is_epoch_start = self._is_epoch_end = False
+
+    @property
+    def _core(self) -> Context:
+        """Raises `RuntimeError` where nothing is trained."""
+        if self._core_context is None:
+            raise RuntimeError("this context only loads a trial; pytorch.init() gives one that trains and reports")
+        return self._core_context
+
+    def get_hparams(self) -> dict[str, Any]:
+        """The hyperparameters. Raises `ValueError` if neither `init()` nor the trial has any."""
+        if self._hparams is None:
+            raise ValueError("there are no hyperparameters: pass hparams to pytorch.init()")
+        return self._hparams
+
+    def get_hparam(self, name: str) -> Any:
+        """One hyperparameter. Raises `ValueError` for a name that there is not."""
+        hparams = self.get_hparams()
+        if name not in hparams:
+            raise ValueError(f"there is no hyperparameter {name!r}; there are: {', '.join(sorted(hparams)) or 'none'}")
+        if name == "global_batch_size":
+            logger.warning(
+                "global_batch_size counts the samples of all ranks: for a data loader use "
+                "context.get_per_slot_batch_size(), otherwise context.get_global_batch_size()"
+            )
+        return hparams[name]
+
+    def get_global_batch_size(self) -> int:
+        """The samples of one batch on all ranks: the hyperparameter `global_batch_size`, rounded down to a multiple."""
+        return self._sizes()[0]
+
+    def get_per_slot_batch_size(self) -> int:
+        """The samples of one batch on each rank."""
+        return self._sizes()[1]
+
+    def _sizes(self) -> tuple[int, int]:
+        if self._batch_sizes is None:
+            self._batch_sizes = split_batch_size(self.get_hparams().get("global_batch_size"), self.distributed.size)
+        return self._batch_sizes
+
+    def get_experiment_config(self) -> dict[str, Any]:
+        """The experiment's configuration. Raises `ValueError` if neither `init()` nor the experiment has one."""
+        if self._exp_conf is None:
+            raise ValueError("there is no experiment configuration: pass exp_conf to pytorch.init()")
+        return self._exp_conf
+
+    def get_data_config(self) -> dict[str, Any]:
+        """The section `data` of the experiment's configuration."""
+        data: dict[str, Any] = self.get_experiment_config().get("data") or {}
+        return data
+
+    def get_experiment_id(self) -> int:
+        return self._core.info.trial.experiment_id
+
+    def get_trial_id(self) -> int:
+        return self._core.info.trial.trial_id
+
+    def get_trial_seed(self) -> int:
+        """The seed of all randomness in this trial, the same after a restart and on all ranks."""
+        return self._core.info.trial.trial_seed
+
+    def get_stop_requested(self) -> bool:
+        return self._stop_requested
+
+    def set_stop_requested(self, stop_requested: bool) -> None:
+        """Asks the training to save a checkpoint and end after the current batch. One rank's wish suffices."""
+        if not isinstance(stop_requested, bool):
+            raise TypeError(f"stop_requested is {stop_requested!r}; it must be True or False")
+        self._stop_requested = stop_requested
+
+    def get_initial_batch(self) -> int:
+        """How many batches were trained before this start of the script: what a sampler of one's own has to skip."""
+        return self._initial_batch
+
+    def current_train_batch(self) -> int:
+        """The index of the batch that is being trained, counted over the whole training."""
+        if self._batch_index is None:
+            raise RuntimeError("no batch has been trained yet: ask in train_batch(), or later")
+        return self._batch_index
+
+    def current_train_epoch(self) -> int:
+        """The index of the epoch to which the current batch belongs."""
+        self.current_train_batch()
+        return self._epoch_index
+
+    def is_epoch_start(self) -> bool:
+        """Whether the current batch is the first one of its epoch."""
+        self.current_train_batch()
+        return self._is_epoch_start
+
+    def is_epoch_end(self) -> bool:
+        """Whether the current batch is the last one of its epoch."""
+        self.current_train_batch()
+        return self._is_epoch_end
+
+    def to_device(self, data: Any) -> Any:
+        """Moves data that the trial has made itself; batches of the loaders are moved already.
+
+        Dictionaries, lists and tuples are searched, and arrays become tensors.
+        """
+        if type(data) is torch.Tensor:
+            return data.to(self.device, non_blocking=True)
+        return to_device(data, self.device, self._warned_types)
+
+    @overload
+    def wrap_reducer(
+        self, reducer: _Metric, name: str | None = None, for_training: bool = True, for_validation: bool = True
+    ) -> _Metric: ...
+
+    @overload
+    def wrap_reducer(
+        self,
+        reducer: Callable[[list[Any]], Any],
+        name: str | None = None,
+        for_training: bool = True,
+        for_validation: bool = True,
+    ) -> FunctionReducer: ...
+
+    def wrap_reducer(
+        self,
+        reducer: Callable[[list[Any]], Any] | MetricReducer,
+        name: str | None = None,
+        for_training: bool = True,
+        for_validation: bool = True,
+    ) -> MetricReducer:
+        """Registers a metric that is computed over all batches and ranks, for each report and for each validation.
+
+        A function becomes a reducer with a method `update(value)`; it gets the list of all these values. With a `name`
+        the reducer returns one value, without one a dictionary of metrics.
+        """
+        return self._reducers.add(reducer, name, for_training, for_validation)
+
+    def reset_reducers(self) -> None:
+        self._reducers.reset()
+
+    def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
+        """The metrics of the reducers for training, or of those for validation. Collective."""
+        return self._reducers.reduce(for_training, self.distributed.allgather)
+
+    def get_tensorboard_path(self) -> Path:
+        """A directory for event files; what lies there is shown by `core-sdk tensorboard`."""
+        return self._core.train.get_tensorboard_path()
+
+    def get_tensorboard_writer(self) -> Any:
+        """A `torch.utils.tensorboard.SummaryWriter` for that directory, closed at the end of the training.
+
+        Raises `MissingDependencyError` without TensorBoard.
+        """
+        if self._tensorboard_writer is None:
+            try:
+                from torch.utils.tensorboard import SummaryWriter  # slow to import, and needs TensorBoard
+            except ImportError as error:
+                purpose = "context.get_tensorboard_writer()"
+                raise MissingDependencyError("TensorBoard", "tensorboard", purpose) from error
+            self._tensorboard_writer = SummaryWriter(str(self.get_tensorboard_path()))
+        return self._tensorboard_writer
+
+    def get_enable_tensorboard_logging(self) -> bool:
+        return self._enable_tensorboard_logging
+
+    def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
+        """Whether metrics are also written as TensorBoard's event files. Call it in the trial's `__init__()`."""
+        if not isinstance(enable_tensorboard_logging, bool):
+            raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
+        self._enable_tensorboard_logging = enable_tensorboard_logging
+
+    def _close(self) -> None:
+        if self._tensorboard_writer is not None:
+            self._tensorboard_writer.close()
+
+
+def split_batch_size(global_batch_size: Any, num_ranks: int) -> tuple[int, int]:
+    """The global batch size and that of each rank. Warns if the first is not a multiple of the number of ranks.
+
+    Raises `ValueError` if there is no whole number, or one that leaves a rank without a sample.
+    """
+    if not isinstance(global_batch_size, int) or isinstance(global_batch_size, bool):
+        raise ValueError(
+            f"the hyperparameter global_batch_size is {global_batch_size!r}; it must be a whole number: pass "
+            'hparams={"global_batch_size": …} to pytorch.init(), or give data loaders a size of their own'
+        )
+    each = global_batch_size // num_ranks
+    if each < 1:
+        raise ValueError(
+            f"the hyperparameter global_batch_size is {global_batch_size}; it must be at least {num_ranks}, the number "
+            "of ranks"
+        )
+    if each * num_ranks != global_batch_size:
+        logger.warning(
+            "global_batch_size is %d, which is no multiple of the %d ranks: each takes %d samples, and a batch has %d",
+            global_batch_size, num_ranks, each, each * num_ranks,
+        )  # fmt: skip
+    return each * num_ranks, each
