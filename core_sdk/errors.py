@@ -72,6 +72,8 @@
     │   ├── SearcherRunningError
     │   ├── CodeChangedError
     │   └── CodeDamagedError
+    ├── DataError (ValueError)        the data of a training, in their order
+    │   └── DataChangedError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
     InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
@@ -715,6 +717,18 @@ class CodeDamagedError(ExperimentError):
 class NoMasterError(CoreSDKError, NotImplementedError):
     def __init__(self, call: str, advice: str) -> None:
         super().__init__(f"{call} is not available here. {advice}.")
+
+
+class DataError(CoreSDKError, ValueError):
+    """The data of a training, in their order, are not what a position in them needs."""
+
+
+class DataChangedError(DataError):
+    def __init__(self, what: str, expected: object, found: object) -> None:
+        super().__init__(
+            f"{what} was {expected} and is {found}, so no position in the data means what it meant: train on the data "
+            "of before, or begin a new trial from the checkpoint"
+        )
 
 
 class MissingDependencyError(CoreSDKError, ImportError):

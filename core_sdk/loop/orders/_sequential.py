@@ -1,0 +1,18 @@
+"""The data as they lie."""
+
+from __future__ import annotations
+
+import torch
+
+
+class Sequential:
+    """Each sample once, by its index."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._num_samples = num_samples
+
+    def __len__(self) -> int:
+        return self._num_samples
+
+    def indices(self, epoch: int, positions: torch.Tensor) -> list[int]:
+        return positions.tolist()

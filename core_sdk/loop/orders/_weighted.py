@@ -1,0 +1,55 @@
+"""Samples drawn by weight."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from core_sdk.loop.rng import key, uniform
+
+
+class Weighted:
+    """Each position draws a sample with a probability in proportion to its weight.
+
+    With replacement, each position draws by itself. Without, no sample is drawn twice in an epoch; then the draws of
+    a whole epoch are held in memory.
+    """
+
+    def __init__(self, weights: torch.Tensor, num_positions: int, seed: int, *, replacement: bool = True) -> None:
+        """Raises `ValueError` for weights that no draw can follow."""
+        weights = weights.double()
+        if not bool((weights >= 0).all() and weights.isfinite().all() and weights.any()):
+            raise ValueError("weights must be finite numbers of 0 or more, and one of them must be above 0")
+        if not replacement and num_positions > (possible := int(weights.count_nonzero())):
+            raise ValueError(
+                f"cannot draw {num_positions} samples without replacement, because only {possible} have a weight "
+                f"above 0: draw at most {possible}, or with replacement"
+            )
+        self._num_positions = num_positions
+        self._seed = seed
+        self._sums = weights.cumsum(0)
+        self._last_index = int(weights.nonzero()[-1])
+        self._whole_epoch = None if replacement else functools.lru_cache(maxsize=1)(self._drawn_without_replacement)
+
+    def __len__(self) -> int:
+        return self._num_positions
+
+    def indices(self, epoch: int, positions: torch.Tensor) -> list[int]:
+        if self._whole_epoch:
+            return self._whole_epoch(epoch)[positions].tolist()
+        drawn = uniform(self._key(epoch), positions) * self._sums[-1]
+        # A product that is rounded up to the sum of all weights would be one too far.
+        return torch.searchsorted(self._sums, drawn, right=True).clamp(max=self._last_index).tolist()
+
+    def _drawn_without_replacement(self, epoch: int) -> torch.Tensor:
+        """Samples in the order in which clocks of random lifetimes stop whose rates are the weights.
+
+        Efraimidis and Spirakis 2006, https://doi.org/10.1016/j.ipl.2005.11.003.
+        """
+        weights = self._sums.diff(prepend=torch.zeros(1))
+        lifetimes = -(1 - uniform(self._key(epoch), torch.arange(len(weights)))).log() / weights
+        return lifetimes.nan_to_num(nan=torch.inf).argsort(stable=True)[: self._num_positions]
+
+    def _key(self, epoch: int) -> int:
+        return key(self._seed, "weights", epoch)

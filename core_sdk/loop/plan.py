@@ -1,0 +1,146 @@
+"""The batches of a training, as a function of the order of the data and of a position in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple, get_args
+
+import torch
+
+from core_sdk.loop.orders import Order
+
+LastBatch = Literal["drop", "keep", "carry"]
+
+# Orders are asked for many positions at once, because a call costs a hundred times what a position costs.
+_BLOCK_SIZE = 4096
+
+
+class Position(NamedTuple):
+    """How much of the data has been consumed."""
+
+    epoch: int = 0
+    offset: int = 0
+    """Units of that epoch. At the end of the epoch it has all units, and more if the last batch was carried over."""
+
+
+class Draw(NamedTuple):
+    """The part of a global batch that one rank takes."""
+
+    epoch: int
+    """The epoch in which the global batch begins."""
+    start: int
+    """How many positions of the training, over all its epochs, come before this part; it seeds what is random."""
+    indices: list[Any]
+    """What the order has at `start` and the positions after it."""
+    num_global: int
+    """The number of units of the global batch, on all ranks together."""
+    offset: int
+    """The offset in `epoch` after the global batch, as in `Position`."""
+    is_epoch_end: bool
+    """Whether this is the last global batch of `epoch`."""
+    is_filler: bool
+    """Whether too few units were left for all ranks, so that this one takes one again that another rank has."""
+
+
+class Plan:
+    """Divides the order of the data into global batches, and each global batch among the ranks.
+
+    A unit is a sample or, with a batch sampler of the user's, one of its batches. `batch_size` counts the units of all
+    ranks together. If the last batch of an epoch has too few units, `last_batch` says what becomes of them: they are
+    dropped, kept as a smaller batch, or carried over to the first batch of the next epoch.
+    """
+
+    def __init__(self, order: Order, batch_size: int, last_batch: LastBatch = "keep") -> None:
+        """Raises `ValueError` if no batches can be made."""
+        self.order = order
+        self.num_units = len(order)
+        self.batch_size = batch_size
+        self.last_batch = last_batch
+        if last_batch not in get_args(LastBatch):
+            raise ValueError(f"last_batch={last_batch!r}: give one of {', '.join(get_args(LastBatch))}")
+        if batch_size < 1:
+            raise ValueError(f"a batch of {batch_size} samples: give 1 or more")
+        if self.num_units == 0:
+            raise ValueError("there are no data: the dataset or its sampler has length 0")
+        if last_batch != "keep" and self.num_units < batch_size:
+            raise ValueError(
+                f"an epoch of {self.num_units} has no whole batch of {batch_size}: make the batches smaller, "
+                "or pass last_batch='keep'"
+            )
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """The number of global batches of an epoch; None if it varies, because batches are carried over."""
+        if self.last_batch == "keep":
+            return -(-self.num_units // self.batch_size)
+        is_constant = self.last_batch == "drop" or self.num_units % self.batch_size == 0
+        return self.num_units // self.batch_size if is_constant else None
+
+    def is_epoch_over(self, position: Position) -> bool:
+        """Whether the epoch of `position` has no more batches."""
+        left = self.num_units - position.offset
+        return left <= 0 or (self.last_batch == "drop" and left < self.batch_size)
+
+    def batches(self, position: Position = Position(), rank: int = 0, num_ranks: int = 1) -> Iterator[Draw]:  # noqa: B008
+        """The parts of one rank, from `position` on, without end."""
+        if self.batch_size % num_ranks:
+            raise ValueError(
+                f"a global batch of {self.batch_size} cannot be split evenly among {num_ranks} ranks: choose a "
+                f"multiple of {num_ranks}, such as {-(-self.batch_size // num_ranks) * num_ranks}"
+            )
+        while True:
+            position = self._normalized(position)
+            for draw in self._rest_of_epoch(position, rank, num_ranks):
+                yield draw
+                position = Position(draw.epoch, draw.offset)
+
+    def _normalized(self, position: Position) -> Position:
+        """A position whose epoch has batches left."""
+        if not self.is_epoch_over(position):
+            return position
+        return Position(position.epoch + 1, max(0, position.offset - self.num_units))
+
+    def _rest_of_epoch(self, position: Position, rank: int, num_ranks: int) -> Iterator[Draw]:
+        epoch, offset = position
+        num_whole, left = divmod(self.num_units - offset, self.batch_size)
+        is_last = left == 0 or self.last_batch == "drop"
+        yield from self._whole_batches(position, num_whole, rank, num_ranks, is_last)
+        if not is_last:
+            start = offset + num_whole * self.batch_size
+            size = left if self.last_batch == "keep" else self.batch_size
+            yield self._last_batch(epoch, start, size, rank, num_ranks)
+
+    def _whole_batches(
+        self, position: Position, num_batches: int, rank: int, num_ranks: int, is_last: bool
+    ) -> Iterator[Draw]:
+        epoch, offset = position
+        size = self.batch_size
+        share = size // num_ranks
+        first = epoch * self.num_units + rank * share
+        per_block = max(1, _BLOCK_SIZE // share)
+        own = torch.arange(rank * share, (rank + 1) * share)
+        for block in range(0, num_batches, per_block):
+            batches = torch.arange(block, min(num_batches, block + per_block))
+            positions = (offset + batches[:, None] * size + own).flatten()
+            indices = self.order.indices(epoch, positions)
+            for batch in range(len(batches)):
+                begin = offset + (block + batch) * size
+                is_epoch_end = is_last and block + batch == num_batches - 1
+                part = indices[batch * share : (batch + 1) * share]
+                end = self.num_units if is_epoch_end else begin + size
+                yield Draw(epoch, first + begin, part, size, end, is_epoch_end, False)
+
+    def _last_batch(self, epoch: int, start: int, size: int, rank: int, num_ranks: int) -> Draw:
+        """A batch with what is left of an epoch. Parts differ by one unit at most."""
+        begin, end = size * rank // num_ranks, size * (rank + 1) // num_ranks
+        is_filler = begin == end
+        if is_filler:
+            begin = rank % size
+            end = begin + 1
+        positions = torch.arange(start + begin, start + end)
+        here, next_epoch = positions[positions < self.num_units], positions[positions >= self.num_units]
+        indices = self.order.indices(epoch, here) if len(here) else []
+        if len(next_epoch):
+            indices += self.order.indices(epoch + 1, next_epoch - self.num_units)
+        serial = epoch * self.num_units + start + begin
+        return Draw(epoch, serial, indices, size, start + size, True, is_filler)

@@ -1,0 +1,121 @@
+"""Random numbers that do not depend on what has happened before, and the state of the global generators.
+
+The generators of Python, NumPy and torch belong to the training. What the loop itself chooses at random is a function
+of a key, such as (seed, epoch, position). The function is our own, so that no version of a library changes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_MASK = (1 << 64) - 1
+# The constants of SplitMix64, Steele, Lea and Flood 2014, https://doi.org/10.1145/2714064.2660195.
+_GAMMA = 0x9E3779B97F4A7C15
+_FACTORS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+_SHIFTS = 30, 27, 31
+
+
+def key(*parts: int | str) -> int:
+    """A number of 64 bits that depends on all parts and on their order, the same on every machine and for ever."""
+    mixed = 0
+    for part in parts:
+        number = int.from_bytes(part.encode()) if isinstance(part, str) else part
+        while not -_MASK - 1 <= number <= _MASK:
+            mixed, number = _mix(mixed ^ (number & _MASK)), number >> 64
+        mixed = _mix(mixed ^ (number & _MASK))
+    return mixed
+
+
+def keys(start: int, parts: torch.Tensor) -> torch.Tensor:
+    """`key(…, part)` for each of `parts`, where `start` is `key(…)`; both parts and keys as int64."""
+    mixed = (parts ^ _signed(start)) + _signed(_GAMMA)
+    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
+        mixed = (mixed ^ _shifted(mixed, shift)) * _signed(factor)
+    return mixed ^ _shifted(mixed, _SHIFTS[-1])
+
+
+def uniform(start: int, parts: torch.Tensor) -> torch.Tensor:
+    """A number of [0, 1) for each of `parts`, by `keys`."""
+    return _shifted(keys(start, parts), 11).double() * 2.0**-53
+
+
+def seed_all(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch, also on accelerators."""
+    seed_cpu(seed)
+    torch.manual_seed(seed & _MASK)
+
+
+def seed_cpu(seed: int) -> None:
+    """Seed the generators of Python, NumPy and torch on the CPU; quicker than `seed_all`."""
+    random.seed(seed)
+    if numpy_random := _numpy_random():
+        numpy_random.seed([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF])
+    torch.default_generator.manual_seed(seed & _MASK)
+
+
+def capture() -> dict[str, Any]:
+    """The state of the generators of Python, NumPy, torch and the current CUDA device.
+
+    It consists of tuples, numbers, strings and tensors, which `torch.load(weights_only=True)` reads.
+    """
+    state: dict[str, Any] = {"python": random.getstate(), "torch": torch.get_rng_state()}
+    if numpy_random := _numpy_random():
+        name, words, *rest = numpy_random.get_state()
+        state["numpy"] = (name, torch.tensor(words.tolist()), *rest)
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Continue with a state of `capture`. What this process has not is left out."""
+    random.setstate(state["python"])
+    torch.set_rng_state(state["torch"])
+    if "numpy" in state and (numpy_random := _numpy_random()):
+        name, words, *rest = state["numpy"]
+        numpy_random.set_state((name, words.tolist(), *rest))
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+@contextlib.contextmanager
+def seeded(*parts: int | str) -> Iterator[None]:
+    """Give a block generators that are seeded by `parts`, and put the state before it back afterwards."""
+    state = capture()
+    seed_all(key(*parts))
+    try:
+        yield
+    finally:
+        restore(state)
+
+
+@functools.cache
+def _numpy_random() -> Any:
+    """The module `numpy.random`, which datasets may import as late as they draw; None without NumPy."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy.random
+
+
+def _mix(number: int) -> int:
+    number = (number + _GAMMA) & _MASK
+    for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
+        number = (number ^ number >> shift) * factor & _MASK
+    return number ^ number >> _SHIFTS[-1]
+
+
+def _shifted(numbers: torch.Tensor, bits: int) -> torch.Tensor:
+    """Shifted to the right as 64 bits without a sign."""
+    return (numbers >> bits) & ((1 << 64 - bits) - 1)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >> 63 else number

@@ -1,0 +1,149 @@
+"""Orders are functions of (seed, epoch, position)."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+
+import pytest
+import torch
+
+from core_sdk import errors
+from core_sdk.loop.orders import Listed, Order, Sequential, Shuffled, Weighted
+from core_sdk.loop.orders._shuffled import shuffled
+from core_sdk.loop.rng import key
+
+FIRST_SHUFFLE = [7, 6, 4, 8, 1, 2, 0, 3, 5, 9]
+LARGE_SHUFFLE = [8757839, 7054618, 6334444]
+
+
+def epoch_of(order: Order, epoch: int = 0) -> list[int]:
+    return order.indices(epoch, torch.arange(len(order)))
+
+
+def test_a_shuffle_has_each_sample_once() -> None:
+    """For every small number of samples, and for some large ones."""
+    for size in [*range(1, 500), *range(500, 4000, 37), 65536, 65537]:
+        numbers = shuffled(torch.arange(size), size, key(size))
+
+        assert torch.equal(numbers.sort().values, torch.arange(size)), size
+
+
+@pytest.mark.parametrize("size", [3, 5, 10, 60])
+def test_each_sample_is_equally_often_at_each_position(size: int) -> None:
+    """By a chi-square test over sample and position in many epochs."""
+    num_epochs = 600
+    counts = torch.zeros(size, size)
+    for epoch in range(num_epochs):
+        counts[torch.arange(size), epoch_of(Shuffled(size, 1), epoch)] += 1
+
+    expected = num_epochs / size
+    # Rows and columns have given sums.
+    chi_square = float(((counts - expected) ** 2 / expected).sum()) * (size - 1) / size
+    freedom = (size - 1) ** 2
+    assert abs(chi_square - freedom) < 4 * (2 * freedom) ** 0.5
+
+
+def test_every_order_of_four_samples_comes_equally_often() -> None:
+    """All 24 of them, by a chi-square test."""
+    num_epochs = 1200
+
+    counts = Counter(tuple(epoch_of(Shuffled(4, 2), epoch)) for epoch in range(num_epochs))
+
+    chi_square = sum((count - num_epochs / 24) ** 2 / (num_epochs / 24) for count in counts.values())
+    assert len(counts) == 24
+    assert chi_square < 23 + 4 * 46**0.5
+
+
+def test_neighbours_in_a_shuffle_have_nothing_to_do_with_each_other() -> None:
+    """Nor has a sample with its position, nor an epoch with the next one, nor a seed with the next one."""
+    size = 20_000
+    first = epoch_of(Shuffled(size, 0))
+
+    others = [first[1:], list(range(size)), epoch_of(Shuffled(size, 0), 1), epoch_of(Shuffled(size, 1))]
+    correlations = [statistics.correlation(first[: len(other)], other) for other in others]
+
+    assert all(abs(correlation) < 4 / size**0.5 for correlation in correlations)
+    steps = set(torch.tensor(first).diff().tolist())
+    assert len(steps) > size * 0.6
+
+
+def test_a_shuffle_is_the_same_for_ever() -> None:
+    """Checkpoints of old depend on it."""
+    assert epoch_of(Shuffled(10, 0)) == FIRST_SHUFFLE
+    assert Shuffled(10**7, 7).indices(3, torch.arange(3)) == LARGE_SHUFFLE
+
+
+def test_any_positions_can_be_asked_for() -> None:
+    """A position gives the same sample whatever is asked for beside it."""
+    orders: list[Order] = [
+        Sequential(50),
+        Shuffled(50, 3),
+        Shuffled(50, 3, 20),
+        Shuffled(50, 3, 120),
+        Weighted(torch.arange(50.0), 70, 3),
+        Weighted(torch.arange(50.0), 30, 3, replacement=False),
+        Listed(50, lambda epoch: [(index * 7 + epoch) % 50 for index in range(50)]),
+    ]
+    for order in orders:
+        whole = epoch_of(order, 4)
+
+        assert [order.indices(4, torch.tensor([position]))[0] for position in range(len(order))] == whole
+        assert order.indices(4, torch.tensor([9, 2])) == [whole[9], whole[2]]
+
+
+def test_an_epoch_of_several_shuffles() -> None:
+    """Each of them has each sample once, and they differ."""
+    whole = epoch_of(Shuffled(10, 5, 25))
+
+    assert sorted(whole[:10]) == sorted(whole[10:20]) == list(range(10))
+    assert whole[:10] != whole[10:20]
+    assert len(set(whole[20:])) == 5
+
+
+def test_weights_are_followed() -> None:
+    """Within four standard deviations, and a weight of 0 never comes."""
+    weights = torch.tensor([0.0, 1.0, 2.0, 0.0, 5.0, 0.0])
+    num_draws = 40_000
+
+    counts = Counter(epoch_of(Weighted(weights, num_draws, 1)))
+
+    for index, weight in enumerate(weights.tolist()):
+        expected = num_draws * weight / 8
+        assert abs(counts[index] - expected) <= 4 * expected**0.5
+
+
+def test_weights_without_replacement() -> None:
+    """No sample comes twice, and a heavy one mostly comes first."""
+    order = Weighted(torch.tensor([1.0, 0.0, 8.0, 1.0]), 3, 1, replacement=False)
+
+    epochs = [epoch_of(order, epoch) for epoch in range(500)]
+
+    assert all(sorted(epoch) == [0, 2, 3] for epoch in epochs)
+    assert abs(sum(epoch[0] == 2 for epoch in epochs) - 400) < 4 * (500 * 0.8 * 0.2) ** 0.5
+
+
+@pytest.mark.parametrize("weights", [[0.0, 0.0], [1.0, -1.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+def test_weights_that_cannot_be_followed_are_refused(weights: list[float]) -> None:
+    """Before anything is drawn."""
+    with pytest.raises(ValueError, match="weights must be finite numbers of 0 or more"):
+        Weighted(torch.tensor(weights), 2, 0)
+
+
+def test_more_draws_than_samples_need_replacement() -> None:
+    """Samples of weight 0 do not count."""
+    with pytest.raises(ValueError, match="cannot draw 2 samples without replacement, because only 1"):
+        Weighted(torch.tensor([1.0, 0.0]), 2, 0, replacement=False)
+
+
+def test_keys_of_a_sampler_may_be_anything() -> None:
+    """Datasets take strings and tuples too."""
+    order = Listed(3, lambda epoch: ["a", ("b", 1), 2.5])
+
+    assert epoch_of(order) == ["a", ("b", 1), 2.5]
+
+
+def test_a_sampler_that_has_another_length_than_it_says() -> None:
+    """Positions would mean nothing."""
+    with pytest.raises(errors.DataChangedError, match="the sampler's epoch was 3 and is 2"):
+        epoch_of(Listed(3, lambda epoch: [1, 2]))

@@ -1,0 +1,92 @@
+"""Keys, and the generators of Python, NumPy and torch."""
+
+from __future__ import annotations
+
+import io
+import random
+
+import numpy as np
+import torch
+
+from core_sdk.loop import rng
+
+
+def draw() -> tuple[float, float, float]:
+    return random.gauss(), float(np.random.normal()), float(torch.randn(()))
+
+
+def test_keys_depend_on_each_part_and_on_their_order() -> None:
+    """Also on large, negative and textual parts."""
+    parts: list[tuple[int | str, ...]] = [
+        (), (0,), (0, 0), (1, 2), (2, 1), (-1,), (2**64,), (2**70 + 1,), ("shuffle", 1), ("a long name of a use", 1),
+    ]  # fmt: skip
+
+    assert len({rng.key(*each) for each in parts}) == len(parts)
+    assert all(0 <= rng.key(*each) < 2**64 for each in parts)
+
+
+def test_keys_are_the_same_for_ever() -> None:
+    """The first is the first number of SplitMix64 with the seed 0."""
+    assert rng.key(0) == 0xE220A8397B1DCDAF
+    assert rng.key(7, "shuffle", 3) == 0xA97841D7511B7490
+
+
+def test_many_keys_at_once_are_the_keys_one_by_one() -> None:
+    """Except for the sign of int64."""
+    parts = torch.tensor([0, 1, 5, 2**40, -3])
+
+    keys = rng.keys(rng.key(9, "x"), parts)
+
+    assert [each % 2**64 for each in keys.tolist()] == [rng.key(9, "x", part) for part in parts.tolist()]
+
+
+def test_uniform_numbers_are_uniform() -> None:
+    """By mean, spread and range."""
+    numbers = rng.uniform(rng.key(1), torch.arange(100_000))
+
+    assert float(numbers.min()) >= 0 and float(numbers.max()) < 1
+    assert abs(float(numbers.mean()) - 1 / 2) < 0.004
+    assert abs(float(numbers.var()) - 1 / 12) < 0.001
+
+
+def test_a_captured_state_goes_on_where_it_was() -> None:
+    """Also with the second number of a pair that gauss() has kept."""
+    draw()
+    state = rng.capture()
+    expected = [draw(), draw()]
+
+    rng.restore(state)
+
+    assert [draw(), draw()] == expected
+
+
+def test_a_captured_state_loads_without_pickled_classes() -> None:
+    """As every part of a checkpoint does."""
+    file = io.BytesIO()
+    torch.save(rng.capture(), file)
+    expected = draw()
+    file.seek(0)
+
+    rng.restore(torch.load(file, weights_only=True))
+
+    assert draw() == expected
+
+
+def test_a_seeded_block_leaves_the_generators_as_they_were() -> None:
+    """Whatever it draws, and when it fails."""
+    rng.seed_all(3)
+    expected = [draw(), draw()]
+    rng.seed_all(3)
+    draw()
+
+    with rng.seeded(1, 2):
+        first = draw()
+    try:
+        with rng.seeded(1, 2):
+            second = draw()
+            raise KeyError
+    except KeyError:
+        pass
+
+    assert first == second
+    assert draw() == expected[1]
