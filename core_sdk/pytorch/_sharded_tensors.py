@@ -1,0 +1,237 @@
+"""Tensors that are spread over ranks, in a checkpoint: written by the ranks that hold them, read by any others.
+
+`torch.distributed.checkpoint` plans which rank writes which part, and which parts a rank reads. Its own files are not
+used: their metadata is a pickle. Here each rank writes one file of `torch.save()` that loads with `weights_only=True`,
+and the chief writes an index in JSON. `take_out()` leaves the rest of a state, which is stored as any other state is;
+`put_back()` makes it whole again.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
+from torch.distributed.checkpoint.metadata import (
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, SavePlanner
+from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.futures import Future
+
+from core_sdk.errors import CheckpointTooNewError
+
+INDEX_NAME = "sharded_tensors.json"
+INDEX_VERSION = 1
+
+Place = tuple[str | int, ...]
+"""Where a value stands in a state: the keys and positions that lead to it."""
+
+Like = Callable[[Place, torch.Size], torch.Tensor | None]
+"""The tensor at that place now, if it has that size."""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A part of a tensor, in the file of one rank."""
+
+    rank: int
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    place: Place
+    dtype: str
+    size: tuple[int, ...]
+    parts: tuple[_Part, ...]
+
+
+class _Index(msgspec.Struct, frozen=True):
+    version: int
+    tensors: tuple[_Entry, ...]
+
+
+def take_out(state: Any) -> tuple[Any, dict[Place, DTensor]]:
+    """The state with None in the place of each tensor that is spread over ranks, and these tensors."""
+    taken: dict[Place, DTensor] = {}
+
+    def take(place: Place, value: Any) -> Any:
+        if not isinstance(value, DTensor):
+            return value
+        taken[place] = value
+        return None
+
+    return _mapped(state, take), taken
+
+
+def write(tensors: Mapping[Place, DTensor], directory: Path) -> None:
+    """Collective. Writes this rank's parts into a file of the directory; the chief writes the index, too."""
+    save(
+        {_name(place): tensor for place, tensor in tensors.items()},
+        storage_writer=_Writer(directory),
+        planner=DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False),
+    )
+
+
+def put_back(state: Any, directory: Path, like: Like) -> Any:
+    """The state with its tensors, each spread over ranks as the one in its place now.
+
+    Where that is not spread, or not there, the whole tensor is given, on the CPU. Each rank reads for itself.
+    """
+    tensors = _read(directory, like)
+
+    def put(place: Place, value: Any) -> Any:
+        if place in tensors:
+            return tensors[place]
+        target = like(place, value.size()) if isinstance(value, torch.Tensor) else None
+        return _spread(value, target) if isinstance(target, DTensor) else value
+
+    return _mapped(state, put)
+
+
+def _read(directory: Path, like: Like) -> dict[Place, torch.Tensor]:
+    if not (directory / INDEX_NAME).exists():
+        return {}
+    index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_Index)
+    if index.version > INDEX_VERSION:
+        raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
+    tensors = {entry.place: _empty(entry, like) for entry in index.tensors}
+    planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
+    planner.set_up_planner({_name(place): tensor for place, tensor in tensors.items()}, _metadata(index))
+    _fill(planner, index, directory)
+    return tensors
+
+
+def _empty(entry: _Entry, like: Like) -> torch.Tensor:
+    size, dtype = torch.Size(entry.size), _dtype(entry.dtype)
+    target = like(entry.place, size)
+    if isinstance(target, DTensor):
+        return torch.empty_like(target, dtype=dtype, requires_grad=False)
+    return torch.empty(size, dtype=dtype)
+
+
+def _fill(planner: DefaultLoadPlanner, index: _Index, directory: Path) -> None:
+    ranks = {(_name(entry.place), part.offsets): part.rank for entry in index.tensors for part in entry.parts}
+    plan: LoadPlan = planner.create_local_plan()
+
+    def rank_of(item: ReadItem) -> int:
+        return ranks[_key(item.storage_index)]
+
+    for rank, items in itertools.groupby(sorted(plan.items, key=rank_of), key=rank_of):
+        parts = torch.load(directory / _file_name(rank), map_location="cpu", mmap=True, weights_only=True)
+        for item in items:
+            part = parts[_key(item.storage_index)]
+            for dim, (start, length) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
+                part = part.narrow(dim, start, length)
+            planner.resolve_tensor(item).detach().copy_(part)
+
+
+def _spread(whole: torch.Tensor, target: DTensor) -> DTensor:
+    """This rank's part of a tensor that every rank has."""
+    whole = whole.to(target.device)
+    return distribute_tensor(whole, target.device_mesh, target.placements, src_data_rank=None)
+
+
+def _mapped(value: Any, change: Callable[[Place, Any], Any], place: Place = ()) -> Any:
+    """The same containers, with each value changed by its place."""
+    if isinstance(value, dict):
+        changed = copy.copy(value)  # an OrderedDict keeps the versions of its modules
+        changed.update({key: _mapped(item, change, (*place, key)) for key, item in value.items()})
+        return changed
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(item, change, (*place, position)) for position, item in enumerate(value))
+    return change(place, value)
+
+
+class _Writer(StorageWriter):
+    """Writes the parts that fall to this rank into one file."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._rank = dist.get_rank()
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        parts = {_key(item.index): _on_its_own(cast(torch.Tensor, planner.resolve_data(item))) for item in plan.items}
+        torch.save(parts, self._directory / _file_name(self._rank))
+        written: Future[list[WriteResult]] = Future()
+        written.set_result([WriteResult(item.index, 0, self._rank) for item in plan.items])
+        return written
+
+    def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
+        ranks = {_key(result.index): result.storage_data for result in itertools.chain.from_iterable(results)}
+        index = _Index(INDEX_VERSION, tuple(_entries(metadata, ranks)))
+        (self._directory / INDEX_NAME).write_bytes(msgspec.json.encode(index))
+
+    def reset(self, checkpoint_id: Any = None) -> None:
+        pass
+
+    def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
+        return plans
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: Any) -> bool:
+        return True
+
+
+def _entries(metadata: Metadata, ranks: Mapping[tuple[str, tuple[int, ...]], int]) -> Iterator[_Entry]:
+    tensors = cast(dict[str, TensorStorageMetadata], metadata.state_dict_metadata)
+    for name, tensor in tensors.items():
+        chunks = ((tuple(chunk.offsets), tuple(chunk.sizes)) for chunk in tensor.chunks)
+        parts = tuple(_Part(ranks[name, offsets], offsets, sizes) for offsets, sizes in chunks)
+        dtype = str(tensor.properties.dtype).removeprefix("torch.")
+        yield _Entry(msgspec.json.decode(name, type=Place), dtype, tuple(tensor.size), parts)
+
+
+def _metadata(index: _Index) -> Metadata:
+    return Metadata(
+        {
+            _name(entry.place): TensorStorageMetadata(
+                TensorProperties(dtype=_dtype(entry.dtype)),
+                torch.Size(entry.size),
+                [ChunkStorageMetadata(torch.Size(part.offsets), torch.Size(part.sizes)) for part in entry.parts],
+            )
+            for entry in index.tensors
+        }
+    )
+
+
+def _on_its_own(tensor: torch.Tensor) -> torch.Tensor:
+    """`torch.save()` would write the whole storage of which a tensor is a part."""
+    return tensor.clone() if tensor.untyped_storage().nbytes() != tensor.nbytes else tensor
+
+
+def _dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"{INDEX_NAME} names a type of numbers that torch has not: {name}")
+    return dtype
+
+
+def _name(place: Place) -> str:
+    return msgspec.json.encode(place).decode()
+
+
+def _key(index: MetadataIndex) -> tuple[str, tuple[int, ...]]:
+    return index.fqn, tuple(index.offset or ())
+
+
+def _file_name(rank: int) -> str:
+    return f"sharded_tensors.{rank}.pt"

@@ -1,0 +1,145 @@
+"""Tensors that are spread over ranks, written by some ranks and read by others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch.ranks import Ranks, warm_ranks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+from core_sdk.errors import CheckpointTooNewError
+from core_sdk.pytorch import _sharded_tensors
+from core_sdk.pytorch._sharded_tensors import Place
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
+        yield warm
+
+
+@pytest.fixture(scope="module")
+def written(ranks: Ranks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A state that two ranks have written."""
+    directory = tmp_path_factory.mktemp("state")
+    ranks.run(write, 2, directory)
+    return directory
+
+
+WEIGHT = torch.arange(15.0).reshape(5, 3)
+WHOLE: dict[str, Any] = {
+    "models": [
+        {"weight": WEIGHT, "half": WEIGHT.to(torch.bfloat16), "one": torch.tensor([7.0]), "buffer": torch.ones(2)}
+    ],
+    "steps": (3, {"tied": WEIGHT}),
+}
+SPREAD: tuple[Place, ...] = (("models", 0, "weight"), ("models", 0, "half"), ("models", 0, "one"), ("steps", 1, "tied"))
+
+
+def spread(tensor: torch.Tensor) -> DTensor:
+    """By its rows."""
+    mesh = init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
+    return distribute_tensor(tensor, mesh, [Shard(0)])
+
+
+def like(place: Place, size: torch.Size) -> DTensor | None:
+    return spread(torch.empty(size)) if place in SPREAD else None
+
+
+def write(directory: str) -> None:
+    state = {
+        "models": [{key: value if key == "buffer" else spread(value) for key, value in WHOLE["models"][0].items()}],
+        "steps": (3, {"tied": spread(WEIGHT)}),
+    }
+    rest, tensors = _sharded_tensors.take_out(state)
+    _sharded_tensors.write(tensors, Path(directory))
+    torch.save(rest, Path(directory) / "rest.pt")
+
+
+def read(directory: str) -> None:
+    """Checks every value, and that it is spread over these ranks."""
+    rest = torch.load(Path(directory) / "rest.pt", weights_only=True)
+    state = _sharded_tensors.put_back(rest, Path(directory), like)
+    check(state, is_spread=True)
+
+
+def spread_whole(directory: str) -> None:
+    check(_sharded_tensors.put_back(WHOLE, Path(directory), like), is_spread=True)
+
+
+def write_replicas(directory: str) -> None:
+    """A tensor spread over two ranks, and held twice."""
+    mesh = init_device_mesh("cpu", (2, 2))
+    tensor = distribute_tensor(WEIGHT, mesh, [Replicate(), Shard(0)])
+    _sharded_tensors.write({("weight",): tensor}, Path(directory))
+
+
+def check(state: dict[str, object], *, is_spread: bool) -> None:
+    def checked(place: Place, value: object) -> object:
+        assert isinstance(value, DTensor) == (is_spread and place in SPREAD), place
+        return value.full_tensor() if isinstance(value, DTensor) else value
+
+    assert_equal(_sharded_tensors._mapped(state, checked), WHOLE)
+
+
+def assert_equal(found: object, expected: object) -> None:
+    assert type(found) is type(expected)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("num_ranks", [1, 2, 3])
+def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path, num_ranks: int) -> None:
+    """The parts differ, and some ranks have none; the tensors are the same, bit for bit."""
+    ranks.run(read, num_ranks, written)
+
+
+def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
+    """As for inference on a laptop."""
+    rest = torch.load(written / "rest.pt", weights_only=True)
+    state = _sharded_tensors.put_back(rest, written, lambda place, size: None)
+
+    check(state, is_spread=False)
+
+
+def test_every_file_loads_with_weights_only(written: Path) -> None:
+    """Nothing is unpickled that could run code."""
+    files = sorted(written.iterdir())
+
+    assert [file.name for file in files] == [
+        "rest.pt",
+        "sharded_tensors.0.pt",
+        "sharded_tensors.1.pt",
+        "sharded_tensors.json",
+    ]
+    for file in files[:-1]:
+        torch.load(file, weights_only=True)
+
+
+def test_whole_tensors_are_spread_where_the_present_ones_are(ranks: Ranks, tmp_path: Path) -> None:
+    """As in a checkpoint of a training that was not sharded."""
+    ranks.run(spread_whole, 2, tmp_path)
+
+
+def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -> None:
+    """Two replicas on four ranks."""
+    ranks.run(write_replicas, 4, tmp_path)
+
+    parts = [torch.load(file, weights_only=True) for file in tmp_path.glob("*.pt")]
+    state = _sharded_tensors.put_back({"weight": None}, tmp_path, lambda place, size: None)
+
+    assert sum(tensor.numel() for part in parts for tensor in part.values()) == WEIGHT.numel()
+    assert torch.equal(state["weight"], WEIGHT)
+
+
+def test_an_index_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    """It may say something that we would not notice."""
+    (tmp_path / "sharded_tensors.json").write_text('{"version": 2, "tensors": []}')
+
+    with pytest.raises(CheckpointTooNewError):
+        _sharded_tensors.put_back({}, tmp_path, lambda place, size: None)
