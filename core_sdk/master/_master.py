@@ -255,9 +255,13 @@ class Master:
         free = set(range(self._machine.num_slots)) - used
         active = [run.demand() for id_, run in self._runs.items() if id_ not in self._suspended]
         decisions = decide(active, self._machine.num_slots)
-        for experiment_id, request_id in decisions.preempt:
-            with self._suspending(experiment_id):
-                self._runs[experiment_id].preempt(request_id)
+        for stopped, reason in (
+            (decisions.preempt, "its slots are needed for an experiment of a higher priority"),
+            (decisions.excess, "max_slots of its experiment was lowered"),
+        ):
+            for experiment_id, request_id in stopped:
+                with self._suspending(experiment_id):
+                    self._runs[experiment_id].preempt(request_id, reason)
         for experiment_id, request_id in decisions.start:
             run = self._runs[experiment_id]
             chosen = tuple(sorted(free)[: run.slots_per_trial])

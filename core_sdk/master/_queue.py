@@ -28,19 +28,25 @@ class Demand:
 
 @dataclass
 class Decisions:
-    """Trials to be started, and trials to be stopped so that others can start."""
+    """Trials to be started or to be stopped, each with its experiment."""
 
     start: list[tuple[int, UUID]] = field(default_factory=list)
     preempt: list[tuple[int, UUID]] = field(default_factory=list)
+    """So that more important ones can start."""
+    excess: list[tuple[int, UUID]] = field(default_factory=list)
+    """Since `max_slots` of their experiment was lowered."""
 
 
 def decide(demands: Iterable[Demand], num_slots: int) -> Decisions:
     """Gives out free slots by priority, and then by age.
 
     A trial for which there are not enough free slots keeps what is free, or soon will be, from those behind it. Running
-    trials of less important experiments are stopped for it, the youngest first, if that frees enough.
+    trials of less important experiments are stopped for it, the youngest first, if that frees enough. Before all that,
+    an experiment that has more than its `max_slots` gives up its youngest trials.
     """
     ordered = sorted(demands, key=lambda demand: (demand.priority, demand.experiment_id))
+    if excess := [(demand.experiment_id, request_id) for demand in ordered for request_id in _excess(demand)]:
+        return Decisions(excess=excess)
     num_free = num_slots - sum(demand.slots_per_trial * len(demand.running) for demand in ordered)
     num_free_without = MAX_WITHOUT_SLOTS - sum(len(demand.running) for demand in ordered if not demand.slots_per_trial)
     decisions = Decisions()
@@ -62,6 +68,13 @@ def decide(demands: Iterable[Demand], num_slots: int) -> Decisions:
             num_free -= cost
             decisions.start.append((demand.experiment_id, request_id))
     return decisions
+
+
+def _excess(demand: Demand) -> list[UUID]:
+    if demand.max_slots is None or not demand.slots_per_trial:
+        return []
+    staying = [request_id for request_id in demand.running if request_id not in demand.stopping]
+    return staying[demand.max_slots // demand.slots_per_trial :]
 
 
 def _victims(less_important: Sequence[Demand], num_wanted: int) -> list[tuple[int, UUID]]:

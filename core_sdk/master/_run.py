@@ -136,12 +136,12 @@ class Run:
         make_start = partial(self._make_start, trial, folder, slot_ids)
         self._claims[request_id] = Claim(folder, slot_ids, agent, make_start, self._tell)
 
-    def preempt(self, request_id: UUID) -> None:
+    def preempt(self, request_id: UUID, reason: str) -> None:
         trial = self.experiment.trials[request_id]
         if request_id in self._claims:
             self._claims[request_id].abandon()
         elif trial.stop is None:
-            self.carry_out([AskToStop(request_id, "its slots are needed for an experiment of a higher priority")])
+            self.carry_out([AskToStop(request_id, reason)])
 
     def look(self) -> None:
         """Lets claimed attempts begin, reads what those that run have reported, and sees which have ended."""

@@ -318,6 +318,8 @@ def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
     record = home.experiment(1).read()
     assert (record.name, record.description, record.notes) == ("renamed", "what I try", "see *there*")
     assert record.labels == ["a", "b"]
+    (queued,) = json.loads(cli("queue", "list", "--json").output)
+    assert (queued["experiment_id"], queued["name"], queued["priority"]) == (1, "renamed", 7)
     assert json.loads(cli("e", "set", "labels", "1", "c", "--json").output) == {"experiment": "1", "labels": ["c"]}
     wrong = [cli("experiment", "set", *words) for words in (("priority", "1", "100"), ("name", "1", "two", "words"))]
     assert [each.status for each in wrong] == [2, 2]

@@ -40,6 +40,13 @@ def test_an_experiment_gets_no_more_than_its_maximum() -> None:
     assert decisions == Decisions(start=[(1, A), (2, C)])
 
 
+def test_the_youngest_trials_above_a_lowered_maximum_are_stopped() -> None:
+    """Those that stop already do not stop again, and count for nothing."""
+    decisions = decide([demand(1, [], [A, B, C, D], max_slots=5, slots=2, stopping=[B]), demand(2, [E])], num_slots=8)
+
+    assert decisions == Decisions(excess=[(1, D)])
+
+
 def test_a_large_trial_is_not_overtaken_for_ever() -> None:
     """What becomes free is kept for it."""
     decisions = decide([demand(1, [], [A]), demand(2, [B], slots=2), demand(3, [C])], num_slots=2)

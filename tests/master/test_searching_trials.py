@@ -8,13 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from master.searches import ASHA, OPERATIONS, PROMOTION, await_end, events_of, submit_search, submit_text
+from master.searches import ASHA, OPERATIONS, PROMOTION, TRAIN, await_end, events_of, submit_search, submit_text
 from processes import wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
 from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
+
+RANDOM = """
+entrypoint: [python, train.py]
+hyperparameters: {x: {type: double, minval: 0, maxval: 1}}
+searcher: {name: random, metric: loss, max_trials: 2, max_concurrent_trials: 2}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +92,7 @@ def test_a_canceled_search_ends(home: Home, tmp_path: Path, wish: str) -> None:
 def test_a_killed_master_loses_no_trial(home: Home, tmp_path: Path) -> None:
     """The trial that runs goes on, and the next master hears what it reported meanwhile."""
     experiment_id = submit_search(home, tmp_path, max_trials=2)
-    wait_for(lambda: any(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id)))
+    wait_for(lambda: any(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)))
 
     os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
     wait_for(lambda: bool(call(home.root, "status")["experiments"]) or home_has_ended(home, experiment_id))
@@ -187,3 +193,25 @@ def test_a_more_important_experiment_gets_the_slots(home: Home, tmp_path: Path) 
     reasons = [event.reason for event in events_of(home, first) if isinstance(event, StopSent)]
     assert reasons[0] == "its slots are needed for an experiment of a higher priority"
     assert ends[0] is not None and ends[1] is not None and ends[0] < ends[1]
+
+
+def test_a_lowered_limit_stops_the_youngest_trial(home: Home, tmp_path: Path) -> None:
+    """It saves, and goes on when the other one has ended."""
+    Home.create(home.root)
+    call(home.root, "status", options=["--slots=2", "--stay"])
+    experiment_id = submit_text(home, tmp_path, RANDOM, TRAIN)
+    wait_for(lambda: sum(isinstance(event, ValidationRead) for event in events_of(home, experiment_id)) > 2)
+
+    call(home.root, "change", experiment_id=experiment_id, max_slots=1)
+    search = await_end(home, experiment_id)
+
+    events = events_of(home, experiment_id)
+    attempts = [event for event in events if isinstance(event, AttemptBegun | AttemptOver)]
+    assert search.state == "COMPLETED"
+    assert [event.reason for event in events if isinstance(event, StopSent)] == [
+        "max_slots of its experiment was lowered"
+    ]
+    assert [type(event) for event in attempts] == [
+        AttemptBegun, AttemptBegun, AttemptOver, AttemptOver, AttemptBegun, AttemptOver
+    ]  # fmt: skip
+    assert attempts[1].request_id == attempts[2].request_id == attempts[4].request_id

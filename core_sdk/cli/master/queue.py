@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from core_sdk.cli._group import command_group
+from core_sdk.cli._home import open_home
 from core_sdk.cli.master.status import read_status
 from core_sdk.cli.render.output import AsJson, Format, print_rows
 from core_sdk.cli.render.tables import Column
+from core_sdk.cli.render.text import printable
 
 app = command_group()
 
@@ -15,6 +17,7 @@ app = command_group()
 @dataclass(frozen=True)
 class QueueRow:
     experiment_id: int
+    name: str
     state: str
     priority: int
     num_running: int
@@ -27,9 +30,11 @@ class QueueRow:
 def list_queue(as_json: AsJson = False) -> None:
     """List the experiments that have not ended, in the order in which they get slots."""
     experiments = (read_status() or {"experiments": []})["experiments"]
+    home = open_home()
     rows = [
         QueueRow(
             found["experiment_id"],
+            home.experiment(found["experiment_id"]).read().name,
             found["state"],
             found["priority"],
             len(found["running"]),
@@ -40,6 +45,7 @@ def list_queue(as_json: AsJson = False) -> None:
     ]
     columns: list[Column[QueueRow]] = [
         Column("Experiment", lambda row: str(row.experiment_id), is_number=True),
+        Column("Name", lambda row: printable(row.name), can_be_cut=True),
         Column("State", lambda row: row.state),
         Column("Priority", lambda row: str(row.priority), is_number=True),
         Column("Running", lambda row: str(row.num_running), is_number=True),
