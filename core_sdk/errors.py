@@ -67,6 +67,7 @@
     │   ├── CommandNotFoundError
     │   ├── CommandNotExecutableError
     │   └── CommandNotRecordableError
+    ├── TrialClassError (ValueError)  a Trial class, named as `module:Class`, that cannot be trained
     ├── ExperimentError               a submitted experiment
     │   ├── ExperimentStateError
     │   ├── SearcherRunningError
@@ -677,6 +678,12 @@ class MetricNotFoundError(NotFoundError):
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
         super().__init__(f"no validation has the metric {name!r}. Those reported are: {', '.join(sorted(known))}.")
+
+
+class TrialClassError(CoreSDKError, ValueError):
+    def __init__(self, spec: str, problem: str) -> None:
+        self.spec = spec
+        super().__init__(f"cannot train {spec!r}: {problem}.")
 
 
 class ExperimentError(CoreSDKError):

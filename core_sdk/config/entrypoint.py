@@ -14,17 +14,25 @@ _TRIAL_CLASS = re.compile(r"[\w.]+:[\w.]+")
 
 
 def entrypoint_argv(entrypoint: Entrypoint, num_slots: int) -> list[str]:
-    """The arguments that start the command: a string is run by a shell, a list as it is.
+    """The arguments that start the command: a string is run by a shell, a list as it is."""
+    command = command_of(entrypoint, num_slots)
+    return ["sh", "-c", command] if isinstance(command, str) else list(command)
+
+
+def command_of(entrypoint: Entrypoint, num_slots: int) -> Entrypoint:
+    """The command that an entrypoint means.
 
     `module:Class` is a Trial class, which torchrun's launcher trains on several slots. `python3 -m determined.launch.X`
     becomes `python3 -m launch.X`, and `determined.exec.harness` becomes `core_sdk.pytorch`.
     """
     if isinstance(entrypoint, str):
         if _TRIAL_CLASS.fullmatch(entrypoint.strip()):
-            return _trial_class_argv(entrypoint.strip(), num_slots)
-        return ["sh", "-c", _OLD_HARNESS.sub(r"\1core_sdk.pytorch", _OLD_LAUNCHER.sub(r"\1\2", entrypoint))]
+            return _trial_class_command(entrypoint.strip(), num_slots)
+        return _OLD_HARNESS.sub(r"\1core_sdk.pytorch", _OLD_LAUNCHER.sub(r"\1\2", entrypoint))
     before = ("", *entrypoint)
-    return [_module(argument) if flag == "-m" else argument for flag, argument in zip(before, entrypoint, strict=False)]
+    return tuple(
+        _module(argument) if flag == "-m" else argument for flag, argument in zip(before, entrypoint, strict=False)
+    )
 
 
 def problem_of(entrypoint: Entrypoint) -> str | None:
@@ -38,10 +46,10 @@ def problem_of(entrypoint: Entrypoint) -> str | None:
     return None
 
 
-def _trial_class_argv(trial_class: str, num_slots: int) -> list[str]:
+def _trial_class_command(trial_class: str, num_slots: int) -> tuple[str, ...]:
     if num_slots > 1:
-        return ["python3", "-m", "launch.torch_distributed", "--trial", trial_class]
-    return ["python3", "-m", "core_sdk.pytorch", trial_class]
+        return ("python3", "-m", "launch.torch_distributed", "--trial", trial_class)
+    return ("python3", "-m", "core_sdk.pytorch", trial_class)
 
 
 def _module(name: str) -> str:

@@ -13,6 +13,7 @@ from core_sdk.environment.names import (
     RUN_INFO_VARIABLE,
     STOP_NOTICES_VARIABLE,
     STORAGE_DEADLINE_VARIABLE,
+    TEST_MODE_VARIABLE,
 )
 from core_sdk.errors import HomeNotWritableError
 
@@ -116,6 +117,11 @@ def storage_deadline_s() -> float:
 def is_usr1_stop(variables: Mapping[str, str] = os.environ) -> bool:
     """Whether SIGUSR1 is a stop: Slurm can send it before a job's time is over (`--signal=USR1@120`)."""
     return bool(variables.get("SLURM_JOB_ID"))
+
+
+def is_test_mode(variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether trainers are to train one batch only, to show that the script works."""
+    return variables.get(TEST_MODE_VARIABLE, "") not in ("", "0")
 
 
 def _grace_s(text: str) -> float:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from core_sdk.config import ExperimentConfig, to_mapping
+from core_sdk.config import ExperimentConfig, command_of, to_mapping
 from core_sdk.environment import recorded_variables
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.experiments.code import STARTUP_HOOK, PackedCode
@@ -25,15 +25,16 @@ def check_program(config: ExperimentConfig, code: PackedCode | None, source: str
     """
     if code is not None and STARTUP_HOOK in code.programs:
         return
-    if isinstance(config.entrypoint, str):
-        word = _PLAIN_WORD.match(config.entrypoint)
+    command = command_of(config.entrypoint, config.resources.slots_per_trial)
+    if isinstance(command, str):
+        word = _PLAIN_WORD.match(command)
         program = word[1] if word else "sh"
     else:
-        program = config.entrypoint[0]
+        program = command[0]
     if os.sep in program and not os.path.isabs(program):  # noqa: PTH117
         is_there, where = _is_in_code(program, code), "is not an executable file of the code directory"
     else:
-        is_there, where = _is_known(program, config), "does not exist, or cannot be executed"
+        is_there, where = _is_known(program, command, config), "does not exist, or cannot be executed"
     if not is_there:
         problem = f"begins with the program {program!r}, which {where}"
         raise InvalidConfigError([ConfigProblem(source, None, "entrypoint", problem)])
@@ -46,9 +47,9 @@ def _is_in_code(program: str, code: PackedCode | None) -> bool:
     return not code.programs.isdisjoint(map(str, (path, *path.parents)))  # it may lie behind a link to a directory
 
 
-def _is_known(program: str, config: ExperimentConfig) -> bool:
+def _is_known(program: str, command: str | tuple[str, ...], config: ExperimentConfig) -> bool:
     path = configured_variables(to_mapping(config), has_gpus=True).get("PATH")
-    if not isinstance(config.entrypoint, str):
+    if not isinstance(command, str):
         return shutil.which(program, path=path) is not None
     # The shell itself knows best what its words are.
     question = ["sh", "-c", 'command -v -- "$1"', "sh", program]

@@ -74,12 +74,14 @@ def submit(
     max_code_bytes: int = MAX_SIZE_BYTES,
     is_paused: bool = False,
     key: str = "",
+    variables: Mapping[str, str] = {},
 ) -> Submitted:
     """Submits the experiment that the configuration `text` describes; `source` names it in messages.
 
     Its trials run in copies of `model_dir` and `includes`; without either, in the current directory itself. With a
-    `key` the experiment is found by `find_submitted`, whatever has become of the process that submitted it. Raises
-    `InvalidConfigError`, `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and leaves no experiment then.
+    `key` the experiment is found by `find_submitted`, whatever has become of the process that submitted it. The trials
+    get `variables` beside those of this environment that are recorded. Raises `InvalidConfigError`,
+    `CodeDirectoryError`, `CodeChangedError` or `MasterError`, and leaves no experiment then.
     """
 
     def packed() -> PackedCode | None:
@@ -92,7 +94,7 @@ def submit(
     submission = SubmissionRecord(
         code=code.sha256 if code else None,
         cwd=str(Path.cwd()),
-        environment=recorded_variables(),
+        environment=recorded_variables() | dict(variables),
         warm_start=_warm_start(home, loaded.config, source),
         overrides=list(overrides),
         key=key,

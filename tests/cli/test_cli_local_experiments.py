@@ -52,3 +52,17 @@ def test_a_home_has_one_master(tmp_path: Path, home: Home) -> None:
     assert ended.status == 1
     assert "leave out --local" in ended.errors
     assert home.experiment_ids() == []
+
+
+def test_a_local_test_leaves_nothing_behind(tmp_path: Path, home: Home) -> None:
+    """Neither a master nor a trial; a trainer would know that it is tested."""
+    script = TRAIN.replace("import time", "import os, time\nassert os.environ['CORE_SDK_TEST_MODE'] == '1'")
+    (tmp_path / "model" / "train.py").write_text(script)
+    options = ("--local", "--test", "--slots", "2", "--config", "data.endless=true")
+
+    ended = run_cli(tmp_path, "experiment", "create", "search.yaml", "model", *options)
+
+    assert ended.status == 0, ended.errors
+    assert "ok: it has stopped when it was asked to, with a checkpoint at step 1" in ended.output
+    assert not is_master_running(home.root)
+    assert home.experiment_ids() == home.trial_ids() == []

@@ -60,7 +60,12 @@ def create(
         typer.Option(min=1, help="With --local: places on the CPU for trials.", show_default="all GPUs, or all CPUs"),
     ] = None,
     test: Annotated[
-        bool, typer.Option("--test", help="Run one trial until it has reported, stopped and gone on, and delete it.")
+        bool,
+        typer.Option(
+            "--test",
+            help="Run one trial until it has reported, stopped and gone on, and delete it. With --local, a Trainer "
+            "trains one batch.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,12 +76,13 @@ def create(
     Files that .detignore or .coreignore name, in the syntax of .gitignore, stay out of the copies of DIR. The master,
     a process in the background, runs the trials on the GPUs of this machine, or else on its CPUs.
     """
+    from core_sdk.environment.names import TEST_MODE_VARIABLE
     from core_sdk.experiments.submission import submit
 
     if slots is not None and not local:
         raise typer.BadParameter("--slots is for --local: `core-sdk master up --slots N` gives them to the master")
-    if test and (follow or paused or local or as_json):
-        raise typer.BadParameter("--test shows its steps as they are passed: give it alone")
+    if test and (follow or paused or as_json):
+        raise typer.BadParameter("--test shows its steps as they are passed: give it alone, or with --local")
 
     text, changes = read_config(config), overrides or []
     if test:
@@ -94,10 +100,11 @@ def create(
             includes=include or (),
             max_code_bytes=max_code_size << 20,
             is_paused=paused,
+            variables={TEST_MODE_VARIABLE: "1"} if test and local else {},
         )
 
     if test:
-        raise typer.Exit(run_test(open_home(), do))
+        raise typer.Exit(run_test(open_home(), do, is_local=local, num_places=slots))
     if local:
         from core_sdk.cli.experiment.local import run_locally
 

@@ -1,4 +1,7 @@
-"""`core-sdk experiment create --test`: one trial shows that the script does what a search needs, and is deleted."""
+"""`core-sdk experiment create --test`: one trial shows that the script does what a search needs, and is deleted.
+
+With `--local` a trainer is in test mode: it trains and validates one batch, saves a checkpoint and ends.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,10 @@ from core_sdk.errors import CoreSDKError, MasterError
 from core_sdk.experiments._trial import Trial
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import Submitted
+from core_sdk.master.local import local_master
 from core_sdk.records import ValidationRead
 from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.rows import TrialRow
 
 _LAST_BYTES = 4096
 _STOP_S = 60
@@ -40,9 +45,16 @@ def single_trial(text: str, source: str, overrides: Sequence[str]) -> list[str]:
     ]
 
 
-def run_test(home: Home, submit: Callable[[Home], Submitted]) -> int:
-    """Runs the trial until it has reported, stopped, and gone on; returns the exit status. Nothing of it remains."""
-    submitted = submit(home)
+def run_test(home: Home, submit: Callable[[Home], Submitted], *, is_local: bool, num_places: int | None) -> int:
+    """Runs the trial until it has reported, stopped, and gone on; returns the exit status. Nothing of it remains.
+
+    `is_local` is without a master in the background. Raises `MasterError` if the home has one nevertheless.
+    """
+    with local_master(home, num_places) if is_local else contextlib.nullcontext():
+        return _run(home, submit(home))
+
+
+def _run(home: Home, submitted: Submitted) -> int:
     test = _Test(Follower(home, submitted.experiment_id))
     try:
         test.run()
@@ -80,10 +92,15 @@ class _Test:
             self._go_on()
         if self._trial.state == "ERROR":
             raise TestFailedError(f"the trial has failed: {self._end()}")
+        if self._trial.is_over and self._row().latest_checkpoint is not None:
+            self._pass("it has ended with a checkpoint")
+
+    def _row(self) -> TrialRow:
+        with HomeTracker(self._home).view() as view:
+            return view.trial(self._trial.trial_id or 0)
 
     def _go_on(self) -> None:
-        with HomeTracker(self._home).view() as view:
-            row = view.trial(self._trial.trial_id or 0)
+        row = self._row()
         if row.latest_checkpoint is None:
             raise TestFailedError("the trial has stopped when it was asked to, but has stored no checkpoint")
         self._pass(f"it has stopped when it was asked to, with a checkpoint at step {row.steps_completed}")
