@@ -32,6 +32,7 @@
     │   ├── CheckpointProtectedError
     │   ├── GraceExceededError        (a save in the background, cut off by a stop)
     │   ├── NotEnoughSpaceError
+    │   ├── StateMismatchError        (a checkpoint of another model, say)
     │   └── StorageError              the place where checkpoints lie cannot be used
     │       ├── UnknownStorageError (ValueError)
     │       ├── StorageNotWritableError
@@ -89,6 +90,7 @@
     NameTakenError (ValueError)       two experiments, or models, of one name could not be told apart
     ArgumentConflictError (ValueError)    ranks contradict each other in their arguments of one call
     ReservedNameError (ValueError)    a checkpoint file that would shadow ours
+    ForeignValueError (TypeError)     a value that `torch.load(weights_only=True)` would not load
     UnsafePathError (ValueError)      an id or file name that would leave its directory
     InvalidHP (Exception)             raised by the user: these hyperparameters cannot be trained
 
@@ -101,6 +103,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+_MAX_DIFFERENCES = 5
 
 
 class CoreSDKError(Exception):
@@ -414,6 +418,35 @@ class CheckpointProtectedError(CheckpointError):
         else:
             advice = "Wait until the trial has ended, or pause it"
         super().__init__(f"checkpoint {storage_id} is not deleted: {'; '.join(reasons)}. {advice}.")
+
+
+class StateMismatchError(CheckpointError):
+    """What the script has does not fit what a checkpoint holds. A part of it may have been loaded."""
+
+    def __init__(
+        self,
+        what: str,
+        differences: Sequence[str],
+        advice: str = "Build it with the hyperparameters of the checkpoint, or begin a new trial",
+    ) -> None:
+        self.differences = tuple(differences)
+        num_more = len(differences) - _MAX_DIFFERENCES
+        more = f"; and {num_more} more" if num_more > 0 else ""
+        super().__init__(
+            f"the checkpoint does not fit {what} of the script: {'; '.join(differences[:_MAX_DIFFERENCES])}{more}. "
+            f"{advice}."
+        )
+
+
+class ForeignValueError(TypeError):
+    def __init__(self, place: str, value: object) -> None:
+        self.place = place
+        kind = type(value)
+        super().__init__(
+            f"{place} is a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold: "
+            "torch.load(weights_only=True) would not load it. Keep numbers, strings, tensors, and lists, tuples, sets "
+            "and dicts of them: float(x) or torch.from_numpy(x), for example."
+        )
 
 
 class NotEnoughSpaceError(CheckpointError):

@@ -1,5 +1,6 @@
 """The parts of a training loop that resumes exactly: the order of the data, schedules, state, and the driver."""
 
 from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
+from core_sdk.loop.state import State
 
-__all__ = ["Batch", "Counters", "Epoch", "Record", "Seconds", "TrainUnit"]
+__all__ = ["Batch", "Counters", "Epoch", "Record", "Seconds", "State", "TrainUnit"]

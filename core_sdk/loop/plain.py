@@ -1,0 +1,46 @@
+"""Values that `torch.load(weights_only=True)` loads: what reads them runs no code of theirs."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+
+from core_sdk.errors import ForeignValueError
+
+_SCALARS = {
+    type(None), bool, int, float, complex, str, bytes, bytearray,
+    torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device, torch.layout,
+}  # fmt: skip
+_SEQUENCES = {list, tuple, set}
+_MAPPINGS = {dict, OrderedDict, Counter}
+
+
+def check_plain(value: Any, place: str) -> None:
+    """Raises `ForeignValueError` for the first value that would not be loaded, and names its place in `place`."""
+    if (foreign := _find_foreign(value)) is not None:
+        inner_place, found = foreign
+        raise ForeignValueError(place + inner_place, found)
+
+
+def _find_foreign(value: Any) -> tuple[str, Any] | None:
+    """The place within `value`, such as `["lr"][0]`, and what is there."""
+    # By the exact type, since a subclass is not loaded, such as numpy.float64 of float.
+    kind = type(value)
+    items: Iterable[tuple[Any, Any]]
+    if kind in _SCALARS:
+        return None
+    if kind in _SEQUENCES:
+        items = enumerate(value)
+    elif kind in _MAPPINGS:
+        items = value.items()
+    else:
+        return None if kind in torch.serialization.get_safe_globals() else ("", value)
+    for key, item in items:
+        if _find_foreign(key) is not None:
+            return f"'s key {key!r}", key
+        if (foreign := _find_foreign(item)) is not None:
+            return f"[{key!r}]{foreign[0]}", foreign[1]
+    return None

@@ -1,0 +1,179 @@
+"""The state of a training: all that it needs to go on as if it had never been stopped."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+
+import torch
+
+from core_sdk.errors import CheckpointTooNewError, StateMismatchError
+from core_sdk.loop import rng
+from core_sdk.loop.plain import check_plain
+from core_sdk.loop.restoring import load_object, unwrapped
+
+if TYPE_CHECKING:
+    from core_sdk.core import Context
+
+STATE_FILE = "state.pt"
+FORMAT = 1
+
+
+@runtime_checkable
+class Loader(Protocol):
+    """What gives the batches of a training, and counts them; `resumable()` makes one."""
+
+    @property
+    def batches(self) -> int: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
+class State:
+    """Names the objects that a training keeps in its checkpoints, beside the random numbers of all ranks.
+
+        loader = det.loop.resumable(loader, seed=0)
+        state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+        state.restore(core_context)
+
+    An object has `state_dict()` and `load_state_dict()`. The script's own values lie in a dict, which is filled again
+    in place. On several ranks all of them name the same objects; a checkpoint keeps the chief's state of each, and the
+    loaders and the random numbers of every rank.
+    """
+
+    def __init__(self, **objects: Any) -> None:
+        """Raises `TypeError` for an object that cannot be kept."""
+        for name, target in objects.items():
+            _check_object(name, target)
+        self._loaders = {name: each for name, each in objects.items() if isinstance(each, Loader)}
+        self._objects = {name: each for name, each in objects.items() if name not in self._loaders}
+
+    def save(
+        self,
+        core_context: Context,
+        *,
+        steps_completed: int | None = None,
+        metadata: Mapping[str, Any] | None = None,
+        wait: bool = True,
+        write: Callable[[Path], object] | None = None,
+    ) -> str:
+        """Collective. Stores a checkpoint, and returns its storage id on every rank.
+
+        Save between two steps: a batch that a loader has given counts as trained on. `steps_completed` is the number of
+        the first loader's batches, unless it is given. `write` is called on the chief with the directory of the
+        checkpoint, to add files. With `wait=False` it is stored in the background, as by `store_path()`.
+
+        Raises `ForeignValueError`, which names the place of a value that could not be loaded again.
+        """
+        steps = self._num_batches() if steps_completed is None else steps_completed
+        all_metadata = {"steps_completed": steps, **(metadata or {})}
+        content = self.state_dict(core_context)
+
+        def store() -> str:
+            for name, state in content["objects"].items():
+                check_plain(state, f"the state of {name!r}")
+            with core_context.checkpoint.store_path(all_metadata, wait=wait) as (directory, storage_id):
+                torch.save(content, directory / STATE_FILE)
+                if write is not None:
+                    write(directory)
+            return storage_id
+
+        return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
+
+    def restore(self, core_context: Context, *, strict: bool = True) -> bool:
+        """Loads the checkpoint from which this attempt goes on, and returns whether there is one. Collective.
+
+        In a new trial that begins with the checkpoint of another (`core-sdk trial continue`) only modules are loaded:
+        it has their weights, and begins all else anew. Raises what `load_state_dict()` raises.
+        """
+        storage_id = core_context.info.latest_checkpoint
+        if storage_id is None:
+            return False
+        with core_context.checkpoint.restore_path(storage_id, selector=STATE_FILE.__eq__) as directory:
+            content = _read(storage_id, directory / STATE_FILE)
+            self.load_state_dict(content, core_context, strict=strict)
+        return True
+
+    def state_dict(self, core_context: Context | None = None) -> dict[str, Any]:
+        """All that a checkpoint holds. With a Context it is collective, and complete on the chief only."""
+        own = {"random": rng.capture(), "loaders": {name: each.state_dict() for name, each in self._loaders.items()}}
+        return {
+            "format": FORMAT,
+            "trial_id": None if core_context is None else core_context.info.trial.trial_id,
+            "objects": {name: _state_of(target) for name, target in self._objects.items()},
+            "ranks": [own] if core_context is None else core_context.distributed.gather(own),
+        }
+
+    def load_state_dict(
+        self, state: Mapping[str, Any], core_context: Context | None = None, *, strict: bool = True
+    ) -> None:
+        """Loads what `state_dict()` gave; with a Context, for its trial and rank, as `restore()` does.
+
+        Raises `StateMismatchError` if an object does not fit its state. With `strict`, also if an object is named here
+        and not in the checkpoint, or the other way round; otherwise such an object is left alone.
+        """
+        objects, stored = self._objects, state["objects"]
+        if core_context is not None and state["trial_id"] not in (None, core_context.info.trial.trial_id):
+            weights = {name: each for name, each in objects.items() if isinstance(each, torch.nn.Module)}
+            _load(weights, {name: each for name, each in stored.items() if name in weights}, strict)
+            return
+        rank = 0 if core_context is None else core_context.distributed.rank
+        ranks = state["ranks"]
+        loaders = ranks[rank if rank < len(ranks) else 0]["loaders"]
+        _load({**objects, **self._loaders}, {**stored, **loaders}, strict)
+        restore_random_numbers([each["random"] for each in ranks], rank)
+
+    def _num_batches(self) -> int:
+        for loader in self._loaders.values():
+            return loader.batches
+        raise ValueError("save() does not know how far the training is: register a loader, or pass steps_completed")
+
+
+def restore_random_numbers(states: Sequence[dict[str, Any]], rank: int) -> None:
+    """Restores what `rng.capture()` gave on each rank. A rank that is new has others, which follow from the chief's."""
+    rng.restore(states[rank if rank < len(states) else 0])
+    if rank >= len(states):
+        rng.seed_all(rng.key(rank, random.getrandbits(64)))
+
+
+def _check_object(name: str, target: Any) -> None:
+    if isinstance(target, torch.utils.data.DataLoader):
+        raise TypeError(f"State({name}=…) is a DataLoader, which keeps no position: register loop.resumable(loader)")
+    methods = (getattr(target, method, None) for method in ("state_dict", "load_state_dict"))
+    if not isinstance(target, dict) and not all(map(callable, methods)):
+        raise TypeError(
+            f"State({name}=…) is a {type(target).__qualname__}, without state_dict() and load_state_dict(): keep "
+            f"values in a dict, such as State({name}={{'value': …}})"
+        )
+
+
+def _state_of(target: Any) -> Any:
+    if isinstance(target, dict):
+        return dict(target)
+    return unwrapped(target).state_dict() if isinstance(target, torch.nn.Module) else target.state_dict()
+
+
+def _load(targets: Mapping[str, Any], states: Mapping[str, Any], strict: bool) -> None:
+    if strict and targets.keys() != states.keys():
+        missing = [f"it has no {name!r}" for name in targets if name not in states]
+        additional = [f"it also has {name!r}" for name in states if name not in targets]
+        raise StateMismatchError("State", missing + additional, "Register the same objects, or pass strict=False")
+    for name, target in targets.items():
+        if name in states and isinstance(target, dict):
+            target.clear()
+            target.update(states[name])
+        elif name in states:
+            load_object(name, target, states[name])
+
+
+def _read(storage_id: str, file: Path) -> dict[str, Any]:
+    if not file.exists():
+        raise StateMismatchError("State", [f"{storage_id} has no file {file.name}"], "Begin a new trial")
+    content = cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
+    if content["format"] > FORMAT:
+        raise CheckpointTooNewError(storage_id, content["format"], FORMAT)
+    return content

@@ -1,0 +1,365 @@
+"""A registry of objects that a training keeps in its checkpoints."""
+
+from __future__ import annotations
+
+import copy
+import io
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.optim import lr_scheduler
+
+import core_sdk as det
+from core_sdk.core import Context
+from core_sdk.errors import ForeignValueError, StateMismatchError
+from core_sdk.loop import State
+from core_sdk.loop.plain import check_plain
+from core_sdk.loop.state import restore_random_numbers
+
+
+class Training:
+    """A small training with all kinds of objects."""
+
+    def __init__(self, hidden: int = 4) -> None:
+        self.model = nn.Sequential(nn.Linear(3, hidden), nn.BatchNorm1d(hidden), nn.Dropout(), nn.Linear(hidden, 1))
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.scheduler = lr_scheduler.StepLR(self.optimizer, step_size=2)
+        self.values: dict[str, Any] = {"best": None}
+
+    @property
+    def state(self) -> State:
+        return State(model=self.model, optimizer=self.optimizer, scheduler=self.scheduler, values=self.values)
+
+    def steps(self, num_steps: int) -> list[float]:
+        """Losses, and what other random numbers there are."""
+        seen = []
+        for _ in range(num_steps):
+            loss = self.model(torch.randn(8, 3)).square().mean()
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+            self.scheduler.step()
+            seen += [loss.item(), random.random(), float(np.random.random())]
+            self.values["best"] = min(seen)
+        return seen
+
+
+def stored(state: State) -> Any:
+    """The content of a checkpoint, as it is read back."""
+    file = io.BytesIO()
+    torch.save(state.state_dict(), file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+@pytest.fixture(autouse=True)
+def random_numbers() -> Iterator[None]:
+    """Tests begin with the same random numbers."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
+    yield
+
+
+@pytest.fixture
+def core_context() -> Iterator[Context]:
+    with det.core.init() as core_context:
+        yield core_context
+
+
+def going_on(core_context: Context, storage_id: str, trial_id: int | None = None) -> Context:
+    """The Context of a later attempt, or of another trial that begins with the checkpoint."""
+    core_context.info.latest_checkpoint = storage_id
+    if trial_id is not None:
+        core_context.info.trial.trial_id = trial_id
+    return core_context
+
+
+def test_a_training_goes_on_as_if_it_had_not_been_stopped() -> None:
+    """With the same losses, learning rates, values and random numbers of Python, NumPy and torch."""
+    training = Training()
+    training.steps(3)
+    content = stored(training.state)
+    expected = training.steps(4), training.scheduler.get_last_lr(), training.values
+
+    resumed = Training()
+    resumed.steps(1)
+    values = resumed.values
+    resumed.state.load_state_dict(content)
+
+    assert (resumed.steps(4), resumed.scheduler.get_last_lr(), values) == expected
+
+
+def test_a_checkpoint_is_saved_and_found_by_the_next_attempt(core_context: Context) -> None:
+    """Both take the Context, which knows the checkpoint from which to go on."""
+    training = Training()
+    assert not training.state.restore(core_context)
+
+    training.steps(3)
+    storage_id = training.state.save(core_context, steps_completed=3, metadata={"note": "good"})
+    expected = training.steps(2)
+    resumed = Training()
+
+    assert resumed.state.restore(going_on(core_context, storage_id))
+    assert resumed.steps(2) == expected
+    assert core_context.checkpoint.get_metadata(storage_id) == {"steps_completed": 3, "note": "good"}
+
+
+def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
+    """`write` adds them, in the directory of the checkpoint."""
+    storage_id = Training().state.save(
+        core_context, steps_completed=1, write=lambda directory: (directory / "words.txt").write_text("a b")
+    )
+
+    with core_context.checkpoint.restore_path(storage_id) as directory:
+        assert (directory / "words.txt").read_text() == "a b"
+
+
+def test_a_save_in_the_background_has_what_there_was_at_the_call(core_context: Context) -> None:
+    """The training goes on meanwhile."""
+    training = Training()
+    storage_id = training.state.save(core_context, steps_completed=0, wait=False)
+    expected = training.steps(5)
+    resumed = Training()
+    resumed.state.restore(going_on(core_context, storage_id))
+
+    assert resumed.steps(5) == expected
+
+
+def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Context) -> None:
+    """As after `core-sdk trial continue`."""
+    training = Training()
+    training.steps(3)
+    storage_id = training.state.save(core_context, steps_completed=3)
+    other = Training()
+    torch_numbers = torch.get_rng_state()
+
+    assert other.state.restore(going_on(core_context, storage_id, trial_id=7))
+
+    assert_equal(other.model.state_dict(), training.model.state_dict())
+    assert other.optimizer.state_dict()["state"] == {}
+    assert other.scheduler.last_epoch == 0
+    assert other.values == {"best": None}
+    assert torch.equal(torch.get_rng_state(), torch_numbers)
+
+
+def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
+    """The first few names, with both shapes."""
+    content = stored(Training(hidden=4).state)
+
+    with pytest.raises(StateMismatchError) as error:
+        Training(hidden=5).state.load_state_dict(content)
+
+    assert "does not fit 'model'" in str(error.value)
+    assert "0.weight is 4x3 in the checkpoint and 5x3 here" in str(error.value)
+    assert "and 2 more" in str(error.value)
+
+
+def test_a_checkpoint_of_other_layers_is_refused_with_their_names() -> None:
+    """What only one of them has is told from what both have."""
+    content = stored(State(model=nn.ModuleDict({"old": nn.Linear(1, 1), "both": nn.Linear(1, 1)})))
+
+    with pytest.raises(StateMismatchError, match=r"the checkpoint has no new\.bias; .* also has old\.bias"):
+        State(model=nn.ModuleDict({"new": nn.Linear(1, 1), "both": nn.Linear(1, 1)})).load_state_dict(content)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "words"),
+    [
+        (
+            lambda module: torch.optim.SGD(module.parameters()),
+            "another optimizer, with the options .*betas.* instead of",
+        ),
+        (lambda module: torch.optim.Adam([module.weight]), "group 0 has 2 parameters in the checkpoint and 1 here"),
+        (
+            lambda module: torch.optim.Adam([{"params": [module.weight]}, {"params": [module.bias]}]),
+            "1 groups of parameters in the checkpoint and 2 here",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_optimizer_is_refused(
+    optimizer: Callable[[nn.Module], torch.optim.Optimizer], words: str
+) -> None:
+    """Otherwise the next step would fail, or be a wrong one."""
+    module = nn.Linear(1, 1)
+    content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
+
+    with pytest.raises(StateMismatchError, match=words):
+        State(optimizer=optimizer(module)).load_state_dict(content)
+
+
+def test_an_optimizer_may_have_more_options_than_it_had() -> None:
+    """As in a newer version of torch."""
+    module = nn.Linear(1, 1)
+    content = stored(State(optimizer=torch.optim.Adam(module.parameters())))
+    del content["objects"]["optimizer"]["param_groups"][0]["decoupled_weight_decay"]
+
+    State(optimizer=torch.optim.Adam(module.parameters())).load_state_dict(content)
+
+
+def test_a_checkpoint_with_other_objects_is_refused_unless_it_need_not_be_strict() -> None:
+    """Both what is missing and what nobody would load."""
+    content = stored(State(model=nn.Linear(1, 1), teacher=nn.Linear(1, 1)))
+    values = {"kept": 1}
+    model = nn.Linear(1, 1)
+    state = State(model=model, values=values)
+
+    with pytest.raises(StateMismatchError, match="it has no 'values'; it also has 'teacher'"):
+        state.load_state_dict(content)
+    state.load_state_dict(content, strict=False)
+
+    assert values == {"kept": 1}
+    assert_equal(model.state_dict(), content["objects"]["model"])
+
+
+def test_a_checkpoint_that_was_not_stored_by_a_state_is_refused(core_context: Context) -> None:
+    """With the name of the file that it lacks."""
+    with core_context.checkpoint.store_path({"steps_completed": 1}) as (directory, storage_id):
+        (directory / "weights.bin").write_bytes(b"1")
+
+    with pytest.raises(StateMismatchError, match=r"has no file state\.pt"):
+        Training().state.restore(going_on(core_context, storage_id))
+
+
+@pytest.mark.slow
+def test_weights_of_a_compiled_model_load_into_a_plain_one_and_back() -> None:
+    """Names do not depend on what is wrapped around the model."""
+    compiled, plain = torch.compile(nn.Linear(2, 2)), nn.Linear(2, 2)
+    content = stored(State(model=compiled))
+
+    State(model=plain).load_state_dict(content)
+    State(model=compiled).load_state_dict(stored(State(model=plain)))
+
+    assert list(content["objects"]["model"]) == ["weight", "bias"]
+
+
+def test_weights_of_a_distributed_model_load_into_a_plain_one(tmp_path: Path) -> None:
+    """So that a training may go on with one process."""
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
+    try:
+        content = stored(State(model=nn.parallel.DistributedDataParallel(nn.Linear(2, 2))))
+    finally:
+        torch.distributed.destroy_process_group()
+
+    State(model=nn.Linear(2, 2)).load_state_dict(content)
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (0.5, "keep values in a dict"),
+        (nn.functional.relu, "without state_dict"),
+        (torch.utils.data.DataLoader([1, 2]), r"register loop\.resumable\(loader\)"),  # type: ignore[arg-type]
+    ],
+)
+def test_an_object_that_cannot_be_kept_is_refused_at_once(target: Any, words: str) -> None:
+    """And not when the first checkpoint is saved."""
+    with pytest.raises(TypeError, match=words):
+        State(thing=target)
+
+
+def test_save_asks_for_the_steps_if_no_loader_counts_them(core_context: Context) -> None:
+    """A checkpoint has its step."""
+    with pytest.raises(ValueError, match="steps_completed"):
+        Training().state.save(core_context)
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ({"lr": [0.1, np.float64(0.1)]}, r"\['lr'\]\[1\] is a numpy\.float64"),
+        ({"mean": {"x": np.ones(2)}}, r"\['mean'\]\['x'\] is a numpy\.ndarray"),
+        ({"names": {Path("a"): 1}}, r"\['names'\]'s key .* is a pathlib"),
+        ({"order": range(3)}, r"\['order'\] is a builtins\.range"),
+    ],
+)
+def test_what_could_not_be_loaded_again_is_refused_at_the_save(
+    core_context: Context, values: dict[str, Any], place: str
+) -> None:
+    """With its place, and before anything is stored."""
+    with pytest.raises(ForeignValueError, match=f"the state of 'values'{place}"):
+        State(values=values).save(core_context, steps_completed=1)
+
+
+def test_a_checkpoint_is_loaded_without_running_code_of_its_own(core_context: Context) -> None:
+    """Every value that is accepted is loaded by `weights_only=True`, as it was."""
+    values: dict[str, Any] = {
+        "scalars": [None, True, 2**100, float("inf"), 1j, "text", b"bytes", bytearray(b"more")],
+        "torch": [torch.float16, torch.Size([1, 2]), torch.device("cpu"), torch.ones(2), nn.Parameter(torch.ones(1))],
+        "nested": ({1, 2}, {(1, "a"): [()]}),
+    }
+    state = State(values=values)
+    storage_id = state.save(core_context, steps_completed=1)
+    expected = copy.deepcopy(values)
+    values.clear()
+
+    state.restore(going_on(core_context, storage_id))
+
+    assert repr(values) == repr(expected)
+
+
+def schedulers() -> list[Callable[[torch.optim.Optimizer], Any]]:
+    return [
+        lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.9**epoch),
+        lambda optimizer: lr_scheduler.MultiStepLR(optimizer, [2, 4]),
+        lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=10, cycle_momentum=False),
+        lambda optimizer: lr_scheduler.CyclicLR(optimizer, 0.1, 0.2, cycle_momentum=False),
+        lambda optimizer: lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 3),
+        lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer),
+        lambda optimizer: lr_scheduler.SequentialLR(
+            optimizer, [lr_scheduler.ConstantLR(optimizer), lr_scheduler.ExponentialLR(optimizer, 0.9)], [2]
+        ),
+    ]
+
+
+@pytest.mark.parametrize("index", range(len(schedulers())))
+@pytest.mark.parametrize("optimizer_class", [torch.optim.SGD, torch.optim.AdamW, torch.optim.LBFGS])
+def test_torchs_own_objects_are_plain(index: int, optimizer_class: type[torch.optim.Optimizer]) -> None:
+    """Nobody who uses them meets a refusal."""
+    module = nn.Linear(1, 1)
+    optimizer = optimizer_class(module.parameters(), lr=0.1)  # type: ignore[call-arg]
+    scheduler = schedulers()[index](optimizer)
+    scaler = torch.amp.GradScaler("cpu")
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        loss = module(torch.ones(1, 1)).sum().square()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    scheduler.step(*([0.5] if isinstance(scheduler, lr_scheduler.ReduceLROnPlateau) else []))
+
+    for name, target in {"optimizer": optimizer, "scheduler": scheduler, "scaler": scaler, "model": module}.items():
+        check_plain(target.state_dict(), name)
+
+
+def test_each_rank_goes_on_with_random_numbers_of_its_own() -> None:
+    """A rank that is new has numbers that no other has, and the same in each resume."""
+    states = []
+    for rank in range(2):
+        torch.manual_seed(rank)
+        random.seed(rank)
+        states.append(det.loop.rng.capture())
+
+    def drawn(rank: int) -> tuple[float, float]:
+        restore_random_numbers(states, rank)
+        return torch.rand(()).item(), random.random()
+
+    torch.manual_seed(1)
+    random.seed(1)
+    expected = torch.rand(()).item(), random.random()
+    assert drawn(1) == expected
+    assert len({drawn(rank) for rank in range(4)}) == 4
+    assert [drawn(rank) for rank in range(4)] == [drawn(rank) for rank in range(4)]
+
+
+def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    assert all(torch.equal(one[name], other[name]) for name in one)
