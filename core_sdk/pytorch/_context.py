@@ -55,6 +55,9 @@ class PyTorchTrialContext(TrialContext):
         self._steps: dict[torch.optim.Optimizer, OptimizerStep] = {}
         self._aggregation_frequency = aggregation_frequency
         self._is_stepping = True
+        # What a configuration says of optimizers that say nothing themselves.
+        self._averages_gradients = True
+        self._compresses_gradients = False
 
     def wrap_model(
         self, model: nn.Module, strategy: str | None = None, compile: bool = False, **options: Any
@@ -75,8 +78,10 @@ class PyTorchTrialContext(TrialContext):
     ) -> torch.optim.Optimizer:
         """Registers an optimizer of wrapped models. Returns the optimizer to step."""
         passes = backward_passes_per_step * self._aggregation_frequency
-        wrapped = self._strategy.wrap_optimizer(optimizer, self._named(optimizer), passes, bool(fp16_compression))
-        divisor = 1 if average_aggregated_gradients is False else self._aggregation_frequency
+        is_compressed = self._compresses_gradients if fp16_compression is None else fp16_compression
+        is_averaged = self._averages_gradients if average_aggregated_gradients is None else average_aggregated_gradients
+        wrapped = self._strategy.wrap_optimizer(optimizer, self._named(optimizer), passes, is_compressed)
+        divisor = self._aggregation_frequency if is_averaged else 1
         self._steps[wrapped] = self._strategy.optimizer_step(wrapped, divisor)
         self.optimizers.append(wrapped)
         return wrapped

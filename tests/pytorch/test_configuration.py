@@ -1,0 +1,71 @@
+"""What a configuration says to a Trainer, as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from core_sdk.config import load, to_mapping
+from core_sdk.environment import is_test_mode
+from core_sdk.loop import Batch, Epoch, Record
+from core_sdk.pytorch._configuration import fit_arguments
+
+SINGLE = "entrypoint: model_def:MyTrial\nsearcher: {name: single, metric: loss, max_length: {batches: 937}}\n"
+HALVING = "entrypoint: a:B\nsearcher: {name: asha, metric: loss, max_trials: 9, num_rungs: 3, %s}\n"
+
+DEFAULTS = {
+    "validation_period": None,
+    "checkpoint_period": None,
+    "checkpoint_policy": "best",
+    "step_zero_validation": False,
+    "profiling_enabled": False,
+}
+
+
+def arguments(text: str) -> dict[str, Any]:
+    """For the configuration as its trials are told it."""
+    return fit_arguments(to_mapping(load(text, source="const.yaml").config))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (SINGLE, {}),
+        (f"{SINGLE}min_validation_period: {{batches: 100}}", {"validation_period": Batch(100)}),
+        (f"{SINGLE}min_validation_period: {{records: 3200}}", {"validation_period": Record(3200)}),
+        (f"{SINGLE}min_checkpoint_period: {{epochs: 2}}", {"checkpoint_period": Epoch(2)}),
+        (f"{SINGLE}min_checkpoint_period: {{batches: 0}}", {}),
+        (f"{SINGLE}min_checkpoint_period: 0", {}),
+        (f"{SINGLE}scheduling_unit: 10", {"reporting_period": Batch(10)}),
+        (f"{SINGLE}checkpoint_policy: none", {"checkpoint_policy": "none"}),
+        (f"{SINGLE}perform_initial_validation: true", {"step_zero_validation": True}),
+        (f"{SINGLE}profiling: {{enabled: true}}", {"profiling_enabled": True}),
+        (HALVING % "time_metric: epochs, max_time: 16", {"max_length": Epoch(16)}),
+        (HALVING % "time_metric: batches, max_time: 900", {"max_length": Batch(900)}),
+        (HALVING % "max_length: {epochs: 9}", {}),
+    ],
+)
+def test_a_configuration_says_how_to_train(text: str, expected: dict[str, Any]) -> None:
+    """A `max_length` is left to the Trainer, which asks the searcher for it."""
+    assert arguments(text) == DEFAULTS | expected
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (SINGLE.replace("{batches: 937}", "937"), "searcher.max_length is 937 and has no unit.*write {epochs: 937}"),
+        (f"{SINGLE}min_validation_period: 10", "min_validation_period is 10 and has no unit.*write {batches: 10}"),
+        (HALVING % "time_metric: hours, max_time: 9", "searcher.time_metric is 'hours'.*batches, epochs, records"),
+    ],
+)
+def test_what_a_script_would_decide_is_an_error_without_one(text: str, problem: str) -> None:
+    """It says what to write."""
+    with pytest.raises(ValueError, match=problem):
+        arguments(text)
+
+
+@pytest.mark.parametrize(("value", "expected"), [("1", True), ("true", True), ("0", False), ("", False)])
+def test_a_variable_says_that_a_training_is_only_tested(value: str, expected: bool) -> None:
+    """Empty or 0 is no."""
+    assert is_test_mode({"CORE_SDK_TEST_MODE": value}) is expected
