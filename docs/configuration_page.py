@@ -64,7 +64,9 @@ strings. A key with the value `null` is not set. Anchors and `<<` are known. No 
 ENTRYPOINT = """\
 ## The entrypoint
 
-A string is run by a shell, `sh -c`. A list is run as it is. For several processes, either begins with a launcher:
+A string is run by a shell, `sh -c`. A list is run as it is. Programs are found by the `PATH` of whoever submits the
+experiment, as for `core-sdk run`: activate the environment of your scripts first. For several processes, either form
+begins with a launcher:
 
 ```yaml
 entrypoint: python3 -m launch.torch_distributed python3 train.py

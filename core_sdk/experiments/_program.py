@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from core_sdk.config import ExperimentConfig, command_of, to_mapping
@@ -16,15 +18,18 @@ from core_sdk.tracking.attempts.slots import configured_variables
 
 # A word that means itself to a shell.
 _PLAIN_WORD = re.compile(r"\s*([\w@%+:,./-]+)(?=\s|$)")
+_PYTHON = re.compile(r"python[\d.]*")
+_HAS_CORE_SDK = "import importlib.util, sys; sys.exit(importlib.util.find_spec('core_sdk') is None)"
+_PYTHON_S = 20.0
 
 
-def check_program(config: ExperimentConfig, code: PackedCode | None, source: str) -> None:
-    """Raises `InvalidConfigError` if the first word of the entrypoint is not a program.
+def check_program(config: ExperimentConfig, code: PackedCode | None, source: str) -> tuple[str, ...]:
+    """Raises `InvalidConfigError` if the first word of the entrypoint is not a program; returns warnings.
 
     Words with which a shell does more than start a program are not judged, and a startup hook may bring any program.
     """
     if code is not None and STARTUP_HOOK in code.programs:
-        return
+        return ()
     command = command_of(config.entrypoint, config.resources.slots_per_trial)
     if isinstance(command, str):
         word = _PLAIN_WORD.match(command)
@@ -32,12 +37,20 @@ def check_program(config: ExperimentConfig, code: PackedCode | None, source: str
     else:
         program = command[0]
     if os.sep in program and not os.path.isabs(program):  # noqa: PTH117
-        is_there, where = _is_in_code(program, code), "is not an executable file of the code directory"
+        found = program if _is_in_code(program, code) else None
+        where = "is not an executable file of the code directory"
     else:
-        is_there, where = _is_known(program, command, config), "does not exist, or cannot be executed"
-    if not is_there:
+        found, where = _find(program, command, config), "does not exist, or cannot be executed"
+    if found is None:
         problem = f"begins with the program {program!r}, which {where}"
         raise InvalidConfigError([ConfigProblem(source, None, "entrypoint", problem)])
+    if _PYTHON.fullmatch(program) and not _has_core_sdk(found, config):
+        problem = (
+            f"begins with {program}, which is {found} and has no core_sdk; core-sdk itself runs with {sys.executable}. "
+            "Activate the environment of your scripts before you submit, or begin with the path of their Python"
+        )
+        return (str(ConfigProblem(source, None, "entrypoint", problem)),)
+    return ()
 
 
 def _is_in_code(program: str, code: PackedCode | None) -> bool:
@@ -47,11 +60,29 @@ def _is_in_code(program: str, code: PackedCode | None) -> bool:
     return not code.programs.isdisjoint(map(str, (path, *path.parents)))  # it may lie behind a link to a directory
 
 
-def _is_known(program: str, command: str | tuple[str, ...], config: ExperimentConfig) -> bool:
-    path = configured_variables(to_mapping(config), has_gpus=True).get("PATH")
+def _find(program: str, command: str | tuple[str, ...], config: ExperimentConfig) -> str | None:
+    variables = _variables(config)
     if not isinstance(command, str):
-        return shutil.which(program, path=path) is not None
+        return shutil.which(program, path=variables.get("PATH"))
     # The shell itself knows best what its words are.
     question = ["sh", "-c", 'command -v -- "$1"', "sh", program]
-    variables = recorded_variables() | ({"PATH": path} if path else {})
-    return subprocess.run(question, env=variables, stdout=subprocess.DEVNULL, check=False).returncode == 0
+    answer = subprocess.run(question, env=variables, stdout=subprocess.PIPE, text=True, check=False)
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _has_core_sdk(python: str, config: ExperimentConfig) -> bool:
+    """Asks it unless it is our own; True if it does not answer."""
+    if Path(python).parent == Path(sys.executable).parent:
+        return True
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        question = [python, "-c", _HAS_CORE_SDK]
+        answer = subprocess.run(
+            question, env=_variables(config), stderr=subprocess.DEVNULL, cwd="/", timeout=_PYTHON_S, check=False
+        )
+        return answer.returncode != 1
+    return True
+
+
+def _variables(config: ExperimentConfig) -> dict[str, str]:
+    path = configured_variables(to_mapping(config), has_gpus=True).get("PATH")
+    return recorded_variables() | ({"PATH": path} if path else {})

@@ -7,6 +7,7 @@ has begun it, no list shows it.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import shlex
@@ -90,7 +91,8 @@ def submit(
 
     loaded = load(text, source=source, overrides=overrides)
     code = packed()
-    check_program(loaded.config, code, source)
+    warnings = check_program(loaded.config, code, source)
+    loaded = dataclasses.replace(loaded, warnings=(*loaded.warnings, *warnings))
     submission = SubmissionRecord(
         code=code.sha256 if code else None,
         cwd=str(Path.cwd()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import textwrap
 import time
@@ -145,6 +146,26 @@ def test_a_shell_is_not_second_guessed(home: Home, model: Path, entrypoint: str)
     submit_paused(home, model, CONFIG.replace("python3 train.py", entrypoint) + variables)
 
     assert experiments(home) == [1]
+
+
+@pytest.mark.parametrize("entrypoint", ["python3 train.py", "[python3, train.py]"])
+def test_a_python_without_core_sdk_is_warned_of(home: Home, model: Path, tmp_path: Path, entrypoint: str) -> None:
+    """As where the environment of `core-sdk` is not activated; the Python of PATH is used all the same."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "other")], check=True)
+    python = str(tmp_path / "other" / "bin" / "python3")
+    own = Path(sys.executable).parent
+    text = CONFIG.replace("python3 train.py", entrypoint)
+
+    os.environ["PATH"] = f"{own}{os.pathsep}{os.environ['PATH']}"
+    expected = submit_paused(home, model, text)
+    os.environ["PATH"] = f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"
+    other = submit_paused(home, model, text)
+
+    assert expected.warnings == ()
+    (warning,) = other.warnings
+    assert f"python3, which is {python} and has no core_sdk; core-sdk itself runs with {sys.executable}" in warning
+    variables = home.experiment(other.experiment_id).read_submission().environment
+    assert variables["PATH"].startswith(str(Path(python).parent))
 
 
 def test_a_startup_hook_may_bring_any_program(home: Home, model: Path) -> None:
