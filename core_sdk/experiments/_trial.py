@@ -8,10 +8,16 @@ from typing import Any, Literal
 from uuid import UUID
 
 from core_sdk.experiments._actions import Action, AskToStop, Kill, Order, Settle
-from core_sdk.records import AttemptBegun, AttemptOutcome, AttemptOver, KillSent, StopSent, ValidationRead
+from core_sdk.records import (
+    STOPPED_BY_SEARCHER,
+    AttemptBegun,
+    AttemptOutcome,
+    AttemptOver,
+    KillSent,
+    StopSent,
+    ValidationRead,
+)
 from core_sdk.search import Create, ExitedReason
-
-STOPPED = "stopped by the searcher"
 
 
 class Wish(enum.IntEnum):
@@ -79,7 +85,7 @@ class Trial:
         """As what it ends with its attempt, and why; None if that is for the attempt alone to say."""
         if self.wish >= Wish.CANCEL:
             return "CANCELED", self.why
-        return ("COMPLETED", STOPPED) if self.wish is Wish.STOP and outcome != "completed" else None
+        return ("COMPLETED", STOPPED_BY_SEARCHER) if self.wish is Wish.STOP and outcome != "completed" else None
 
     def ask(self, wish: Wish, why: str = "") -> None:
         if self.is_over:
@@ -175,7 +181,7 @@ class Trial:
             case Wish.REST:
                 return "waits for its promotion"
             case Wish.STOP:
-                return STOPPED
+                return STOPPED_BY_SEARCHER
         return self.why
 
     def _close(self, state: str, reason: str, exited: ExitedReason | None = None) -> ExitedReason | None:

@@ -5,26 +5,36 @@ with core_sdk.pytorch.init(hparams=hparams) as train_context:
     core_sdk.pytorch.Trainer(trial, train_context).fit(max_length=core_sdk.pytorch.Epoch(10))
 """
 
+from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
 from core_sdk.pytorch import samplers
 from core_sdk.pytorch._callback import PyTorchCallback
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
 from core_sdk.pytorch._experimental import PyTorchExperimentalContext
+from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._init import init
 from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._reducers import MetricReducer, Reducer
+from core_sdk.pytorch._trainer import Trainer
 from core_sdk.pytorch._trial import PyTorchTrial
 
 __all__ = [
+    "Batch",
     "DataLoader",
+    "Epoch",
+    "FitResult",
     "LRScheduler",
     "MetricReducer",
     "PyTorchCallback",
     "PyTorchExperimentalContext",
     "PyTorchTrial",
     "PyTorchTrialContext",
+    "Record",
     "Reducer",
+    "Seconds",
     "TorchData",
+    "TrainUnit",
+    "Trainer",
     "adapt_batch_sampler",
     "data_length",
     "init",

@@ -50,6 +50,7 @@ class PyTorchTrialContext(TrialContext):
         self.lr_schedulers: list[LRScheduler] = []
         self.profiler: Any = None
         self.experimental = PyTorchExperimentalContext()
+        self._scaler: Any = None
         self._strategy = strategy
         self._strategies: list[Strategy] = []
         self._steps: dict[torch.optim.Optimizer, OptimizerStep] = {}

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from core_sdk.pytorch._callback import PyTorchCallback
+import torch
+
+from core_sdk.pytorch._callback import PyTorchCallback
+from core_sdk.pytorch._data import DataLoader, data_length
+from core_sdk.pytorch._reducers import Reducer
 
 
 class PyTorchTrial(ABC):
@@ -21,7 +24,7 @@ class PyTorchTrial(ABC):
     def __init__(self, context: Any, *args: Any, **kwargs: Any) -> None: ...
 
     @abstractmethod
-    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> torch.Tensor | dict[str, Any]:
         """Trains on one batch: forward, `context.backward(loss)`, `context.step_optimizer(optimizer)`.
 
         Returns a dict of metrics, with the same keys for each batch, or the loss as a tensor. A metric is a number, a
@@ -30,14 +33,14 @@ class PyTorchTrial(ABC):
         """
 
     @abstractmethod
-    def build_training_data_loader(self) -> Any:
+    def build_training_data_loader(self) -> DataLoader | Any:
         """Returns a `pytorch.DataLoader` with the batch size of one rank, `context.get_per_slot_batch_size()`.
 
         It also returns a loader of torch after `context.experimental.disable_dataset_reproducibility_checks()`.
         """
 
     @abstractmethod
-    def build_validation_data_loader(self) -> Any:
+    def build_validation_data_loader(self) -> DataLoader | Any:
         """As `build_training_data_loader()`, of the data to validate with. It is read once per validation."""
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
@@ -52,9 +55,9 @@ class PyTorchTrial(ABC):
         """Returns the metrics of all data; runs on the chief only, with a loader that is not split over ranks."""
         raise NotImplementedError
 
-    def evaluation_reducer(self) -> Any:
+    def evaluation_reducer(self) -> Reducer | dict[str, Reducer]:
         """How metrics of batches become one: a `Reducer`, or a dict with a `Reducer` for every metric."""
-        raise NotImplementedError
+        return Reducer.AVG
 
     def build_callbacks(self) -> dict[str, PyTorchCallback]:
         """Callbacks by name; a callback's state is saved under its name."""
@@ -62,4 +65,4 @@ class PyTorchTrial(ABC):
 
     def get_batch_length(self, batch: Any) -> int:
         """The number of samples of a batch, for loaders that are not ours; the default counts by the first tensor."""
-        raise NotImplementedError
+        return data_length(batch)

@@ -27,6 +27,7 @@ from core_sdk.records._events import (
 )
 from core_sdk.records._files import decode_file, encode_file
 from core_sdk.records._folders import (
+    STOPPED_BY_SEARCHER,
     CommandRecord,
     EnvironmentRecord,
     ExitRecord,

@@ -144,6 +144,10 @@ class JobRecord(msgspec.Struct, kw_only=True):
     """The id of torchrun's launch, if torchrun has started the ranks without one of our launchers."""
 
 
+STOPPED_BY_SEARCHER = "stopped by the searcher"
+"""The source of a stop after which the trial is complete."""
+
+
 class StopRequest(msgspec.Struct, kw_only=True):
     """`<home>/runs/<id>/<attempt>.stop`: a request to stop the attempt. An unreadable file is a request too."""
 

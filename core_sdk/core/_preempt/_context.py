@@ -169,6 +169,15 @@ class PreemptContext:
         """Whether all ranks are to stop, on this rank."""
         return self._agreement.source is not None
 
+    @property
+    def stop_source(self) -> str | None:
+        """Who asked for the stop, once all ranks are to stop."""
+        return self._agreement.source
+
+    def ask_to_stop(self, source: str) -> None:
+        """Asks all ranks to stop, as a signal does; any rank may call. `source` says who asks."""
+        self._agreement.want(source)
+
     def acknowledge_agreed_stop(self) -> None:
         """As `acknowledge_preemption_signal()`, on a rank that has learnt from the chief that a stop is agreed."""
         self._agreement.await_agreement()

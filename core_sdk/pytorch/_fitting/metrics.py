@@ -136,6 +136,10 @@ def reduced(ranks: Sequence[Columns], reduces: Mapping[str, Reduce]) -> dict[str
     return result
 
 
+def without_none(metrics: Mapping[str, Number]) -> dict[str, float | int]:
+    return {name: value for name, value in metrics.items() if value is not None}
+
+
 def means_of_batches(ranks: Sequence[Columns]) -> list[dict[str, Number]]:
     """For each batch, the means over all ranks."""
     if len(ranks) == 1:

@@ -1,0 +1,82 @@
+"""Which validation of an experiment is the best so far, and which checkpoint has it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from core_sdk.client import Tracker
+from core_sdk.errors import NotFoundError
+from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.records import SearcherMetric
+
+logger = logging.getLogger("core_sdk.pytorch")
+
+TIME_METRICS = frozenset({"batches", "epochs"})
+"""What is reported beside a trial's own metrics."""
+
+
+class BestValidation:
+    """Compares by the searcher's metric, on the chief; without one, by the only metric, of which less is better."""
+
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        self._train = context._core.train
+        self._trial_id = context.get_trial_id()
+        self._experiment_id = context.get_experiment_id()
+        self._metric = SearcherMetric.configured((context._exp_conf or {}).get("searcher"))
+        self._is_configured = self._metric is not None
+        if self._is_configured and context.distributed.is_chief:
+            self._record()
+
+    def is_best(self, metrics: Mapping[str, Any]) -> bool:
+        """Whether a validation that is not reported yet beats all of the experiment's; also if nothing can tell.
+
+        Raises `ValueError` if the validation lacks the searcher's metric.
+        """
+        metric = self._compared(metrics)
+        if metric is None:
+            return True
+        value, best = metrics[metric.name], self._train.get_experiment_best_validation()
+        if best is None or best != best:
+            return True
+        return bool(value < best if metric.smaller_is_better else value > best)
+
+    def checkpoint(self) -> str | None:
+        """The storage id of the trial's checkpoint with the best validation."""
+        if self._metric is None:
+            return None
+        trial = Tracker().get_trial(self._trial_id)
+        try:
+            return trial.top_checkpoint(self._metric.name, self._metric.smaller_is_better).uuid
+        except (NotFoundError, ValueError):  # there is no checkpoint, or none was validated
+            return None
+
+    def _compared(self, metrics: Mapping[str, Any]) -> SearcherMetric | None:
+        if self._metric is not None and self._metric.name not in metrics:
+            if not self._is_configured:
+                self._metric = None
+                return None
+            raise ValueError(
+                f"the searcher's metric {self._metric.name!r} is not among the validation metrics "
+                f"{', '.join(sorted(metrics)) or '(none)'}: return it from the trial's evaluation, or correct the "
+                "experiment's configuration"
+            )
+        names = metrics.keys() - TIME_METRICS
+        if self._metric is None and len(names) == 1:
+            self._metric = SearcherMetric(name=names.pop())
+        elif self._metric is None:
+            logger.warning(
+                "nothing says which of the validation metrics %s decides which validation is the best: each "
+                "validation is followed by a checkpoint. Name it with exp_conf={'searcher': {'metric': …}}, or set "
+                "checkpoint_policy",
+                ", ".join(sorted(names)),
+            )
+        return self._metric
+
+    def _record(self) -> None:
+        """What the script says of a trial that no experiment's configuration describes."""
+        experiment = Tracker().home.experiment(self._experiment_id)
+        if experiment.read().searcher_metric != self._metric:
+            with experiment.edit() as record:
+                record.searcher_metric = self._metric

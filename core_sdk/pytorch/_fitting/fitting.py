@@ -1,0 +1,160 @@
+"""One call of `fit()`: what is done with each batch, at each report, in each validation and for each checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from core_sdk.loop.driver import Driver, Schedule, Training
+from core_sdk.loop.plan import Draw
+from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._fitting.best import BestValidation
+from core_sdk.pytorch._fitting.callbacks import Callbacks
+from core_sdk.pytorch._fitting.checkpoint import TrialState
+from core_sdk.pytorch._fitting.data import TrainingData, checked_loader
+from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
+from core_sdk.pytorch._fitting.stopping import StopFlag
+from core_sdk.pytorch._fitting.validation import Validator
+from core_sdk.pytorch._reducers import reduce_across_slots
+from core_sdk.pytorch._trial import PyTorchTrial
+
+logger = logging.getLogger("core_sdk.pytorch")
+
+
+class Fitting(Training):
+    """A trial in training. It does what its driver says, and its driver knows how far it is."""
+
+    def __init__(
+        self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, schedule: Schedule
+    ) -> None:
+        """Builds the data loaders."""
+        self._trial = trial
+        self._context = context
+        self._callbacks = callbacks
+        self._train = context._core.train
+        self._is_chief = context.distributed.is_chief
+        self._moves_batches = context.experimental._moves_batches
+        self._train_batch = trial.train_batch
+        self._batch_hooks = callbacks.hooks("on_training_batch_end")
+        self._workload_hooks = callbacks.hooks("on_training_workload_end")
+        self._metrics = BatchMetrics("train_batch")
+        loader = checked_loader(
+            trial.build_training_data_loader(),
+            "build_training_data_loader",
+            checks_datasets=context.experimental._checks_datasets,
+        )
+        self._data = TrainingData(context, loader)
+        self._stream: Iterator[tuple[Draw, Any]]
+        self._batch_index = 0
+        self._is_epoch_start = True
+        self._validator = Validator(trial, context, callbacks)
+        self._best = BestValidation(context)
+        self.stop_flag = StopFlag(context)
+        self.driver = Driver(self, schedule, context.distributed.broadcast)
+        self._state = TrialState(trial, context, callbacks, self.driver, self._data)
+        self._unreported: set[str] = set()
+        self.latest_checkpoint: str | None = None
+        self.metrics: dict[str, Any] = {}
+        """Those of the last validation."""
+
+    def load(self, content: dict[str, Any], storage_id: str) -> None:
+        self._state.load(content)
+        self._batch_index = self.driver.counters.batches
+        self._is_epoch_start = self._data.is_epoch_start
+        if self._batch_index:
+            self.latest_checkpoint = storage_id
+
+    def start(self) -> None:
+        """Begins to read the training data; afterwards only the training draws random numbers."""
+        for model in self._context.models:
+            model.train()
+        self._context.reset_reducers()
+        self._stream = self._data.stream()
+
+    def should_stop(self) -> bool:
+        return self.stop_flag.is_set()
+
+    def train_batch(self) -> Draw:
+        draw, batch = next(self._stream)
+        context, index, epoch = self._context, self._batch_index, draw.epoch
+        context._begin_batch(index, epoch, self._is_epoch_start, draw.is_epoch_end)
+        if self._is_epoch_start:
+            self._callbacks.call("on_training_epoch_start", epoch)
+        if self._moves_batches:
+            batch = context.to_device(batch)
+        returned = self._train_batch(batch=batch, epoch_idx=epoch, batch_idx=index)
+        self._metrics.add(returned, index, self._data.num_samples(draw, batch))
+        context._end_batch()
+        for hook in self._batch_hooks:
+            hook(epoch, index, returned)
+        self._batch_index = index + 1
+        self._is_epoch_start = draw.is_epoch_end
+        if draw.is_epoch_end:
+            self._callbacks.call("on_training_epoch_end", epoch)
+        return draw
+
+    def report(self, progress: float) -> None:
+        distributed = self._context.distributed
+        reducers = self._context._reducers.chosen(for_training=True)
+        own = self._metrics.take(), [each.call("per_slot_reduce") for each in reducers]
+        self._context.reset_reducers()
+        gathered = distributed.allgather(own) if self._workload_hooks else distributed.gather(own)
+        if gathered is None:
+            return
+        ranks = [columns for columns, _ in gathered]
+        means = reduced(ranks, dict.fromkeys(metric_names(ranks), mean))
+        avg_metrics = {**without_none(means), **reduce_across_slots(reducers, [each for _, each in gathered])}
+        batch_metrics = [without_none(each) for each in means_of_batches(ranks)]
+        if self._is_chief:
+            self._train.report_training_metrics(self._steps, self._numbers(avg_metrics), batch_metrics)
+            self._train.report_progress(progress)
+        for hook in self._workload_hooks:
+            hook(avg_metrics, batch_metrics)
+
+    def validate(self) -> bool | None:
+        if self._is_chief:
+            self._train.set_status("validating")
+        metrics = self._validator.run(self._batch_index, self.should_stop)
+        if metrics is None:
+            return None
+        self.metrics = metrics
+
+        def report() -> bool:
+            numbers = self._numbers(metrics)
+            is_best = self._best.is_best(numbers)
+            self._train.report_validation_metrics(self._steps, numbers)
+            self._train.set_status("training")
+            return is_best
+
+        return self._context.distributed.channel.broadcast_outcome(report)
+
+    def save(self) -> None:
+        self.latest_checkpoint = self._state.save()
+
+    def best_checkpoint(self) -> str | None:
+        """Collective."""
+        return self._context.distributed.channel.broadcast_outcome(self._best.checkpoint)
+
+    @property
+    def _steps(self) -> int:
+        return self.driver.counters.batches
+
+    def _numbers(self, metrics: dict[str, Any]) -> dict[str, Any]:
+        """What is reported: how far the training is, and all metrics that are numbers, or tensors of one."""
+        counters = self.driver.counters
+        numbers: dict[str, Any] = {"batches": counters.batches, "epochs": counters.epochs}
+        for name, value in metrics.items():
+            try:
+                numbers[name] = value if isinstance(value, int | float) else value.item()
+            except (AttributeError, TypeError, ValueError, RuntimeError):
+                self._warn_of_unreported(name, value)
+        return numbers
+
+    def _warn_of_unreported(self, name: str, value: object) -> None:
+        if name not in self._unreported:
+            self._unreported.add(name)
+            logger.warning(
+                "the metric %r is a %s: it is given to callbacks, and not reported, since only numbers are",
+                name, type(value).__name__,
+            )  # fmt: skip

@@ -1,0 +1,53 @@
+"""The user's own code that a training runs, as it is kept with each checkpoint."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_LIBRARIES = ("site-packages", "dist-packages")
+
+
+def entrypoint(kind: type[Any]) -> str:
+    """`module:Class`, from which the class can be imported again. A script is the module that has its name."""
+    module = kind.__module__
+    if module == "__main__":
+        module = Path(getattr(sys.modules[module], "__file__", None) or "").stem
+    return f"{module}:{kind.__qualname__}"
+
+
+def imported_sources(kind: type[Any]) -> dict[str, Path]:
+    """The files of all modules that are imported from where the class comes from, by their names below that directory.
+
+    Empty for a class of a notebook, or of an installed package.
+    """
+    module = sys.modules[kind.__module__]
+    file = _file(module)
+    if file is None or _is_library(file):
+        return {}
+    depth = 0 if module.__name__ == "__main__" else module.__name__.count(".") + (Path(file).stem == "__init__")
+    root = Path(file).parents[depth]
+    prefix = f"{root}{os.sep}"
+    files = {found for found in _files() if found.startswith(prefix) and not _is_library(found)}
+    return {str(Path(found).relative_to(root)): Path(found) for found in sorted(files)}
+
+
+def _files() -> Iterator[str]:
+    for module in list(sys.modules.values()):
+        if (file := _file(module)) is not None:
+            yield file
+
+
+def _file(module: ModuleType) -> str | None:
+    file = getattr(module, "__file__", None)
+    return os.path.abspath(file) if isinstance(file, str) and file.endswith(".py") else None  # noqa: PTH100
+
+
+def _is_library(file: str) -> bool:
+    return any(f"{os.sep}{name}{os.sep}" in file for name in _LIBRARIES) or file.startswith(
+        os.__file__.removesuffix("os.py")
+    )

@@ -1,0 +1,169 @@
+"""One validation of a trial: its batches, or the whole dataset on the chief."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from core_sdk.loop import rng
+from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._fitting.callbacks import Callbacks
+from core_sdk.pytorch._fitting.data import checked_loader, validation_batches
+from core_sdk.pytorch._fitting.metrics import (
+    BatchMetrics,
+    Columns,
+    Reduce,
+    mean,
+    metric_names,
+    reduced,
+    without_none,
+)
+from core_sdk.pytorch._reducers import Reducer, reduce_across_slots
+from core_sdk.pytorch._trial import PyTorchTrial
+
+_REDUCES: Mapping[Reducer, Reduce] = {
+    Reducer.AVG: mean,
+    Reducer.SUM: lambda values, _: sum(values),
+    Reducer.MAX: lambda values, _: _extreme(values, max),
+    Reducer.MIN: lambda values, _: _extreme(values, min),
+}
+
+
+def evaluates_batches(trial: PyTorchTrial) -> bool:
+    """Raises `ValueError` unless the trial has exactly one of the two methods."""
+    kind = type(trial)
+    has_batch = kind.evaluate_batch is not PyTorchTrial.evaluate_batch
+    has_full = kind.evaluate_full_dataset is not PyTorchTrial.evaluate_full_dataset
+    if has_batch == has_full:
+        found = "both evaluate_batch() and" if has_batch else "neither evaluate_batch() nor"
+        raise ValueError(f"{kind.__name__} has {found} evaluate_full_dataset(): define one of them, and only one")
+    return has_batch
+
+
+def batch_evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
+    """`evaluate_batch()`, which may take the index of the batch or not."""
+    parameters = inspect.signature(trial.evaluate_batch).parameters
+    takes_index = "batch_idx" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if takes_index:
+        return lambda batch, index: trial.evaluate_batch(batch=batch, batch_idx=index)
+    return lambda batch, index: trial.evaluate_batch(batch=batch)  # type: ignore[call-arg]
+
+
+def reduces_of(reducer: Any, names: Sequence[str]) -> dict[str, Reduce]:
+    """What `evaluation_reducer()` returned, for each metric. Raises `ValueError` or `TypeError`."""
+    by_name = reducer if isinstance(reducer, Mapping) else dict.fromkeys(names, reducer)
+    if by_name.keys() != set(names):
+        missing = sorted(set(names) - by_name.keys())
+        unknown = sorted(by_name.keys() - set(names))
+        raise ValueError(
+            f"evaluation_reducer() returned reducers for {sorted(by_name)}, and evaluate_batch() the metrics "
+            f"{sorted(names)}: "
+            + " and ".join(
+                [f"add a reducer for {', '.join(missing)}"] * bool(missing)
+                + [f"remove that for {', '.join(unknown)}"] * bool(unknown)
+            )
+        )
+    for name, each in by_name.items():
+        if not isinstance(each, Reducer):
+            raise TypeError(
+                f"evaluation_reducer() returned {each!r} for the metric {name!r}; it must be a member of "
+                "pytorch.Reducer. context.wrap_reducer() takes functions"
+            )
+    return {name: _REDUCES[by_name[name]] for name in names}
+
+
+def _extreme(values: Sequence[float], choose: Callable[[Sequence[float]], float]) -> float:
+    """NaN if there is one: Python's own comparison depends on where it stands."""
+    return next((value for value in values if value != value), None) or choose(values)
+
+
+class Validator:
+    """Validates with what the trial defines, on all ranks together."""
+
+    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> None:
+        self._trial = trial
+        self._context = context
+        self._callbacks = callbacks
+        self._evaluates_batches = evaluates_batches(trial)
+        self._loader = checked_loader(
+            trial.build_validation_data_loader(),
+            "build_validation_data_loader",
+            checks_datasets=context.experimental._checks_datasets,
+        )
+
+    def run(self, batches: int, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """The metrics, on every rank; None if a stop has cut the validation off. The flag is read before each batch.
+
+        The training's random numbers are put back afterwards, and those of the validation follow from `batches`, so
+        that the schedule of validations does not change the training.
+        """
+        context = self._context
+        context.reset_reducers()
+        self._callbacks.call("on_validation_start")
+        with rng.seeded(context.get_trial_seed(), "validation", batches), torch.no_grad(), in_eval_mode(context.models):
+            metrics = self._of_batches(should_stop) if self._evaluates_batches else self._of_dataset(should_stop)
+        context.reset_reducers()
+        if metrics is not None:
+            self._callbacks.call("on_validation_end", metrics)
+        return metrics
+
+    def _of_batches(self, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        context, evaluate = self._context, batch_evaluator(self._trial)
+        metrics = BatchMetrics("evaluate_batch")
+        reducers = context._reducers.chosen(for_training=False)
+        contributions: list[Any] | None = None
+        end_hooks = self._callbacks.hooks("on_validation_epoch_end")
+        outputs: list[Any] = []
+        self._callbacks.call("on_validation_epoch_start")
+        for index, (batch, num_samples) in enumerate(validation_batches(context, self._loader, self._trial)):
+            if should_stop():
+                return None
+            if num_samples == 0:
+                # The batch repeats samples of another rank, since models may need all ranks. It does not count.
+                contributions = [each.call("per_slot_reduce") for each in reducers]
+            returned = evaluate(context.to_device(batch) if context.experimental._moves_batches else batch, index)
+            metrics.add(returned, index, num_samples)
+            if end_hooks and num_samples:
+                outputs.append(returned)
+        for hook in end_hooks:
+            hook(outputs)
+        if contributions is None:
+            contributions = [each.call("per_slot_reduce") for each in reducers]
+        gathered = context.distributed.allgather((metrics.take(), contributions))
+        result = self._over_ranks([columns for columns, _ in gathered])
+        return {**result, **reduce_across_slots(reducers, [each for _, each in gathered])}
+
+    def _over_ranks(self, ranks: Sequence[Columns]) -> dict[str, float | int]:
+        names = metric_names(ranks)
+        if not any(columns.num_samples for columns in ranks):
+            raise ValueError("the loader of build_validation_data_loader() is empty: there is nothing to validate with")
+        return without_none(reduced(ranks, reduces_of(self._trial.evaluation_reducer(), names)))
+
+    def _of_dataset(self, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+        if should_stop():
+            return None
+        metrics = BatchMetrics("evaluate_full_dataset")
+
+        def evaluate() -> dict[str, Any]:
+            metrics.add(self._trial.evaluate_full_dataset(data_loader=self._loader), 0, 1)
+            return {name: values[0] for name, values in metrics.take().values.items() if values[0] is not None}
+
+        channel = self._context.distributed.channel
+        return {**channel.broadcast_outcome(evaluate, is_patient=True), **self._context.reduce_metrics(False)}
+
+
+@contextlib.contextmanager
+def in_eval_mode(models: Sequence[torch.nn.Module]) -> Iterator[None]:
+    """Puts every module back into the mode that it had."""
+    training = [module for model in models for module in model.modules() if module.training]
+    for model in models:
+        model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True

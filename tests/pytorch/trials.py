@@ -1,0 +1,54 @@
+"""Trials that tests train, on a line through some points."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from core_sdk import pytorch
+
+NUM_SAMPLES = 20
+
+
+class LineTrial(pytorch.PyTorchTrial):
+    """Writes down which samples it trains on, with what loss, and a random number that it draws for each batch."""
+
+    def __init__(self, context: pytorch.PyTorchTrialContext, *, batch_size: int = 8, **loader: Any) -> None:
+        self.context = context
+        self.batch_size = batch_size
+        self.loader = loader
+        self.callbacks: Mapping[str, pytorch.PyTorchCallback] = {}
+        self.model = context.wrap_model(nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1)))
+        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9))
+        self.trained: list[tuple[int, int, list[float], float, float]] = []
+
+    def build_training_data_loader(self) -> Any:
+        return pytorch.DataLoader(dataset(), self.batch_size, shuffle=True, **self.loader)
+
+    def build_validation_data_loader(self) -> Any:
+        return pytorch.DataLoader(dataset(), self.batch_size)
+
+    def build_callbacks(self) -> dict[str, pytorch.PyTorchCallback]:
+        return dict(self.callbacks)
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        x, y = batch
+        loss = ((self.model(x) - y) ** 2).mean()
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        self.trained.append((epoch_idx, batch_idx, x.flatten().tolist(), loss.item(), random.random()))
+        return {"loss": loss}
+
+    def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        x, y = batch
+        return {"error": ((self.model(x) - y) ** 2).mean(), "mean_x": x.mean()}
+
+
+def dataset() -> TensorDataset:
+    x = torch.arange(float(NUM_SAMPLES)).unsqueeze(1)
+    return TensorDataset(x, 2 * x + 1)
