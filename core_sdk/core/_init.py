@@ -64,9 +64,10 @@ def init(
     """Claims the attempt that this process executes, and returns its `Context`, to be entered with `with`.
 
     A process that nothing else has started begins a new trial in the experiment `name` (default: the script's name);
-    `hparams`, `data` and `max_length` describe the trial, `labels` and `description` the experiment. When the trial is
-    resumed, its first description stands. `job_id` names the training, as CORE_SDK_JOB_ID does: each start with the
-    same name goes on with its trial.
+    `hparams`, `data` and `max_length` describe the trial, `labels` and `description` the experiment. In a trial of a
+    submitted experiment, `hparams` only adds to what the experiment has chosen. When the trial is resumed, its first
+    description stands. `job_id` names the training, as CORE_SDK_JOB_ID does: each start with the same name goes on
+    with its trial.
 
     `checkpoint_storage` is a directory, a URL (`gs://bucket/prefix`, `s3://…`, `azure://container/prefix`, `file://…`),
     or the mapping of an experiment configuration; the default is in the home. It is opened, written to and swept here.

@@ -98,9 +98,11 @@ class TrialRecord(msgspec.Struct, kw_only=True):
     created: Time
     seed: Int64
     hparams: dict[str, Any] = {}
-    """The hyperparameters that `init()` was given, and those of `given_hparams` that it was not given."""
+    """What the trial trains with: what `init()` was given, and those of `given_hparams` that it was not given. In a
+    trial of a search, those of `given_hparams`, and what `init()` was given besides."""
     given_hparams: dict[str, Any] = {}
-    """The hyperparameters of the command line, or of the trial that this one continues. Each attempt gets them."""
+    """The hyperparameters of the search, of the command line, or of the trial that this one continues. Each attempt
+    gets them."""
     data: dict[str, Any] = {}
     max_length: int | dict[str, int] | None = None
     num_slots: int | None = None

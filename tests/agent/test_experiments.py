@@ -24,7 +24,7 @@ Begin = Callable[..., Start]
 TELL = """
     import json, os
     from core_sdk import core
-    with core.init(name="elsewhere", hparams={"lr": 0.5}) as context:
+    with core.init(name="elsewhere", hparams={"lr": 0.5, "momentum": 0.9}) as context:
         info = context.info
         told = [info.slot_ids, info.user_data, info.trial._config.get("name"), info.trial.hparams]
         names = ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "GREETING")
@@ -70,15 +70,20 @@ def run(start: Start) -> Any:
 
 
 def test_a_script_is_told_of_its_slots_and_its_experiment(begin_trial: Begin, home: Home) -> None:
-    """What it says in `init()` does not move it to another experiment."""
+    """What it says in `init()` does not move it to another experiment, and only adds to the hyperparameters."""
     config = {"name": "search", "data": {"rows": 3}, "environment": {"environment_variables": ["GREETING=hello=you"]}}
 
     slots, data, name, hparams, variables = run(begin_trial(TELL, config=config, slots=Slots((2,))))
 
-    assert (slots, data, name, hparams) == ([2], {"rows": 3}, "search", {"lr": 0.1})
+    assert (slots, data, name, hparams) == ([2], {"rows": 3}, "search", {"lr": 0.1, "momentum": 0.9})
     assert variables == {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "GREETING": "hello=you"}
     record = home.trial(1).read_record()
-    assert (record.experiment_id, record.seed, record.given_hparams, record.hparams) == (1, 7, {"lr": 0.1}, {"lr": 0.5})
+    assert (record.experiment_id, record.seed) == (1, 7)
+    assert (record.given_hparams, record.hparams) == ({"lr": 0.1}, {"lr": 0.1, "momentum": 0.9})
+    words = (
+        "init(hparams=…) has other values than the search has chosen (lr: 0.5 in the script, 0.1 chosen by the search)"
+    )
+    assert words in home.trial(1).log_path(1).read_text()
     assert home.find_experiment("elsewhere") is None
 
 

@@ -52,19 +52,19 @@ def _checked(value: object, what: str, kind: type, kind_name: str) -> Any:
 
 
 def define(record: TrialRecord, definition: Definition) -> None:
-    """On a trial's first attempt: writes into `record` what the script says."""
+    """On a trial's first attempt: writes into `record` what the script says.
+
+    Of the hyperparameters of a searched trial the script can only add to what the searcher has chosen.
+    """
     record.is_defined = True
     record.given_hparams = record.told_hparams
     if definition.hparams is not None:
-        if differences := _differences(definition.hparams, record.given_hparams, "given"):
-            logger.warning(
-                "trial %d: init(hparams=…) contradicts the hyperparameters that were given to the trial (%s). What the "
-                "script says is recorded. To train with the given ones, take them from "
-                "get_cluster_info().trial.hparams, and pass those to init()",
-                record.trial_id,
-                differences,
-            )
-        record.hparams = {**record.hparams, **definition.hparams}
+        if record.request_id:
+            _warn_of_search(record, definition)
+            record.hparams = {**definition.hparams, **record.given_hparams}
+        else:
+            _warn_of_command_line(record, definition)
+            record.hparams = {**record.hparams, **definition.hparams}
     if definition.data is not None:
         record.data = dict(definition.data)
     if definition.max_length is not None:
@@ -73,9 +73,32 @@ def define(record: TrialRecord, definition: Definition) -> None:
 
 def warn_of_change(record: TrialRecord, definition: Definition) -> None:
     """On a later attempt: the trial stays what its first attempt said it is."""
-    if differences := _differences(definition.hparams or {}, record.hparams, "recorded"):
+    if record.request_id:
+        _warn_of_search(record, definition)
+    elif differences := _differences(definition.hparams, record.hparams, "recorded"):
         logger.warning(
             "trial %d goes on with other hyperparameters than it began with (%s). What was recorded first stays",
+            record.trial_id,
+            differences,
+        )
+
+
+def _warn_of_search(record: TrialRecord, definition: Definition) -> None:
+    if differences := _differences(definition.hparams, record.given_hparams, "chosen by the search"):
+        logger.warning(
+            "trial %d: init(hparams=…) has other values than the search has chosen (%s). Those of the search are "
+            "recorded: train with them, they are in get_cluster_info().trial.hparams",
+            record.trial_id,
+            differences,
+        )
+
+
+def _warn_of_command_line(record: TrialRecord, definition: Definition) -> None:
+    if differences := _differences(definition.hparams, record.given_hparams, "given"):
+        logger.warning(
+            "trial %d: init(hparams=…) contradicts the hyperparameters that were given to the trial (%s). What the "
+            "script says is recorded. To train with the given ones, take them from "
+            "get_cluster_info().trial.hparams, and pass those to init()",
             record.trial_id,
             differences,
         )
@@ -90,10 +113,10 @@ def describe_experiment(home: Home, experiment_id: int, definition: Definition) 
             record.description = definition.description
 
 
-def _differences(said: Mapping[str, Any], other: Mapping[str, Any], other_name: str) -> str:
+def _differences(said: Mapping[str, Any] | None, other: Mapping[str, Any], other_name: str) -> str:
     """The hyperparameters of which both speak and that differ; empty if there are none."""
     return ", ".join(
         f"{name}: {value!r} in the script, {other[name]!r} {other_name}"
-        for name, value in said.items()
+        for name, value in (said or {}).items()
         if name in other and value != other[name]
     )
