@@ -204,6 +204,12 @@ class SearcherContext:
         if self._is_stopped:
             self._preempt.acknowledge_agreed_stop()
 
+    def has_operations(self) -> bool:
+        """Whether a search or a configured length says how long to train. Collective."""
+        return self._distributed.channel.broadcast_outcome(
+            lambda: self._max_length is not None or self._folder.operations_path.exists()
+        )
+
     def get_configured_units(self) -> Unit | None:
         """The unit of lengths; None if `max_length` has none."""
         return self._unit

@@ -5,18 +5,27 @@ from __future__ import annotations
 import contextlib
 import logging
 
+from core_sdk.core import Unit
+from core_sdk.environment import is_test_mode
 from core_sdk.loop.driver import CheckpointPolicy, Schedule
-from core_sdk.loop.schedule import Batch, TrainUnit, check_length
+from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import read_state
+from core_sdk.pytorch._fitting.checkpoint import batches_trained, read_state
 from core_sdk.pytorch._fitting.fitting import Fitting
-from core_sdk.pytorch._fitting.result import EndReason, FitResult
+from core_sdk.pytorch._fitting.progress_bar import shown_progress
+from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._trial import PyTorchTrial
 
 logger = logging.getLogger("core_sdk.pytorch")
 
 _EVERY_100_BATCHES = Batch(100)
+_UNITS: dict[Unit | None, type[TrainUnit]] = {
+    Unit.EPOCHS: Epoch,
+    Unit.RECORDS: Record,
+    Unit.BATCHES: Batch,
+    None: Batch,
+}
 
 
 class Trainer:
@@ -25,6 +34,8 @@ class Trainer:
     def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         self._trial = trial
         self._context = context
+        self._latest_checkpoint: str | None = None
+        """Of an earlier `fit()`."""
 
     def configure_profiler(
         self,
@@ -33,9 +44,9 @@ class Trainer:
         begin_on_batch: int = 0,
         end_after_batch: int | None = None,
     ) -> None:
-        """As in `determined` since 0.38, does nothing but say so: `fit(profiling_enabled=True)` has replaced it."""
+        """Does nothing but say so, as in `determined` since 0.38: `fit(profiling_enabled=True)` has taken its place."""
         logger.warning(
-            "configure_profiler() does nothing: fit(profiling_enabled=True) records the use of the machine, and "
+            "configure_profiler() does nothing: fit(profiling_enabled=True) records how the machine is used, and "
             "context.set_profiler() profiles the code"
         )
 
@@ -50,34 +61,97 @@ class Trainer:
         step_zero_validation: bool = False,
         test_mode: bool = False,
         profiling_enabled: bool = False,
+        *,
+        progress_bar: bool | None = None,
     ) -> FitResult:
+        """Trains until `max_length`, counted from the beginning of the trial, and returns how that went. Collective.
+
+        Periods are units: `Batch(100)`, `Epoch(1)`, `Record(10_000)` or `Seconds(600)`, or counts such as
+        `Batch([1, 10, 100])`. Without `max_length` a search, or the length in the configuration, says how long.
+
+        The end of the training is validated and saved in any case. `checkpoint_policy` says which validations a
+        checkpoint follows: those that are the "best" of the experiment so far, "all", or "none". Metrics are reported
+        every `reporting_period`, and whenever the training validates or saves.
+
+        The training goes on from `latest_checkpoint`, by default the one from which this attempt resumes. From the
+        checkpoint of another trial it takes models, optimizers and schedulers, and begins to count anew.
+
+        When a stop is asked for, it saves and returns after the current batch, also of a validation, which is made up
+        for after the resume. `step_zero_validation` validates before the first batch. `test_mode` trains and validates
+        one batch, saves and returns. `profiling_enabled` records the use of the machine. The chief shows a
+        `progress_bar`, by default on a terminal.
+        """
+        context = self._context
+        is_test = test_mode or is_test_mode()
+        self._check(max_length, is_test)
         schedule = Schedule(
-            validation=validation_period,
-            checkpoint=checkpoint_period,
-            reporting=reporting_period,
+            validation=None if is_test else validation_period,
+            checkpoint=None if is_test else checkpoint_period,
+            reporting=None if is_test else reporting_period,
             policy=checkpoint_policy,
-            validates_first=step_zero_validation,
+            validates_first=step_zero_validation and not is_test,
         )
-        if max_length is None:
-            raise ValueError("fit() needs to know how long to train: pass max_length, such as max_length=Epoch(10)")
-        check_length(max_length)
-        context, callbacks = self._context, Callbacks(self._trial.build_callbacks())
-        storage_id = latest_checkpoint or context._core.info.latest_checkpoint
+        callbacks = Callbacks(self._trial.build_callbacks())
+        storage_id = latest_checkpoint or self._latest_checkpoint or context._core.info.latest_checkpoint
         content = None if storage_id is None else read_state(context, storage_id)
+        context._initial_batch = 0 if content is None else batches_trained(context, content)
         with contextlib.ExitStack() as ends:
-            callbacks.call("on_trial_startup", 0, storage_id)
-            ends.callback(callbacks.call, "on_trial_shutdown")
-            fitting = Fitting(self._trial, context, callbacks, schedule)
-            if content is not None and storage_id is not None:
-                fitting.load(content, storage_id)
-            fitting.start()
-            callbacks.call("on_training_start")
-            is_complete = fitting.driver.run(max_length)
-        reason: EndReason = "completed" if is_complete else fitting.stop_flag.reason
+            for hook in reversed(callbacks.hooks("on_trial_shutdown")):
+                ends.callback(hook)
+            try:
+                callbacks.call("on_trial_startup", context._initial_batch, storage_id)
+                fitting = Fitting(
+                    self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
+                )
+                if storage_id is not None and content is not None:
+                    fitting.load(content, storage_id)
+                content = None  # its memory is not needed any more
+                fitting.start()
+                callbacks.call("on_training_start")
+                if profiling_enabled:
+                    context._core.profiler.on()
+                    ends.callback(context._core.profiler.off)
+                length = Batch(fitting.counters.batches + 1) if is_test else max_length
+                is_complete = self._run(fitting, length, progress_bar)
+            except BaseException as error:
+                callbacks.call("on_exception", error)
+                raise
+        self._latest_checkpoint = fitting.latest_checkpoint
         return FitResult(
             metrics=fitting.metrics,
             best_checkpoint=fitting.best_checkpoint(),
             latest_checkpoint=fitting.latest_checkpoint,
-            steps_completed=fitting.driver.counters.batches,
-            reason=reason,
+            steps_completed=fitting.counters.batches,
+            reason="completed" if is_complete else fitting.stop_flag.reason,
         )
+
+    def _check(self, max_length: TrainUnit | None, is_test: bool) -> None:
+        context, kind = self._context, type(self._trial).__name__
+        if not context.models:
+            raise ValueError(f"{kind} has wrapped no model: call context.wrap_model(model) in its __init__()")
+        if not context.optimizers:
+            raise ValueError(
+                f"{kind} has wrapped no optimizer: call context.wrap_optimizer(optimizer) in its __init__()"
+            )
+        if max_length is not None:
+            check_length(max_length)
+        elif not is_test and not context._core.searcher.has_operations():
+            raise ValueError("nothing says how long to train: pass max_length to fit(), such as Epoch(10)")
+
+    def _run(self, fitting: Fitting, length: TrainUnit | None, progress_bar: bool | None) -> bool:
+        """Returns whether the training came to its end."""
+        if length is not None:
+            return self._run_until(fitting, length, progress_bar)
+        core_context = self._context._core
+        unit = _UNITS[core_context.searcher.get_configured_units()]
+        for operation in core_context.searcher.operations():
+            if not self._run_until(fitting, unit(operation.length), progress_bar):
+                return False
+            if self._context.distributed.is_chief:
+                operation.report_completed(fitting.searched_metric())
+        return not core_context.preempt.is_stop_agreed
+
+    def _run_until(self, fitting: Fitting, length: TrainUnit, progress_bar: bool | None) -> bool:
+        is_wanted = progress_bar if self._context.distributed.is_chief else False
+        with shown_progress(is_wanted, length, fitting.batches_per_epoch, lambda: fitting.counters):
+            return fitting.driver.run(length)

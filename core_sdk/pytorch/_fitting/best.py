@@ -42,6 +42,13 @@ class BestValidation:
             return True
         return bool(value < best if metric.smaller_is_better else value > best)
 
+    def searched(self, metrics: Mapping[str, Any]) -> Any:
+        """The value that a search is waiting for. Raises `ValueError` if nothing says which one it is."""
+        metric = self._compared(metrics)
+        if metric is None:
+            raise ValueError("nothing says which metric the search compares: name it in the experiment's configuration")
+        return metrics[metric.name]
+
     def checkpoint(self) -> str | None:
         """The storage id of the trial's checkpoint with the best validation."""
         if self._metric is None:

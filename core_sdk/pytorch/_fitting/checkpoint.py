@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 
 from core_sdk._version import __version__
 from core_sdk.errors import StateMismatchError
 from core_sdk.loop import rng
-from core_sdk.loop.driver import Driver
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.restoring import load_object
+from core_sdk.loop.schedule import Counters
 from core_sdk.loop.state import restore_random_numbers
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
@@ -40,6 +40,24 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
         return cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
 
 
+def batches_trained(context: PyTorchTrialContext, content: dict[str, Any]) -> int:
+    """How many batches this trial had trained when the checkpoint was saved; 0 in a checkpoint of another trial."""
+    trainer_state = content["trainer_state"]
+    is_own = trainer_state["trial_id"] == context.get_trial_id()
+    return cast(int, trainer_state["training"]["driver"]["counters"]["batches"]) if is_own else 0
+
+
+class Progress(Protocol):
+    """How far a training is."""
+
+    @property
+    def counters(self) -> Counters: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+
 class TrialState:
     """All that a training must remember, as one checkpoint."""
 
@@ -48,13 +66,13 @@ class TrialState:
         trial: PyTorchTrial,
         context: PyTorchTrialContext,
         callbacks: Callbacks,
-        driver: Driver,
+        progress: Progress,
         data: TrainingData,
     ) -> None:
         self._trial = trial
         self._context = context
         self._callbacks = callbacks
-        self._driver = driver
+        self._progress = progress
         self._data = data
 
     def save(self) -> str:
@@ -77,7 +95,7 @@ class TrialState:
         trainer_state = content["trainer_state"]
         if trainer_state["trial_id"] != context.get_trial_id():
             return
-        self._driver.load_state_dict(trainer_state["driver"])
+        self._progress.load_state_dict(trainer_state["training"])
         ranks = trainer_state["ranks"]
         rank = context.distributed.rank
         self._data.load_state_dict(ranks[rank if rank < len(ranks) else 0]["data"])
@@ -96,7 +114,7 @@ class TrialState:
             "callbacks": self._callbacks.state_dict(),
             "trainer_state": {
                 "trial_id": context.get_trial_id(),
-                "driver": self._driver.state_dict(),
+                "training": self._progress.state_dict(),
                 "ranks": context.distributed.gather(own),
             },
         }
@@ -108,7 +126,7 @@ class TrialState:
         self._callbacks.call("on_checkpoint_save_start", content)
         for name, value in content.items():
             check_plain(value, name)
-        counters = self._driver.counters
+        counters = self._progress.counters
         metadata = {
             "steps_completed": counters.batches,
             "epochs": counters.epochs,

@@ -43,6 +43,10 @@ class TrainingData:
         self._position = Position()
 
     @property
+    def batches_per_epoch(self) -> int | None:
+        return self._plan.batches_per_epoch
+
+    @property
     def is_epoch_start(self) -> bool:
         return self._position.offset == 0 or self._plan.is_epoch_over(self._position)
 

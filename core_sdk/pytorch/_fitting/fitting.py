@@ -8,10 +8,11 @@ from typing import Any
 
 from core_sdk.loop.driver import Driver, Schedule, Training
 from core_sdk.loop.plan import Draw
+from core_sdk.loop.schedule import Counters
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import TrialState
+from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained
 from core_sdk.pytorch._fitting.data import TrainingData, checked_loader
 from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
 from core_sdk.pytorch._fitting.stopping import StopFlag
@@ -26,7 +27,13 @@ class Fitting(Training):
     """A trial in training. It does what its driver says, and its driver knows how far it is."""
 
     def __init__(
-        self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, schedule: Schedule
+        self,
+        trial: PyTorchTrial,
+        context: PyTorchTrialContext,
+        callbacks: Callbacks,
+        schedule: Schedule,
+        *,
+        max_validation_batches: int | None = None,
     ) -> None:
         """Builds the data loaders."""
         self._trial = trial
@@ -48,29 +55,50 @@ class Fitting(Training):
         self._stream: Iterator[tuple[Draw, Any]]
         self._batch_index = 0
         self._is_epoch_start = True
-        self._validator = Validator(trial, context, callbacks)
+        self._validator = Validator(trial, context, callbacks, max_validation_batches)
         self._best = BestValidation(context)
         self.stop_flag = StopFlag(context)
         self.driver = Driver(self, schedule, context.distributed.broadcast)
-        self._state = TrialState(trial, context, callbacks, self.driver, self._data)
+        self._state = TrialState(trial, context, callbacks, self, self._data)
         self._unreported: set[str] = set()
         self.latest_checkpoint: str | None = None
         self.metrics: dict[str, Any] = {}
         """Those of the last validation."""
 
     def load(self, content: dict[str, Any], storage_id: str) -> None:
+        """Goes on from the content of a checkpoint. Collective."""
         self._state.load(content)
-        self._batch_index = self.driver.counters.batches
+        self._batch_index = self.counters.batches
         self._is_epoch_start = self._data.is_epoch_start
-        if self._batch_index:
+        if batches_trained(self._context, content):
             self.latest_checkpoint = storage_id
 
     def start(self) -> None:
-        """Begins to read the training data; afterwards only the training draws random numbers."""
-        for model in self._context.models:
+        """Gives all ranks the same weights, and begins to read the training data."""
+        context = self._context
+        context._strategy.broadcast(context.models, context.optimizers)
+        for model in context.models:
             model.train()
-        self._context.reset_reducers()
+        context.reset_reducers()
         self._stream = self._data.stream()
+        if self._is_chief:
+            self._train.set_status("training")
+
+    @property
+    def counters(self) -> Counters:
+        return self.driver.counters
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        return self._data.batches_per_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        numbers = {name: value for name, value in self.metrics.items() if isinstance(value, int | float)}
+        return {"driver": self.driver.state_dict(), "metrics": numbers}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.driver.load_state_dict(state["driver"])
+        self.metrics = state["metrics"]
 
     def should_stop(self) -> bool:
         return self.stop_flag.is_set()
@@ -132,17 +160,21 @@ class Fitting(Training):
     def save(self) -> None:
         self.latest_checkpoint = self._state.save()
 
+    def searched_metric(self) -> Any:
+        """What the last validation has found, as the search wants to know it."""
+        return self._best.searched(self.metrics)
+
     def best_checkpoint(self) -> str | None:
         """Collective."""
         return self._context.distributed.channel.broadcast_outcome(self._best.checkpoint)
 
     @property
     def _steps(self) -> int:
-        return self.driver.counters.batches
+        return self.counters.batches
 
     def _numbers(self, metrics: dict[str, Any]) -> dict[str, Any]:
         """What is reported: how far the training is, and all metrics that are numbers, or tensors of one."""
-        counters = self.driver.counters
+        counters = self.counters
         numbers: dict[str, Any] = {"batches": counters.batches, "epochs": counters.epochs}
         for name, value in metrics.items():
             try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -84,8 +85,12 @@ def _extreme(values: Sequence[float], choose: Callable[[Sequence[float]], float]
 class Validator:
     """Validates with what the trial defines, on all ranks together."""
 
-    def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks) -> None:
+    def __init__(
+        self, trial: PyTorchTrial, context: PyTorchTrialContext, callbacks: Callbacks, max_batches: int | None = None
+    ) -> None:
+        """`max_batches` is for a training that is only tested."""
         self._trial = trial
+        self._max_batches = max_batches
         self._context = context
         self._callbacks = callbacks
         self._evaluates_batches = evaluates_batches(trial)
@@ -119,7 +124,8 @@ class Validator:
         end_hooks = self._callbacks.hooks("on_validation_epoch_end")
         outputs: list[Any] = []
         self._callbacks.call("on_validation_epoch_start")
-        for index, (batch, num_samples) in enumerate(validation_batches(context, self._loader, self._trial)):
+        batches = validation_batches(context, self._loader, self._trial)
+        for index, (batch, num_samples) in enumerate(itertools.islice(batches, self._max_batches)):
             if should_stop():
                 return None
             if num_samples == 0:

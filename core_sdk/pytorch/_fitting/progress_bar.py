@@ -1,0 +1,42 @@
+"""A progress bar of the training, on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
+
+_NAMES = {Batch: "batches", Epoch: "epochs", Record: "samples", Seconds: "seconds"}
+
+
+class ProgressBar(Progress):
+    """Reads how far the training is each time that it is drawn, so that batches pay nothing for it."""
+
+    def __init__(self, length: TrainUnit, counters: Callable[[], Counters]) -> None:
+        self._length = length
+        self._counters = counters
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        super().__init__(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4)
+        what = _NAMES.get(type(length), type(length).__name__)
+        self._task = self.add_task(what, total=length.value, completed=int(length.count(counters())))
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        if hasattr(self, "_task"):
+            self.update(self._task, completed=self._length.count(self._counters()))
+        yield from super().get_renderables()
+
+
+def shown_progress(
+    is_wanted: bool | None, length: TrainUnit, batches_per_epoch: int | None, counters: Callable[[], Counters]
+) -> AbstractContextManager[object]:
+    """A bar if it is wanted; where that is left open, on a terminal."""
+    if is_wanted is False or (is_wanted is None and not sys.stderr.isatty()):
+        return nullcontext()
+    if isinstance(length, Epoch) and batches_per_epoch is not None:
+        length = Batch(length.value * batches_per_epoch)  # moves more often
+    return ProgressBar(length, counters)
