@@ -8,9 +8,9 @@ from typing import Any
 
 from core_sdk.client._metrics import to_datetime
 from core_sdk.client._objects import Checkpoint
-from core_sdk.client._order import CheckpointState, OrderBy
+from core_sdk.client._order import OrderBy
 from core_sdk.client._unavailable import unavailable
-from core_sdk.errors import CheckpointNotFoundError, ModelVersionNotFoundError
+from core_sdk.errors import ModelVersionNotFoundError
 from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json, to_json
 from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.registry import Registry
@@ -103,10 +103,9 @@ class Model:
         """
         with self._tracker.view() as view:
             row = view.checkpoint(checkpoint_uuid)
-        if row.state == CheckpointState.DELETED.name:
-            raise CheckpointNotFoundError(checkpoint_uuid, f"{row.storage}: it was deleted")
         texts = checked_text("the name", name), checked_text("the notes", notes)
-        record = self._registry.register(self.model_id, row.storage_id, *texts)
+        folder = self._tracker.home.folder(row.trial_id)
+        record = self._registry.register(self.model_id, folder, row.storage_id, *texts)
         self.reload()
         return ModelVersion(self._tracker, self._registry.model(self.model_id), record)
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from core_sdk.errors import ModelNotFoundError, NameTakenError
+from core_sdk.errors import (
+    CheckpointNotFoundError,
+    CheckpointProtectedError,
+    ModelNotFoundError,
+    NameTakenError,
+    RecordDamagedError,
+)
 from core_sdk.records import ModelRecord, ModelVersionRecord, check_name
-from core_sdk.tracking.home import Home
+from core_sdk.tracking.history import read_history
+from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
 
 
@@ -40,7 +47,6 @@ class Registry:
         """Makes a model without versions. Raises `InvalidNameError`, `NameTakenError` or `HomeNotWritableError`."""
         check_name("the model's name", name)
         Home.create(self._home.root)
-        self._directory.mkdir(mode=0o700, exist_ok=True)
         with self._locked():
             if any(record.name == name for record in self.models()):
                 raise NameTakenError(name, "model")
@@ -71,15 +77,41 @@ class Registry:
                 record.updated = time.time()
                 write_file(self._path(model_id), record)
 
-    def register(self, model_id: int, storage_id: str, name: str, notes: str) -> ModelVersionRecord:
-        """Makes the checkpoint the newest version of the model."""
+    def register(
+        self, model_id: int, folder: TrialFolder, storage_id: str, name: str, notes: str
+    ) -> ModelVersionRecord:
+        """Makes a checkpoint of the trial the newest version of the model.
+
+        Raises `CheckpointNotFoundError` for one that was deleted.
+        """
         with self.edit(model_id) as record:
+            if all(found.record.storage_id != storage_id for found in read_history(folder).checkpoints):
+                raise CheckpointNotFoundError(storage_id, f"trial {folder.trial_id}: it was deleted")
             record.last_version += 1
             version = ModelVersionRecord(
                 version=record.last_version, checkpoint=storage_id, created=time.time(), name=name, notes=notes
             )
             record.versions.append(version)
         return version
+
+    @contextlib.contextmanager
+    def deleting(self, storage_ids: Collection[str], *, despite_damage: bool = False) -> Iterator[None]:
+        """While the block deletes these checkpoints, none of them can become a version of a model.
+
+        Raises `CheckpointProtectedError` if one is, or `RecordDamagedError` for a model that may have one, unless the
+        deletion is to go on `despite_damage`.
+        """
+        with self._locked():
+            registered: dict[str, list[str]] = {}
+            try:
+                registered = read_registered(self._home)
+            except RecordDamagedError:
+                if not despite_damage:
+                    raise
+            for storage_id in registered.keys() & set(storage_ids):
+                reasons = [f"it is {version}" for version in registered[storage_id]]
+                raise CheckpointProtectedError(storage_id, reasons, can_be_forced=False, is_registered=True)
+            yield
 
     def delete(self, model_id: int) -> None:
         """Deletes the model; its checkpoints stay, and are protected no more. The empty folder keeps the id."""
@@ -93,6 +125,7 @@ class Registry:
     def _locked(self) -> Iterator[None]:
         from filelock import FileLock  # imports asyncio, which readers need not pay for
 
+        self._directory.mkdir(mode=0o700, exist_ok=True)
         with FileLock(self._directory / "models.lock", mode=0o600):
             yield
 

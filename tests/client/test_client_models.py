@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from cli.recorded import store
@@ -19,6 +22,7 @@ from core_sdk.errors import (
     NameTakenError,
     RecordDamagedError,
 )
+from core_sdk.records import MANIFEST_NAME
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion.collection import Request, collect
 
@@ -128,6 +132,29 @@ def test_a_registered_checkpoint_is_not_deleted(tracker: Tracker, checkpoints: l
     assert checkpoint.state is CheckpointState.DELETED
     with pytest.raises(CheckpointNotFoundError, match="it was deleted"):
         tracker.get_model("digits").register_version("a")
+
+
+def test_no_version_is_made_of_a_checkpoint_that_is_being_deleted(
+    home: Home, tracker: Tracker, checkpoints: list[str]
+) -> None:
+    """The registration waits for the end of the deletion, and is refused then."""
+    model, checkpoint = tracker.create_model("digits"), tracker.get_checkpoint("a")
+    manifest = home.checkpoints / "a" / MANIFEST_NAME
+    content = manifest.read_bytes()
+    manifest.unlink()
+    os.mkfifo(manifest)  # the deletion reads it first, and waits
+
+    with ThreadPoolExecutor() as threads:
+        deletion = threads.submit(checkpoint.delete)
+        with manifest.open("wb") as pipe:
+            registration = threads.submit(model.register_version, "a")
+            waits = not futures.wait([registration], timeout=0.5).done
+            pipe.write(content)
+        deletion.result()
+        with pytest.raises(CheckpointNotFoundError, match="it was deleted"):
+            registration.result()
+
+    assert waits and model.list_versions() == []
 
 
 def test_a_registered_checkpoint_is_not_collected(home: Home, tracker: Tracker, checkpoints: list[str]) -> None:

@@ -981,7 +981,7 @@ def test_36_what_is_needed_is_never_deleted(two_checkpoints: Home, reason: str) 
             folder.append_change(CheckpointPinned(time=0.0, storage_id="older"))
         case "a version":
             registry = Registry(home)
-            registry.register(registry.create("digits", "", {}, ()).model_id, "older", "", "")
+            registry.register(registry.create("digits", "", {}, ()).model_id, folder, "older", "", "")
         case "a beginning":
             new_trial(home, continued_from="older")
         case "in use":

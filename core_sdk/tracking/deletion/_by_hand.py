@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from core_sdk.errors import (
     CheckpointError,
@@ -23,6 +23,7 @@ from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.deletion.retention import References, pin_reason, references_to
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
+from core_sdk.tracking.registry import Registry
 
 
 def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
@@ -33,7 +34,7 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     Raises `StorageError`.
     """
     _check_unprotected(folder, storage_id, is_forced)
-    with contextlib.closing(storage_from_url(storage_url)) as storage:
+    with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
         remove_checkpoint(storage, storage_id, folder.append_change)
 
@@ -46,7 +47,7 @@ def delete_files(
     Raises as `delete_checkpoint`, and as reading the checkpoint does.
     """
     _check_unprotected(folder, storage_id, is_forced)
-    with contextlib.closing(storage_from_url(storage_url)) as storage:
+    with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
         return remove_files(storage, storage_id, globs, folder.append_change)
 
 
@@ -85,7 +86,7 @@ def delete_trial(folder: TrialFolder, *, is_forced: bool = False) -> None:
     """
     with claimed_next_attempt(folder, "delete"):
         _check_all_unprotected([folder], is_forced)
-        _delete_claimed(folder)
+        _delete_claimed(folder, is_forced)
 
 
 def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False) -> None:
@@ -105,7 +106,7 @@ def delete_experiment(home: Home, experiment_id: int, *, is_forced: bool = False
     _check_all_unprotected(trials, is_forced)
     for folder in trials:
         with claimed_next_attempt(folder, "delete"):
-            _delete_claimed(folder)
+            _delete_claimed(folder, is_forced)
     code = _code_of(experiment)
     experiment.delete()
     if code is not None:
@@ -136,15 +137,23 @@ def _code_of(experiment: ExperimentFolder) -> str | None:
         return None
 
 
-def _delete_claimed(folder: TrialFolder) -> None:
-    for storage_url, storage_id in _all_files(read_history(folder)):
-        with (
-            contextlib.closing(storage_from_url(storage_url)) as storage,
-            contextlib.suppress(CheckpointNotFoundError),
-        ):
-            storage.delete(storage_id)
-    # Last: as long as the trial is listed, its deletion can be repeated.
-    folder.clear()
+def _delete_claimed(folder: TrialFolder, is_forced: bool) -> None:
+    files = dict(_all_files(read_history(folder)))
+    with _deleting(folder, files, is_forced):
+        for storage_id, storage_url in files.items():
+            with (
+                contextlib.closing(storage_from_url(storage_url)) as storage,
+                contextlib.suppress(CheckpointNotFoundError),
+            ):
+                storage.delete(storage_id)
+        # Last: as long as the trial is listed, its deletion can be repeated.
+        folder.clear()
+
+
+def _deleting(
+    folder: TrialFolder, storage_ids: Collection[str], is_forced: bool = False
+) -> contextlib.AbstractContextManager[None]:
+    return Registry(Home(folder.home_root)).deleting(storage_ids, despite_damage=is_forced)
 
 
 def _trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
@@ -157,9 +166,9 @@ def _trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
 
 def _all_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
     for checkpoint in history.checkpoints:
-        yield checkpoint.record.storage, checkpoint.record.storage_id
+        yield checkpoint.record.storage_id, checkpoint.record.storage
     for unlisted in history.unlisted:
-        yield unlisted.storage, unlisted.storage_id
+        yield unlisted.storage_id, unlisted.storage
 
 
 def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) -> None:

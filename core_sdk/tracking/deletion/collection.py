@@ -21,6 +21,7 @@ What keeps this safe:
 - A launcher that starts ranks anew does not take that claim. Should it choose a checkpoint in the very moment of its
   deletion, that attempt fails to restore it, and the next start chooses another: at least one good one always stays. So
   too a new trial that is being made to begin with another trial's checkpoint, until its run info is written.
+- A version of a model is made of a checkpoint, and a checkpoint is deleted, under one lock, `models/models.lock`.
 - A storage that cannot be reached condemns nothing in it. Records that are damaged, or that a full disk refused, might
   have been a pin or a validation: nothing of such a trial is deleted.
 """
@@ -36,6 +37,7 @@ import msgspec
 
 from core_sdk.errors import (
     CheckpointError,
+    CheckpointProtectedError,
     CollectionRunningError,
     ExperimentNotFoundError,
     MetricNotFoundError,
@@ -51,6 +53,7 @@ from core_sdk.tracking.deletion._planning import ExperimentPlan, Rules, Verdict
 from core_sdk.tracking.deletion.references import read_references
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.registry import Registry
 
 __all__ = ["Collector", "Deletions", "Plan", "Request", "Rules", "Verdict", "collect", "rules_of"]
 
@@ -175,7 +178,10 @@ class Collector:
         folder = TrialFolder(self._home.root, verdict.trial_id)
         try:
             storage = self._inspector.storage(verdict.storage)
-            remove_checkpoint(storage, verdict.storage_id, folder.append_change, "; ".join(verdict.reasons))
+            with Registry(self._home).deleting([verdict.storage_id]):
+                remove_checkpoint(storage, verdict.storage_id, folder.append_change, "; ".join(verdict.reasons))
+        except CheckpointProtectedError:
+            return False  # it was registered meanwhile
         except (CheckpointError, *UNREACHABLE) as error:
             self._inspector.note_problem(verdict.storage, error)
             return False
