@@ -61,7 +61,11 @@ class PyTorchTrialContext(TrialContext):
         self._compresses_gradients = False
 
     def wrap_model(
-        self, model: nn.Module, strategy: str | None = None, compile: bool = False, **options: Any
+        self,
+        model: nn.Module,
+        strategy: str | None = None,
+        compile: bool | Mapping[str, Any] = False,
+        **options: Any,
     ) -> nn.Module:
         """Moves a model to `device`, and spreads it over the ranks. Returns the model to call."""
         chosen = named_strategy(strategy, self._strategy)

@@ -8,7 +8,7 @@ from typing import Any
 from core_sdk.distributed import DistributedContext, has_process_group
 from core_sdk.pytorch._strategies._ddp import DdpStrategy
 from core_sdk.pytorch._strategies._horovod import HorovodStrategy
-from core_sdk.pytorch._strategies._none import NoStrategy
+from core_sdk.pytorch._strategies._none import NoStrategy, UntouchedStrategy
 from core_sdk.pytorch._strategies._strategy import Strategy
 
 
@@ -33,8 +33,13 @@ def default_strategy(distributed: DistributedContext) -> Strategy:
 
 def named_strategy(name: str | None, default: Strategy) -> Strategy:
     """The strategy that `wrap_model(strategy=…)` names. Raises `ValueError` for one that cannot be used here."""
-    if name is None or name == default.name:
+    if name is None or name == default.name or isinstance(default, UntouchedStrategy):
         return default
     if name == "none":
         return NoStrategy()
-    raise ValueError(f"strategy is {name!r}; here it must be None, 'none' or {default.name!r}")
+    if name == "fsdp" and default.name != "horovod":
+        from core_sdk.pytorch._strategies._fsdp import FsdpStrategy  # slow to import
+
+        return FsdpStrategy()
+    others = ["none", default.name, *(["fsdp"] if default.name != "horovod" else [])]
+    raise ValueError(f"strategy is {name!r}; here it must be None, or one of {', '.join(dict.fromkeys(others))}")

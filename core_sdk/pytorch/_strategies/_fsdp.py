@@ -1,0 +1,74 @@
+"""A model whose parameters, gradients and optimizer states are split over the ranks, by torch's `fully_shard()`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import torch
+from torch import distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor
+
+from core_sdk.pytorch._strategies._strategy import Strategy
+
+
+class FsdpStrategy(Strategy):
+    """FSDP2: one unit of the model after another is gathered for its part of the forward and backward pass.
+
+    The option `units` is the class of the submodules that become units, or a tuple of classes; by default these are the
+    elements of each `nn.ModuleList`, as the layers of a transformer are. What is left is one more unit. The other
+    options are those of `fully_shard()`, such as `mp_policy`.
+    """
+
+    name = "fsdp"
+
+    def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        chosen = dict(options)
+        units = _units(model, chosen.pop("units", None))
+        chosen.setdefault("mesh", _mesh_of_all_ranks(device))
+        # The whole model need not fit on the device: one unit at a time goes there.
+        for module in [*units, model]:
+            _broadcast(module, device)
+            fully_shard(module, **chosen)
+        return model
+
+    def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
+        cast(FSDPModule, model).set_requires_gradient_sync(is_on)
+
+
+def _units(model: nn.Module, kinds: Any) -> list[nn.Module]:
+    """Inner ones before those around them, and without the model itself."""
+    if kinds is None:
+        return [module for module in _elements_of_lists(model) if any(True for _ in module.parameters())]
+    found = [module for module in model.modules() if isinstance(module, kinds)]
+    if not found:
+        raise ValueError(f"no module of the {type(model).__name__} is a unit: there is none of units={kinds!r}")
+    return [module for module in reversed(found) if module is not model]
+
+
+def _elements_of_lists(module: nn.Module) -> Iterator[nn.Module]:
+    for child in module.children():
+        # Lists have no forward pass of their own.
+        if isinstance(module, nn.ModuleList) and not isinstance(child, nn.ModuleList | nn.ModuleDict):
+            yield child
+        else:
+            yield from _elements_of_lists(child)
+
+
+def _mesh_of_all_ranks(device: torch.device) -> DeviceMesh:
+    if not dist.is_initialized():
+        # A single rank, which no launcher has started: it is a group of one.
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+    return init_device_mesh(device.type, (dist.get_world_size(),))
+
+
+def _broadcast(module: nn.Module, device: torch.device) -> None:
+    """Gives all ranks the chief's weights, of which each then keeps its part."""
+    for tensor in (*module.parameters(), *module.buffers()):
+        if not isinstance(tensor, DTensor) and not tensor.is_meta:
+            tensor.data = tensor.data.to(device)
+            dist.broadcast(tensor.data, src=0)
