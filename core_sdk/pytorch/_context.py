@@ -70,6 +70,8 @@ class PyTorchTrialContext(TrialContext):
         """Moves a model to `device`, and spreads it over the ranks. Returns the model to call."""
         chosen = named_strategy(strategy, self._strategy)
         wrapped = chosen.wrap_model(model, self.device, options)
+        if compile is not False and self._core_context is not None:
+            wrapped.compile(**({} if compile is True else compile))  # in place: names in its state stay
         self.models.append(wrapped)
         self._strategies.append(chosen)
         return wrapped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -23,13 +24,20 @@ from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
 from core_sdk.pytorch._trial import PyTorchTrial
 
 STATE_FILE = "state_dict.pth"
+SHARDED_FILES = "sharded_tensors."
 LOAD_DATA_FILE = "load_data.json"
 CODE_DIRECTORY = "code"
 
+Place = tuple[str | int, ...]
+"""Where a value stands in the content: the keys and positions that lead to it."""
+
 
 def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
-    """The content of a trial's checkpoint. Collective within a node."""
-    with context._core.checkpoint.restore_path(storage_id, selector=STATE_FILE.__eq__) as directory:
+    """The content of a trial's checkpoint, for the models and optimizers of the context. Collective within a node."""
+    selected = (STATE_FILE, SHARDED_FILES)
+    with context._core.checkpoint.restore_path(
+        storage_id, selector=lambda name: name.startswith(selected)
+    ) as directory:
         file = directory / STATE_FILE
         if not file.exists():
             raise StateMismatchError(
@@ -37,7 +45,44 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
                 [f"it has no {STATE_FILE}: no Trainer has stored it"],
                 "Pass the checkpoint of a Trainer as latest_checkpoint, or begin a new trial",
             )
-        return cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
+        content = cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
+        if is_sharded(context) or any(directory.glob(SHARDED_FILES + "*")):
+            from core_sdk.pytorch._sharded_tensors import put_back  # slow to import
+
+            content = put_back(content, directory, tensors_of(context))
+        return content
+
+
+def is_sharded(context: PyTorchTrialContext) -> bool:
+    """Whether a model's tensors are spread over the ranks, so that each of them writes its parts."""
+    return any(strategy.is_sharding for strategy in context._strategies)
+
+
+def tensors_of(context: PyTorchTrialContext) -> Callable[[Place, torch.Size], torch.Tensor | None]:
+    """The model's tensor, or the optimizer's parameter, to which a place of a checkpoint belongs."""
+    models = model_states(context)
+    parameters = [
+        [each for group in optimizer.param_groups for each in group["params"]] for optimizer in context.optimizers
+    ]
+
+    def find(place: Place, size: torch.Size) -> torch.Tensor | None:
+        try:
+            match place:
+                case "models_state_dict", int(model), str(name):
+                    tensor = models[model][name]
+                case "optimizers_state_dict", int(optimizer), "state", int(parameter), *_:
+                    tensor = parameters[optimizer][parameter]
+                case _:
+                    return None
+        except LookupError:
+            return None  # it is another model's checkpoint; whoever loads it will say so
+        return tensor if tensor.size() == size else None
+
+    return find
+
+
+def model_states(context: PyTorchTrialContext) -> list[dict[str, Any]]:
+    return [strategy.model_state(model) for model, strategy in zip(context.models, context._strategies, strict=True)]
 
 
 def batches_trained(context: PyTorchTrialContext, content: dict[str, Any]) -> int:
@@ -78,7 +123,11 @@ class TrialState:
     def save(self) -> str:
         """Collective. Returns the storage id on every rank."""
         content = self._content()
-        storage_id = self._context.distributed.channel.broadcast_outcome(lambda: self._store(content), is_patient=True)
+        if is_sharded(self._context):
+            storage_id = self._store_sharded(content)
+        else:
+            channel = self._context.distributed.channel
+            storage_id = channel.broadcast_outcome(lambda: self._store(content), is_patient=True)
         self._callbacks.call("on_checkpoint_upload_end", storage_id)
         return storage_id
 
@@ -106,9 +155,7 @@ class TrialState:
         context = self._context
         own = {"random": rng.capture(), "data": self._data.state_dict()}
         content = {
-            "models_state_dict": [
-                strategy.model_state(model) for model, strategy in zip(context.models, context._strategies, strict=True)
-            ],
+            "models_state_dict": model_states(context),
             "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
             "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
             "callbacks": self._callbacks.state_dict(),
@@ -123,11 +170,33 @@ class TrialState:
         return content
 
     def _store(self, content: dict[str, Any]) -> str:
+        with self._context._core.checkpoint.store_path(self._metadata()) as (directory, storage_id):
+            self._write(content, directory)
+        return storage_id
+
+    def _store_sharded(self, content: dict[str, Any]) -> str:
+        """Collective."""
+        from core_sdk.pytorch._sharded_tensors import take_out, write  # slow to import
+
+        content, tensors = take_out(content)
+        with self._context._core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
+            write(tensors, directory)
+            if self._context.distributed.is_chief:
+                self._write(content, directory)
+        return storage_id
+
+    def _write(self, content: dict[str, Any], directory: Path) -> None:
         self._callbacks.call("on_checkpoint_save_start", content)
         for name, value in content.items():
             check_plain(value, name)
+        torch.save(content, directory / STATE_FILE)
+        self._write_definition(directory)
+        self._callbacks.call("on_checkpoint_end", str(directory))
+        self._callbacks.call("on_checkpoint_write_end", str(directory))
+
+    def _metadata(self) -> dict[str, Any]:
         counters = self._progress.counters
-        metadata = {
+        return {
             "steps_completed": counters.batches,
             "epochs": counters.epochs,
             "records": counters.records,
@@ -135,12 +204,6 @@ class TrialState:
             "format": "pickle",
             "core_sdk_version": __version__,
         }
-        with self._context._core.checkpoint.store_path(metadata) as (directory, storage_id):
-            torch.save(content, directory / STATE_FILE)
-            self._write_definition(directory)
-            self._callbacks.call("on_checkpoint_end", str(directory))
-            self._callbacks.call("on_checkpoint_write_end", str(directory))
-        return storage_id
 
     def _write_definition(self, directory: Path) -> None:
         """What builds the trial again: its class, its code and its hyperparameters."""

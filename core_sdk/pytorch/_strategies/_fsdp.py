@@ -24,6 +24,7 @@ class FsdpStrategy(Strategy):
     """
 
     name = "fsdp"
+    is_sharding = True
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
         chosen = dict(options)

@@ -15,6 +15,8 @@ class Strategy(abc.ABC):
     """One way of training a model on all ranks."""
 
     name: str
+    is_sharding = False
+    """Whether the states of models and optimizers have tensors that are spread over the ranks."""
 
     @abc.abstractmethod
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:

@@ -1,0 +1,160 @@
+"""A training whose model is split over ranks is stopped, and goes on, on any number of ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch.ranks import Ranks, warm_ranks
+from pytorch.trials import LineTrial
+from torch import nn
+from torch.distributed.tensor import DTensor
+
+from core_sdk.pytorch import Batch, PyTorchCallback, PyTorchTrialContext, Trainer, init
+
+GLOBAL_BATCH_SIZE = 12
+NUM_BATCHES = 5
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
+        yield warm
+
+
+class StopAfter(PyTorchCallback):
+    """Sends this process a SIGTERM after a batch."""
+
+    def __init__(self, batch_idx: int) -> None:
+        self.batch_idx = batch_idx
+
+    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
+        if batch_idx == self.batch_idx:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class FsdpTrial(LineTrial):
+    def __init__(self, context: PyTorchTrialContext, strategy: str, dropout: float) -> None:
+        super().__init__(context, batch_size=GLOBAL_BATCH_SIZE // context.distributed.size)
+        context.models.clear()
+        context.optimizers.clear()
+        context._strategies.clear()
+        layers = nn.ModuleList([nn.Linear(1, 5), nn.Dropout(dropout), nn.Linear(5, 1)])
+        self.model = context.wrap_model(Layers(layers), strategy=strategy)
+        self.optimizer = context.wrap_optimizer(torch.optim.AdamW(self.model.parameters(), lr=0.1))
+
+
+class Layers(nn.Module):
+    def __init__(self, layers: nn.ModuleList) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            inputs = layer(inputs)
+        return inputs
+
+
+def train(job: str, stop_after: str, directory: str, strategy: str = "fsdp", dropout: str = "0") -> None:
+    """Writes what this rank has trained on, and the final state, into a file of the directory."""
+    with init(job_id=job) as context:
+        context._core.info.trial.trial_seed = 17
+        random.seed(17)
+        torch.manual_seed(17)
+        trial = FsdpTrial(context, strategy, float(dropout))
+        trial.callbacks = {"stop": StopAfter(int(stop_after))}
+        Trainer(trial, context).fit(max_length=Batch(NUM_BATCHES), validation_period=Batch(2))
+        states = {"model": trial.model.state_dict(), "optimizer": trial.optimizer.state_dict()["state"]}
+        states = {name: _whole(state) for name, state in states.items()}
+        torch.save({"trained": trial.trained, **states}, Path(directory) / f"{job}.{context.distributed.rank}")
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _whole(item) for key, item in value.items()}
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def results(directory: Path, job: str, num_ranks: int) -> list[dict[str, Any]]:
+    return [torch.load(directory / f"{job}.{rank}", weights_only=True) for rank in range(num_ranks)]
+
+
+def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
+    """Of each global batch."""
+    trained = [each["trained"] for each in ranks]
+    return [sorted(x for batch in batches for x in batch[2]) for batches in zip(*trained, strict=True)]
+
+
+def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path) -> None:
+    """Samples, losses, random numbers, weights and the optimizer's state are equal, bit for bit."""
+    with_dropout = ("fsdp", 0.2)
+    ranks.run(train, 2, "whole", -1, tmp_path, *with_dropout)
+    ranks.run(train, 2, "stopped", 2, tmp_path, *with_dropout)
+    before = results(tmp_path, "stopped", 2)
+
+    ranks.run(train, 2, "stopped", -1, tmp_path, *with_dropout)
+
+    after, whole = results(tmp_path, "stopped", 2), results(tmp_path, "whole", 2)
+    for rank in range(2):
+        assert before[rank]["trained"] + after[rank]["trained"] == whole[rank]["trained"]
+        for state in ("model", "optimizer"):
+            torch.testing.assert_close(after[rank][state], whole[rank][state], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("num_ranks", "strategy"), [(1, "fsdp"), (3, "fsdp"), (1, "none")])
+def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
+    ranks: Ranks, tmp_path: Path, num_ranks: int, strategy: str
+) -> None:
+    """Also without any sharding. Numbers differ by as much as sums in another order do."""
+    ranks.run(train, 2, "whole", -1, tmp_path)
+    ranks.run(train, 2, "stopped", 2, tmp_path)
+    before = results(tmp_path, "stopped", 2)
+
+    ranks.run(train, num_ranks, "stopped", -1, tmp_path, strategy)
+
+    after, whole = results(tmp_path, "stopped", num_ranks), results(tmp_path, "whole", 2)
+    assert samples(before) + samples(after) == samples(whole)
+    for state in ("model", "optimizer"):
+        torch.testing.assert_close(after[0][state], whole[0][state], rtol=1e-3, atol=1e-4)
+
+
+def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks, tmp_path: Path) -> None:
+    """As when a model has outgrown DistributedDataParallel."""
+    ranks.run(train, 1, "whole", -1, tmp_path, "none")
+    ranks.run(train, 1, "stopped", 2, tmp_path, "none")
+
+    ranks.run(train, 2, "stopped", -1, tmp_path, "fsdp")
+
+    (whole,), after = results(tmp_path, "whole", 1), results(tmp_path, "stopped", 2)
+    assert samples(after) == samples([whole])[3:]
+    torch.testing.assert_close(after[0]["model"], whole["model"], rtol=1e-3, atol=1e-4)
+
+
+def test_every_file_of_a_checkpoint_loads_with_weights_only(ranks: Ranks, tmp_path: Path) -> None:
+    """JSON aside."""
+    ranks.run(train, 2, "stopped", 2, tmp_path)
+
+    files = [path for path in Path(os.environ["CORE_SDK_HOME"]).glob("checkpoints/*/*") if path.is_file()]
+
+    names = sorted({path.name for path in files})
+    assert names == [
+        ".manifest.json",
+        "load_data.json",
+        "metadata.json",
+        "sharded_tensors.0.pt",
+        "sharded_tensors.1.pt",
+        "sharded_tensors.json",
+        "state_dict.pth",
+    ]
+    for path in files:
+        if path.suffix == ".json":
+            json.loads(path.read_bytes())
+        else:
+            torch.load(path, weights_only=True)
