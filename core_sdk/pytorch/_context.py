@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from core_sdk.core import Context, DistributedContext
 from core_sdk.pytorch._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._lr_scheduler import LRScheduler
+from core_sdk.pytorch._mixed_precision import autocasting
 from core_sdk.pytorch._strategies import OptimizerStep, Strategy, named_strategy
 from core_sdk.pytorch._trial_context import TrialContext
 
+if TYPE_CHECKING:
+    from core_sdk.core import Context, DistributedContext
+
 logger = logging.getLogger("core_sdk.pytorch")
+
+_Models = TypeVar("_Models")
+_Optimizers = TypeVar("_Optimizers")
 
 
 class PyTorchTrialContext(TrialContext):
@@ -46,16 +54,20 @@ class PyTorchTrialContext(TrialContext):
             enable_tensorboard_logging=enable_tensorboard_logging,
         )
         self.models: list[nn.Module] = []
-        self.optimizers: list[torch.optim.Optimizer] = []
+        self.optimizers: list[Optimizer] = []
         self.lr_schedulers: list[LRScheduler] = []
         self.profiler: Any = None
-        self.experimental = PyTorchExperimentalContext()
-        self._scaler: Any = None
+        self.experimental = PyTorchExperimentalContext(self._use_amp)
         self._strategy = strategy
         self._strategies: list[Strategy] = []
-        self._steps: dict[torch.optim.Optimizer, OptimizerStep] = {}
+        self._steps: dict[Optimizer, OptimizerStep] = {}
         self._aggregation_frequency = aggregation_frequency
-        self._is_stepping = True
+        self._is_stepping = aggregation_frequency == 1
+        self._scaler: Any = None
+        self._autocasts = False
+        self._automatic_scaler: Any = None
+        """The scaler, if it is this context that scales losses with it."""
+        self._has_scaled_step = False
         # What a configuration says of optimizers that say nothing themselves.
         self._averages_gradients = True
         self._compresses_gradients = False
@@ -67,7 +79,17 @@ class PyTorchTrialContext(TrialContext):
         compile: bool | Mapping[str, Any] = False,
         **options: Any,
     ) -> nn.Module:
-        """Moves a model to `device`, and spreads it over the ranks. Returns the model to call."""
+        """Moves a model to `device`, and spreads it over the ranks. Returns the model to call. Collective.
+
+        Every attribute of the model is one of the returned model, too. On several ranks `options` are those of torch's
+        `DistributedDataParallel`, such as `find_unused_parameters=True`; a single rank checks only their names.
+        """
+        if not isinstance(model, nn.Module):
+            raise TypeError(f"wrap_model() takes a torch.nn.Module, not {type(model).__name__}")
+        if any(model is known or model is strategy_.inner_model(known) for known, strategy_ in self._spread_models()):
+            raise ValueError(f"this {type(model).__name__} is wrapped already: call wrap_model() once for each model")
+        if self._autocasts:
+            model = autocasting(model, self.device)
         chosen = named_strategy(strategy, self._strategy)
         wrapped = chosen.wrap_model(model, self.device, options)
         if compile is not False and self._core_context is not None:
@@ -76,14 +98,28 @@ class PyTorchTrialContext(TrialContext):
         self._strategies.append(chosen)
         return wrapped
 
+    def _spread_models(self) -> list[tuple[nn.Module, Strategy]]:
+        return list(zip(self.models, self._strategies, strict=True))
+
     def wrap_optimizer(
         self,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         backward_passes_per_step: int = 1,
         fp16_compression: bool | None = None,
         average_aggregated_gradients: bool | None = None,
-    ) -> torch.optim.Optimizer:
-        """Registers an optimizer of wrapped models. Returns the optimizer to step."""
+    ) -> Optimizer:
+        """Registers an optimizer of wrapped models. Returns the optimizer to use, from schedulers on.
+
+        A step uses the mean of the gradients of `aggregation_frequency` batches, or their sum with
+        `average_aggregated_gradients=False`. The other arguments are for Horovod: how many times a batch calls
+        `backward()` for one parameter, and whether gradients are sent as float16.
+        """
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"wrap_optimizer() takes a torch.optim.Optimizer, not {type(optimizer).__name__}")
+        if optimizer in self._steps:
+            raise ValueError(f"this {type(optimizer).__name__} is wrapped already")
+        if backward_passes_per_step < 1:
+            raise ValueError(f"backward_passes_per_step is {backward_passes_per_step}; it must be at least 1")
         passes = backward_passes_per_step * self._aggregation_frequency
         is_compressed = self._compresses_gradients if fp16_compression is None else fp16_compression
         is_averaged = self._averages_gradients if average_aggregated_gradients is None else average_aggregated_gradients
@@ -93,14 +129,14 @@ class PyTorchTrialContext(TrialContext):
         self.optimizers.append(wrapped)
         return wrapped
 
-    def _named(self, optimizer: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+    def _named(self, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
         """The optimizer's parameters, each with a name that no other parameter has."""
         own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
         everything = nn.ModuleList(self.models)
         return [(name, parameter) for name, parameter in everything.named_parameters() if parameter in own]
 
     def wrap_lr_scheduler(self, lr_scheduler: Any, step_mode: LRScheduler.StepMode, frequency: int = 1) -> Any:
-        """Registers a scheduler, and returns it."""
+        """Registers a scheduler, and returns it. The `Trainer` calls its `step()`, unless the mode is `MANUAL_STEP`."""
         if isinstance(lr_scheduler, ReduceLROnPlateau) and step_mode is not LRScheduler.StepMode.MANUAL_STEP:
             raise ValueError(
                 "ReduceLROnPlateau needs a metric in step(): wrap it with LRScheduler.StepMode.MANUAL_STEP, and call "
@@ -115,6 +151,62 @@ class PyTorchTrialContext(TrialContext):
         self.lr_schedulers.append(LRScheduler(lr_scheduler, step_mode, frequency))
         return lr_scheduler
 
+    def wrap_scaler(self, scaler: Any) -> Any:
+        """Registers a `torch.amp.GradScaler` that the trial uses itself, and returns it. Call it before `wrap_model()`.
+
+        The trial scales its losses, calls `unscale_()` before it clips gradients, gives the scaler to
+        `step_optimizer()`, and calls `update()` after that. `experimental.use_amp()` does all of this itself.
+        """
+        if self._scaler is not None:
+            raise ValueError("there is a scaler already: call wrap_scaler(), or experimental.use_amp(), only once")
+        if self.models:
+            raise ValueError("call wrap_scaler(), or experimental.use_amp(), before wrap_model()")
+        self._scaler = scaler
+        return scaler
+
+    def _use_amp(self) -> None:
+        is_scaling = self.device.type == "cuda"  # on a CPU it is bfloat16, whose range is that of float32
+        scaler = self.wrap_scaler(torch.amp.GradScaler(self.device.type, enabled=is_scaling))
+        self._autocasts = True
+        self._automatic_scaler = scaler if is_scaling else None
+
+    def autocast_forward_pass(self, to_wrap: nn.Module) -> nn.Module:
+        """The same model, which from now on computes in mixed precision and returns float32."""
+        return autocasting(to_wrap, self.device)
+
+    def configure_apex_amp(
+        self,
+        models: _Models,
+        optimizers: _Optimizers,
+        enabled: bool | None = True,
+        opt_level: str | None = "O1",
+        *unused: Any,
+        **settings: Any,
+    ) -> tuple[_Models, _Optimizers]:
+        """Turns mixed precision on in torch's own way, since Apex's has ended. Returns its first two arguments.
+
+        The level O0 is full precision; O1 and O2 are what `experimental.use_amp()` is. All else is ignored, with a
+        warning.
+        """
+        if not enabled or opt_level == "O0":
+            return models, optimizers
+        if opt_level not in ("O1", "O2"):
+            raise ValueError(f"opt_level is {opt_level!r}, which torch.amp has not: it must be O0, O1 or O2")
+        warnings.warn(
+            "Apex's mixed precision has ended, and torch.amp takes its place: call context.experimental.use_amp() "
+            "before wrap_model() instead of configure_apex_amp()",
+            FutureWarning,
+            stacklevel=2,
+        )
+        wrapped, self.models = self.models, []
+        try:
+            self._use_amp()
+        finally:
+            self.models = wrapped
+        for model, strategy in self._spread_models():
+            autocasting(strategy.inner_model(model), self.device)
+        return models, optimizers
+
     def backward(
         self,
         loss: torch.Tensor,
@@ -123,25 +215,60 @@ class PyTorchTrialContext(TrialContext):
         create_graph: bool = False,
     ) -> None:
         """Adds the gradients of `loss` to those of the models' parameters; arguments as of torch's `backward()`."""
+        if self._automatic_scaler is not None:
+            loss = self._automatic_scaler.scale(loss)
         loss.backward(gradient, retain_graph, create_graph)  # type: ignore[no-untyped-call]
 
     def step_optimizer(
         self,
-        optimizer: torch.optim.Optimizer,
+        optimizer: Optimizer,
         clip_grads: Callable[[list[nn.Parameter]], Any] | None = None,
         auto_zero_grads: bool = True,
         scaler: Any | None = None,
     ) -> None:
-        """Makes a step with an optimizer that `wrap_optimizer()` has returned, and sets its gradients to zero."""
+        """Makes a step with an optimizer that `wrap_optimizer()` has returned, and sets its gradients to zero.
+
+        Call it once a batch. With an `aggregation_frequency` it does nothing but on the last batch of each so many.
+        `clip_grads` gets the parameters, whose gradients are then means over batches and ranks, not scaled any more.
+        With `auto_zero_grads=False` the trial sets gradients to zero itself. `scaler` is that of `wrap_scaler()`.
+        """
+        step = self._steps.get(optimizer)
+        if step is None:
+            raise ValueError(
+                f"this {type(optimizer).__name__} is not wrapped: pass step_optimizer() what context.wrap_optimizer() "
+                "returned"
+            )
         if not self._is_stepping:
+            self._check_accumulation(auto_zero_grads)
             return
-        step = self._steps[optimizer]
         step.prepare()
+        automatic = self._automatic_scaler
+        if automatic is not None:
+            scaler, self._has_scaled_step = automatic, True
         if clip_grads is not None:
+            if automatic is not None:
+                automatic.unscale_(optimizer)
             clip_grads(step.parameters())
         step.step(scaler)
         if auto_zero_grads:
             optimizer.zero_grad()
+
+    def _check_accumulation(self, auto_zero_grads: bool) -> None:
+        if self._batch_index is None:
+            raise RuntimeError(
+                f"step_optimizer() with aggregation_frequency={self._aggregation_frequency} works inside of "
+                "Trainer.fit(), which counts the batches"
+            )
+        if not auto_zero_grads:
+            raise ValueError("step_optimizer(auto_zero_grads=False) needs an aggregation_frequency of 1")
+
+    def set_profiler(self, *args: Any, **kwargs: Any) -> None:
+        """Profiles the training with `torch.profiler.profile(*args, **kwargs)`, whose `step()` follows each batch.
+
+        Traces are written to `get_tensorboard_path()`.
+        """
+        writer = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
+        self.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
 
     def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
         """The loop calls it before each `train_batch()`."""
@@ -153,12 +280,16 @@ class PyTorchTrialContext(TrialContext):
             self._set_stepping((batch_index + 1) % self._aggregation_frequency == 0)
 
     def _set_stepping(self, is_stepping: bool) -> None:
+        if is_stepping is not self._is_stepping or self._batch_index == self._initial_batch:
+            for model, strategy in self._spread_models():
+                strategy.set_gradient_sync(model, is_stepping)
         self._is_stepping = is_stepping
-        for model, strategy in zip(self.models, self._strategies, strict=True):
-            strategy.set_gradient_sync(model, is_stepping)
 
     def _end_batch(self) -> None:
         """The loop calls it after each `train_batch()`."""
+        if self._has_scaled_step:
+            self._automatic_scaler.update()
+            self._has_scaled_step = False
         for scheduler in self.lr_schedulers:
             scheduler.step_when_due(
                 self.current_train_batch() + 1,

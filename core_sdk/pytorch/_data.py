@@ -133,28 +133,27 @@ def to_device(data: Any, device: torch.device, warned_types: set[type] | None = 
     """
     if isinstance(data, torch.Tensor):
         return data.to(device, non_blocking=True)
+    if callable(move := getattr(data, "to", None)):
+        return move(device)
     if isinstance(data, dict):
-        moved = {key: to_device(value, device, warned_types) for key, value in data.items()}
-        return moved if type(data) is dict else _rebuilt(data, moved)
+        return like(data, {key: to_device(value, device, warned_types) for key, value in data.items()})
     if isinstance(data, (list, tuple)):
-        values = [to_device(value, device, warned_types) for value in data]
-        if type(data) is list:
-            return values
-        return type(data)(*values) if hasattr(data, "_fields") else tuple(values)
+        return like(data, [to_device(value, device, warned_types) for value in data])
     if _is_array(data) and data.dtype.kind in "fciub":
         return torch.from_numpy(data).to(device, non_blocking=True)
-    if callable(getattr(data, "to", None)):
-        return data.to(device)
     _warn_once(type(data), warned_types)
     return data
 
 
-def _rebuilt(original: dict[Any, Any], moved: dict[Any, Any]) -> dict[Any, Any]:
-    """Of the original's type, where that can be made from a dictionary, such as the outputs of transformers."""
+def like(original: Any, content: Any) -> Any:
+    """`content`, a list or dictionary, as a container of the original's type; as it is if that cannot be made of it."""
+    kind = type(original)
+    if kind is type(content):
+        return content
     try:
-        return type(original)(moved)
+        return kind(*content) if hasattr(original, "_fields") else kind(content)
     except TypeError:
-        return moved
+        return content
 
 
 def _warn_once(kind: type, warned_types: set[type] | None) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 class PyTorchExperimentalContext:
     """`context.experimental`."""
 
-    def __init__(self) -> None:
+    def __init__(self, use_amp: Callable[[], None]) -> None:
+        self._turn_amp_on = use_amp
         self._checks_datasets = True
         self._moves_batches = True
+
+    def use_amp(self) -> None:
+        """Trains all models in mixed precision: autocast, and on a GPU losses that are scaled.
+
+        Call it before `wrap_model()`. Models then return float32. `backward()` scales the loss, and
+        `step_optimizer()` takes that back before it clips gradients.
+        """
+        self._turn_amp_on()
 
     def disable_dataset_reproducibility_checks(self) -> None:
         """Accepts data loaders of any class; dividing and shuffling the data is then up to the trial."""

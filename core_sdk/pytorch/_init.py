@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import random
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core_sdk import core
-from core_sdk.core import DistributedContext, TensorboardMode
+from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext
-from core_sdk.pytorch._ranks import joined_ranks
 from core_sdk.pytorch._strategies import default_strategy
+
+if TYPE_CHECKING:
+    from core_sdk.core import DistributedContext
 
 
 @contextlib.contextmanager
@@ -46,9 +45,14 @@ def init(
     """
     if aggregation_frequency < 1:
         raise ValueError(f"aggregation_frequency is {aggregation_frequency}; it must be at least 1")
+    # Slow to import, and not needed by the workers of a data loader, for example.
+    from core_sdk.core import TensorboardMode
+    from core_sdk.core import init as begin_attempt
+    from core_sdk.pytorch._ranks import joined_ranks
+
     with joined_ranks(distributed) as ranks:
         tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
-        with core.init(
+        with begin_attempt(
             distributed=ranks,
             checkpoint_storage=checkpoint_storage,
             tensorboard_mode=tensorboard_mode,
@@ -61,7 +65,7 @@ def init(
             job_id=job_id,
         ) as core_context:
             trial = core_context.info.trial
-            _seed(trial.trial_seed)
+            rng.seed_all(trial.trial_seed)
             context = PyTorchTrialContext(
                 core_context=core_context,
                 distributed=ranks,
@@ -85,11 +89,3 @@ def _device(ranks: DistributedContext) -> torch.device:
     if ranks.size > 1:
         torch.cuda.set_device(ranks.local_rank % torch.cuda.device_count())
     return torch.device("cuda", torch.cuda.current_device())
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    torch.manual_seed(seed)
-    numpy: Any = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed(seed % 2**32)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 
-from core_sdk.core import Context, DistributedContext
 from core_sdk.errors import MissingDependencyError
 from core_sdk.pytorch._data import to_device
 from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, Reducers
+
+if TYPE_CHECKING:
+    from core_sdk.core import Context, DistributedContext
 
 logger = logging.getLogger("core_sdk.pytorch")
 

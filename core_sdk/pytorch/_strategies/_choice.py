@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from core_sdk.distributed import DistributedContext, has_process_group
+from torch import distributed as dist
+
 from core_sdk.pytorch._strategies._ddp import DdpStrategy
 from core_sdk.pytorch._strategies._horovod import HorovodStrategy
 from core_sdk.pytorch._strategies._none import NoStrategy, UntouchedStrategy
 from core_sdk.pytorch._strategies._strategy import Strategy
+
+if TYPE_CHECKING:
+    from core_sdk.core import DistributedContext
 
 
 def default_strategy(distributed: DistributedContext) -> Strategy:
@@ -19,7 +23,7 @@ def default_strategy(distributed: DistributedContext) -> Strategy:
     """
     if distributed.size == 1:
         return NoStrategy()
-    if has_process_group():
+    if dist.is_available() and dist.is_initialized():
         return DdpStrategy()
     hvd: Any = sys.modules.get("horovod.torch")
     if hvd is not None and hvd.is_initialized():

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.pytorch._strategies._strategy import Strategy
+from core_sdk.pytorch._strategies._strategy import Strategy, check_replica_options
 
 
 class DistributedDataParallel(nn.parallel.DistributedDataParallel):
@@ -29,6 +29,7 @@ class DdpStrategy(Strategy):
     name = "ddp"
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        check_replica_options(options)
         model = model.to(device)
         if not any(parameter.requires_grad for parameter in model.parameters()):
             return model  # torch refuses it, and there is nothing to average

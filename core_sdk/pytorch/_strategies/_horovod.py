@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.pytorch._strategies._strategy import OptimizerStep, Strategy
+from core_sdk.pytorch._strategies._strategy import OptimizerStep, Strategy, check_replica_options
 
 
 class HorovodStrategy(Strategy):
@@ -21,6 +21,7 @@ class HorovodStrategy(Strategy):
         self._hvd = hvd
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        check_replica_options(options)
         return model.to(device)
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.pytorch._strategies._strategy import Strategy
+from core_sdk.pytorch._strategies._strategy import Strategy, check_replica_options
 
 
 class NoStrategy(Strategy):
@@ -17,6 +17,7 @@ class NoStrategy(Strategy):
     name = "none"
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
+        check_replica_options(options)
         return model.to(device)
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -57,6 +58,16 @@ class Strategy(abc.ABC):
     def broadcast(self, models: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Gives all ranks the chief's weights, where `wrap_model()` has not. Collective, before the first batch."""
         return
+
+
+def check_replica_options(options: Mapping[str, Any]) -> None:
+    """Raises `TypeError` for what is no option of torch's DistributedDataParallel, also where none is made."""
+    known = [*inspect.signature(nn.parallel.DistributedDataParallel).parameters][1:]
+    if unknown := options.keys() - known:
+        raise TypeError(
+            f"wrap_model() has no option {', '.join(sorted(unknown))}; beside its own it takes those of torch's "
+            f"DistributedDataParallel: {', '.join(known)}"
+        )
 
 
 class OptimizerStep:
