@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import random
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pytorch.trials import LineTrial
 
+from core_sdk import client
 from core_sdk.pytorch import Batch, Epoch, FitResult, PyTorchCallback, PyTorchTrialContext, Trainer, init
 
 SEED = 17
@@ -25,6 +27,25 @@ class StopAfter(PyTorchCallback):
     def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
         if batch_idx == self.batch_idx:
             os.kill(os.getpid(), signal.SIGTERM)
+
+
+class StopAtStart(PyTorchCallback):
+    """Asks for a stop before the first batch."""
+
+    def on_training_start(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class AskToStop(PyTorchCallback):
+    """Has the trial itself ask for a stop."""
+
+    def __init__(self, context: PyTorchTrialContext, batch_idx: int) -> None:
+        self.context = context
+        self.batch_idx = batch_idx
+
+    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
+        if batch_idx == self.batch_idx:
+            self.context.set_stop_requested(True)
 
 
 class StopInValidation(LineTrial):
@@ -45,10 +66,13 @@ def fixed_seed(context: PyTorchTrialContext) -> None:
     torch.manual_seed(SEED)
 
 
-def run(job: str, stop: PyTorchCallback | None = None, **arguments: Any) -> tuple[FitResult, LineTrial]:
+def run(
+    job: str, stop: PyTorchCallback | None = None, kind: type[LineTrial] = LineTrial, **arguments: Any
+) -> tuple[FitResult, LineTrial]:
+    """Begins the trial of a job, or goes on with it."""
     with init(job_id=job) as context:
         fixed_seed(context)
-        trial = LineTrial(context)
+        trial = kind(context)
         if stop is not None:
             trial.callbacks = {"stop": stop}
         return Trainer(trial, context).fit(max_length=Epoch(3), validation_period=Batch(2), **arguments), trial
@@ -67,3 +91,97 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
     assert first.trained + second.trained == whole.trained
     assert second_result.metrics == whole_result.metrics
     assert second_result.reason == "completed"
+
+
+@pytest.mark.parametrize("batch_idx", [0, 1, 2])
+@pytest.mark.parametrize("batches", [2, 9])
+def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
+    batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The flag is read before each batch; the last batch of a validation is followed by none."""
+    whole_result, whole = run("whole")
+
+    monkeypatch.setattr(StopInValidation, "stops_at", (batches, batch_idx))
+    first_result, first = run("stopped", kind=StopInValidation)
+    second_result, second = run("stopped")
+
+    is_cut_off = batch_idx < 2
+    assert first_result.reason == ("completed" if batches == 9 and not is_cut_off else "preempted")
+    assert first.trained + second.trained == whole.trained
+    assert second_result.metrics == whole_result.metrics
+    validations = client.get_trial(2).iter_metrics("validation")
+    assert [report.steps_completed for report in validations] == [2, 4, 6, 8, 9]
+
+
+def test_a_stop_before_the_first_batch_saves_what_there_is() -> None:
+    """The whole training comes after the resume."""
+    _, whole = run("whole")
+
+    first_result, first = run("stopped", StopAtStart())
+    _, second = run("stopped")
+
+    assert first_result.steps_completed == 0
+    assert first_result.latest_checkpoint is not None
+    assert first.trained == []
+    assert second.trained == whole.trained
+
+
+def test_a_trial_that_stops_itself_is_complete() -> None:
+    """`set_stop_requested()` ends the training after the batch, with a checkpoint; nothing is to be resumed."""
+    with init() as context:
+        trial = LineTrial(context)
+        trial.callbacks = {"stop": AskToStop(context, 3)}
+        result = Trainer(trial, context).fit(max_length=Epoch(3))
+
+    assert (result.reason, result.steps_completed) == ("stopped", 4)
+    assert client.get_trial(1).state.name == "COMPLETED"
+
+
+def test_another_fit_goes_on_where_the_first_ended() -> None:
+    """In a notebook, for example: `max_length` counts from the beginning."""
+    _, whole = run("whole")
+
+    with init() as context:
+        fixed_seed(context)
+        trial = LineTrial(context)
+        trainer = Trainer(trial, context)
+        trainer.fit(max_length=Batch(4), validation_period=Batch(2))
+        result = trainer.fit(max_length=Epoch(3), validation_period=Batch(2))
+
+    assert trial.trained == whole.trained
+    assert result.steps_completed == 9
+
+
+def test_a_training_that_is_long_enough_trains_nothing() -> None:
+    """And knows what its last validation has found."""
+    whole_result, _ = run("whole")
+
+    again, trial = run("whole", latest_checkpoint=whole_result.latest_checkpoint)
+
+    assert trial.trained == []
+    assert again == whole_result
+
+
+def test_the_checkpoint_of_another_trial_gives_weights_and_nothing_else() -> None:
+    """Counters and data begin at 0."""
+    first_result, first = run("first")
+
+    second_result, second = run("second", latest_checkpoint=first_result.latest_checkpoint)
+
+    assert [batch[:3] for batch in second.trained] == [batch[:3] for batch in first.trained]
+    assert [batch[3] for batch in second.trained] != [batch[3] for batch in first.trained]
+    assert second_result.steps_completed == 9
+
+
+def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
+    """And has the keys of Determined's."""
+    result, _ = run("whole")
+    checkpoint = client.get_checkpoint(result.latest_checkpoint or "")
+
+    content = torch.load(Path(checkpoint.download(tmp_path / "copy")) / "state_dict.pth", weights_only=True)
+
+    assert {"models_state_dict", "optimizers_state_dict", "lr_schedulers_state_dict", "callbacks"} <= content.keys()
+    assert list(content["models_state_dict"][0]) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert checkpoint.metadata["steps_completed"] == 9
+    assert checkpoint.metadata["framework"] == f"torch-{torch.__version__}"
+    assert checkpoint.metadata["format"] == "pickle"

@@ -25,6 +25,7 @@ class BestValidation:
         self._trial_id = context.get_trial_id()
         self._experiment_id = context.get_experiment_id()
         self._metric = SearcherMetric.configured((context._exp_conf or {}).get("searcher"))
+        self._has_warned = False
         self._is_configured = self._metric is not None
         if self._is_configured and context.distributed.is_chief:
             self._record()
@@ -72,7 +73,8 @@ class BestValidation:
         names = metrics.keys() - TIME_METRICS
         if self._metric is None and len(names) == 1:
             self._metric = SearcherMetric(name=names.pop())
-        elif self._metric is None:
+        elif self._metric is None and not self._has_warned:
+            self._has_warned = True
             logger.warning(
                 "nothing says which of the validation metrics %s decides which validation is the best: each "
                 "validation is followed by a checkpoint. Name it with exp_conf={'searcher': {'metric': …}}, or set "

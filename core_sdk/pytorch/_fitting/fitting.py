@@ -81,6 +81,7 @@ class Fitting(Training):
             model.train()
         context.reset_reducers()
         self._stream = self._data.stream()
+        self.should_stop()  # from now on SIGTERM is a stop
         if self._is_chief:
             self._train.set_status("training")
 

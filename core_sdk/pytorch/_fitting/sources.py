@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 _LIBRARIES = ("site-packages", "dist-packages")
+_STANDARD_LIBRARY = os.__file__.removesuffix("os.py")
 
 
 def entrypoint(kind: type[Any]) -> str:
@@ -31,23 +31,17 @@ def imported_sources(kind: type[Any]) -> dict[str, Path]:
         return {}
     depth = 0 if module.__name__ == "__main__" else module.__name__.count(".") + (Path(file).stem == "__init__")
     root = Path(file).parents[depth]
-    prefix = f"{root}{os.sep}"
-    files = {found for found in _files() if found.startswith(prefix) and not _is_library(found)}
-    return {str(Path(found).relative_to(root)): Path(found) for found in sorted(files)}
-
-
-def _files() -> Iterator[str]:
-    for module in list(sys.modules.values()):
-        if (file := _file(module)) is not None:
-            yield file
+    files = {_file(each) for each in list(sys.modules.values())}
+    own = sorted(found for found in files if found and found.startswith(f"{root}{os.sep}") and not _is_library(found))
+    return {str(Path(found).relative_to(root)): Path(found) for found in own}
 
 
 def _file(module: ModuleType) -> str | None:
     file = getattr(module, "__file__", None)
-    return os.path.abspath(file) if isinstance(file, str) and file.endswith(".py") else None  # noqa: PTH100
+    if not isinstance(file, str) or not file.endswith(".py"):
+        return None
+    return file if file.startswith(os.sep) else str(Path(file).absolute())
 
 
 def _is_library(file: str) -> bool:
-    return any(f"{os.sep}{name}{os.sep}" in file for name in _LIBRARIES) or file.startswith(
-        os.__file__.removesuffix("os.py")
-    )
+    return any(f"{os.sep}{name}{os.sep}" in file for name in _LIBRARIES) or file.startswith(_STANDARD_LIBRARY)
