@@ -20,6 +20,7 @@
     ├── PlacementError (ValueError)   a scheduler has not started one launcher on each node
     │   └── SchedulerVariableError
     ├── MasterError                   the process that runs a home's experiments
+    │   └── MasterRefusedError (ValueError)
     ├── JournalError                  the record file of one attempt
     │   ├── JournalClosedError
     │   ├── JournalForkedError
@@ -298,6 +299,10 @@ class MasterError(CoreSDKError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"the master of this home: {reason.removesuffix('.')}.")
+
+
+class MasterRefusedError(MasterError, ValueError):
+    """The master works, and what it was asked for can never be done."""
 
 
 class PlacementError(CoreSDKError, ValueError):

@@ -15,6 +15,7 @@ from core_sdk.errors import (
     CoreSDKError,
     InvalidConfigError,
     InvalidNameError,
+    MasterRefusedError,
     NameTakenError,
     NotFoundError,
     UnsafePathError,
@@ -56,7 +57,7 @@ def exit_status_of(error: BaseException) -> int:
             return ExitCode.COMMAND_NOT_FOUND
         case CommandNotExecutableError():
             return ExitCode.NOT_EXECUTABLE
-        case CommandNotRecordableError():
+        case CommandNotRecordableError() | MasterRefusedError():
             return ExitCode.USAGE
         case NotFoundError() | CheckpointNotFoundError():
             return ExitCode.NOT_FOUND

@@ -1,7 +1,7 @@
 """Calls to the master of a home: one JSON line over its Unix socket, and one line back.
 
 {"protocol": 1, "version": "0.1.0", "do": "want", "experiment_id": 3, "state": "PAUSED", "by": "…"}
-{"ok": true, …}    {"ok": false, "error": "…"}
+{"ok": true, …}    {"ok": false, "error": "…", "is_refused": false}
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core_sdk._version import __version__
 from core_sdk.alive import is_alive
 from core_sdk.environment import agent_variables
 from core_sdk.environment.names import HOME_VARIABLE
-from core_sdk.errors import MasterError
+from core_sdk.errors import MasterError, MasterRefusedError
 
 PROTOCOL = 1
 _START_S = 30.0
@@ -142,7 +142,7 @@ def _ask(connection: socket.socket, do: str, arguments: Mapping[str, Any]) -> di
         raise ConnectionResetError("it ended before it answered")
     answer: dict[str, Any] = json.loads(line)
     if not answer.pop("ok"):
-        raise MasterError(answer["error"])
+        raise (MasterRefusedError if answer.get("is_refused") else MasterError)(answer["error"])
     return answer
 
 

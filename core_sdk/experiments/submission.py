@@ -12,7 +12,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from core_sdk.errors import (
     CoreSDKError,
     ExperimentNotFoundError,
     ExperimentStateError,
+    HomeNotWritableError,
     InvalidConfigError,
     RecordDamagedError,
 )
@@ -90,7 +91,8 @@ def submit(
         return pack(home, model_dir, includes, max_size_bytes=max_code_bytes) if has_code else None
 
     loaded = load(text, source=source, overrides=overrides)
-    code = packed()
+    with _writing(home):
+        code = packed()
     warnings = check_program(loaded.config, code, source)
     loaded = dataclasses.replace(loaded, warnings=(*loaded.warnings, *warnings))
     submission = SubmissionRecord(
@@ -224,7 +226,7 @@ def _begin(
     pack_again: Callable[[], object] = lambda: None,
 ) -> Submitted:
     config, folder = loaded.config, home.allot_experiment()
-    with contextlib.ExitStack() as undo:
+    with _writing(home), contextlib.ExitStack() as undo:
         undo.callback(_withdraw, folder)
         write_atomically(folder.config_path, text.encode())
         write_atomically(folder.completed_config_path, _encoded(config))
@@ -252,6 +254,16 @@ def _begin(
         call(home.root, "submit", experiment_id=folder.experiment_id, is_paused=is_paused)
         undo.pop_all()
     return Submitted(folder.experiment_id, loaded.warnings)
+
+
+@contextlib.contextmanager
+def _writing(home: Home) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise  # it says itself what is wrong with which file
+        raise HomeNotWritableError(home.root, error.strerror or str(error)) from error
 
 
 def _withdraw(folder: ExperimentFolder) -> None:

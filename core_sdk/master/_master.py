@@ -14,7 +14,7 @@ from typing import Any
 from core_sdk._version import __version__
 from core_sdk.agent.starting import Agent, Spawner
 from core_sdk.alive import AliveLock
-from core_sdk.errors import MasterError, RecordDamagedError
+from core_sdk.errors import MasterError, MasterRefusedError, RecordDamagedError
 from core_sdk.experiments.calling import lock_path
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
@@ -138,7 +138,7 @@ class Master:
         if num_wanted > num_slots:
             experiment_id = run.experiment.experiment_id
             self._runs.pop(experiment_id).close()
-            raise MasterError(
+            raise MasterRefusedError(
                 f"experiment {experiment_id} wants {num_wanted} slots for each trial (resources.slots_per_trial), and "
                 f"this machine has {num_slots}"
             )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
-from core_sdk.errors import CoreSDKError, MasterError
+from core_sdk.errors import CoreSDKError, MasterError, MasterRefusedError
 from core_sdk.experiments.calling import PROTOCOL, socket_address
 
 _BACKLOG = 64
@@ -75,13 +75,13 @@ class Server:
         try:
             request = json.loads(line)
             if request.pop("protocol") != PROTOCOL:
-                raise ValueError(
+                raise MasterRefusedError(
                     f"it is of version {__version__}, and does not understand version {request.get('version')}; "
                     "`core-sdk master down` ends it, and the next command starts the new one. Trials go on meanwhile"
                 )
             request.pop("version")
             return {"ok": True, **self._answer(request)}
         except MasterError as error:
-            return {"ok": False, "error": error.reason}
+            return {"ok": False, "error": error.reason, "is_refused": isinstance(error, MasterRefusedError)}
         except (CoreSDKError, ValueError, KeyError, AttributeError, TypeError, OSError) as error:
             return {"ok": False, "error": str(error) or type(error).__name__}

@@ -6,7 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from core_sdk.errors import MasterError
+from core_sdk.errors import MasterRefusedError
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
@@ -17,13 +17,13 @@ from core_sdk.tracking.home import Home
 def local_master(home: Home, num_slots: int | None = None) -> Iterator[None]:
     """Carries out the home's experiments in a thread of this process, and answers calls as any master does.
 
-    At the end of the block trials that run go on, and the next master finds them. Raises `MasterError` where the home
-    has a master.
+    At the end of the block trials that run go on, and the next master finds them. Raises `MasterRefusedError` where the
+    home has a master.
     """
     try:
         master = Master(home, Machine.here(num_slots))
     except BlockingIOError as error:
-        raise MasterError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
+        raise MasterRefusedError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
     server = Server(home.root, master.answer)
     master.recover()
     thread = threading.Thread(target=master.run, name="core-sdk-master")

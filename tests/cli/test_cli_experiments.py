@@ -257,7 +257,7 @@ def test_what_the_master_refuses_is_told_in_its_words(cli: Cli, home: Home) -> N
     """Once, and nothing is left."""
     ended = cli("experiment", "create", "search.yaml", "model", "--config", "resources.slots_per_trial=99")
 
-    assert ended.status == 1
+    assert ended.status == 2
     assert ended.errors.count("the master of this home") == 1
     assert ended.errors.endswith("this machine has 2.\n")
     assert [path.name for path in home.experiments.iterdir()] == ["names"]

@@ -14,7 +14,7 @@ import pytest
 from master.searches import ASHA, TRAIN, await_end, events_of, submit_search, submit_text
 from processes import wait_for
 
-from core_sdk.errors import MasterError
+from core_sdk.errors import MasterError, MasterRefusedError
 from core_sdk.experiments.calling import call, is_master_running, socket_address
 from core_sdk.records import AttemptBegun
 from core_sdk.tracking import Home
@@ -34,7 +34,7 @@ def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_pat
     call(home.root, "status", options=["--slots=2"])
     text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "resources: {slots_per_trial: 3}\n"
 
-    with pytest.raises(MasterError, match=r"wants 3 slots .* this machine has 2"):
+    with pytest.raises(MasterRefusedError, match=r"wants 3 slots .* this machine has 2"):
         submit_text(home, tmp_path, text, TRAIN)
 
     assert call(home.root, "status")["experiments"] == []

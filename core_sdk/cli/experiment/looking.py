@@ -62,7 +62,7 @@ def best(
         recorded = tracker.experiment_record(experiment_id).searcher_metric
         found = best_trial(view, experiment_id, recorded, metric, smaller_is_better)
         if found is None:
-            raise typer.BadParameter("no trial has reported the metric; --metric names another one")
+            raise typer.BadParameter("no trial has reported a number for the metric; --metric names another one")
         (facts,) = read_facts(view, [view.trial(found.trial_id)])
     properties: dict[str, str | list[str]] = {
         "Trial": str(found.trial_id),

@@ -25,12 +25,12 @@ def up(
 
     Commands that need a master start one themselves, which ends when it has had nothing to do for a minute.
     """
-    from core_sdk.errors import MasterError
+    from core_sdk.errors import MasterRefusedError
     from core_sdk.experiments.calling import call, is_master_running
 
     home = Environment.read().home
     if is_master_running(home):
-        raise MasterError("it runs already. `core-sdk master status` shows it, `core-sdk master down` ends it")
+        raise MasterRefusedError("it runs already. `core-sdk master status` shows it, `core-sdk master down` ends it")
     options = ["--stay", *([] if slots is None else [f"--slots={slots}"])]
     typer.echo(_describe(call(home, "status", options=options)))
 
