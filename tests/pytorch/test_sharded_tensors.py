@@ -14,8 +14,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from core_sdk.errors import CheckpointTooNewError
-from core_sdk.pytorch import _sharded_tensors
-from core_sdk.pytorch._sharded_tensors import Place
+from core_sdk.pytorch._fitting import sharded_tensors
+from core_sdk.pytorch._fitting.sharded_tensors import Place
 
 
 @pytest.fixture(scope="module")
@@ -57,27 +57,27 @@ def write(directory: str) -> None:
         "models": [{key: value if key == "buffer" else spread(value) for key, value in WHOLE["models"][0].items()}],
         "steps": (3, {"tied": spread(WEIGHT)}),
     }
-    rest, tensors = _sharded_tensors.take_out(state)
-    _sharded_tensors.write(tensors, Path(directory))
+    rest, tensors = sharded_tensors.take_out(state)
+    sharded_tensors.write(tensors, Path(directory))
     torch.save(rest, Path(directory) / "rest.pt")
 
 
 def read(directory: str) -> None:
     """Checks every value, and that it is spread over these ranks."""
     rest = torch.load(Path(directory) / "rest.pt", weights_only=True)
-    state = _sharded_tensors.put_back(rest, Path(directory), like)
+    state = sharded_tensors.put_back(rest, Path(directory), like)
     check(state, is_spread=True)
 
 
 def spread_whole(directory: str) -> None:
-    check(_sharded_tensors.put_back(WHOLE, Path(directory), like), is_spread=True)
+    check(sharded_tensors.put_back(WHOLE, Path(directory), like), is_spread=True)
 
 
 def write_replicas(directory: str) -> None:
     """A tensor spread over two ranks, and held twice."""
     mesh = init_device_mesh("cpu", (2, 2))
     tensor = distribute_tensor(WEIGHT, mesh, [Replicate(), Shard(0)])
-    _sharded_tensors.write({("weight",): tensor}, Path(directory))
+    sharded_tensors.write({("weight",): tensor}, Path(directory))
 
 
 def check(state: dict[str, object], *, is_spread: bool) -> None:
@@ -85,7 +85,7 @@ def check(state: dict[str, object], *, is_spread: bool) -> None:
         assert isinstance(value, DTensor) == (is_spread and place in SPREAD), place
         return value.full_tensor() if isinstance(value, DTensor) else value
 
-    assert_equal(_sharded_tensors._mapped(state, checked), WHOLE)
+    assert_equal(sharded_tensors._mapped(state, checked), WHOLE)
 
 
 def assert_equal(found: object, expected: object) -> None:
@@ -102,7 +102,7 @@ def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path,
 def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
     """As for inference on a laptop."""
     rest = torch.load(written / "rest.pt", weights_only=True)
-    state = _sharded_tensors.put_back(rest, written, lambda place, size: None)
+    state = sharded_tensors.put_back(rest, written, lambda place, size: None)
 
     check(state, is_spread=False)
 
@@ -131,7 +131,7 @@ def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -
     ranks.run(write_replicas, 4, tmp_path)
 
     parts = [torch.load(file, weights_only=True) for file in tmp_path.glob("*.pt")]
-    state = _sharded_tensors.put_back({"weight": None}, tmp_path, lambda place, size: None)
+    state = sharded_tensors.put_back({"weight": None}, tmp_path, lambda place, size: None)
 
     assert sum(tensor.numel() for part in parts for tensor in part.values()) == WEIGHT.numel()
     assert torch.equal(state["weight"], WEIGHT)
@@ -142,4 +142,4 @@ def test_an_index_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sharded_tensors.json").write_text('{"version": 2, "tensors": []}')
 
     with pytest.raises(CheckpointTooNewError):
-        _sharded_tensors.put_back({}, tmp_path, lambda place, size: None)
+        sharded_tensors.put_back({}, tmp_path, lambda place, size: None)

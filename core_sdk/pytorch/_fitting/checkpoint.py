@@ -47,7 +47,7 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
             )
         content = cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
         if is_sharded(context) or any(directory.glob(SHARDED_FILES + "*")):
-            from core_sdk.pytorch._sharded_tensors import put_back  # slow to import
+            from core_sdk.pytorch._fitting.sharded_tensors import put_back  # slow to import
 
             content = put_back(content, directory, tensors_of(context))
         return content
@@ -176,7 +176,7 @@ class TrialState:
 
     def _store_sharded(self, content: dict[str, Any]) -> str:
         """Collective."""
-        from core_sdk.pytorch._sharded_tensors import take_out, write  # slow to import
+        from core_sdk.pytorch._fitting.sharded_tensors import take_out, write  # slow to import
 
         content, tensors = take_out(content)
         with self._context._core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
