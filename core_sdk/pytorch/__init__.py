@@ -8,9 +8,8 @@ with core_sdk.pytorch.init(hparams=hparams) as train_context:
 from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
 from core_sdk.pytorch import samplers
 from core_sdk.pytorch._callback import PyTorchCallback
-from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
-from core_sdk.pytorch._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._init import init
 from core_sdk.pytorch._lr_scheduler import LRScheduler

@@ -252,7 +252,7 @@ def test_a_tensorboard_writer_is_made_on_demand_and_closed_at_the_end() -> None:
 
 def test_batch_sizes_are_divided_among_the_ranks(caplog: pytest.LogCaptureFixture) -> None:
     """Rounded down, with a warning, if they do not divide evenly."""
-    from core_sdk.pytorch._trial_context import split_batch_size
+    from core_sdk.pytorch._context import split_batch_size
 
     assert split_batch_size(32, 4) == (32, 8)
     assert caplog.messages == []

@@ -9,9 +9,9 @@ import torch
 
 from core_sdk.loop.orders import Sequential, Shuffled
 from core_sdk.loop.plan import Draw, Plan, Position
+from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._data import DataLoader
 from core_sdk.pytorch._trial import PyTorchTrial
-from core_sdk.pytorch._trial_context import TrialContext
 
 
 def checked_loader(loader: Any, method: str, *, checks_datasets: bool) -> Any:

@@ -12,11 +12,11 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from core_sdk.pytorch._experimental import PyTorchExperimentalContext
+from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
+from core_sdk.pytorch._context._mixed_precision import autocasting
+from core_sdk.pytorch._context._trial_context import TrialContext
 from core_sdk.pytorch._lr_scheduler import LRScheduler
-from core_sdk.pytorch._mixed_precision import autocasting
 from core_sdk.pytorch._strategies import OptimizerStep, Strategy, named_strategy
-from core_sdk.pytorch._trial_context import TrialContext
 
 if TYPE_CHECKING:
     from core_sdk.core import Context, DistributedContext
