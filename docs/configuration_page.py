@@ -82,7 +82,8 @@ A Trial class needs no script: `entrypoint: model_def:MyTrial` trains it as the 
 
 ## Lengths
 
-A length has a unit, `{batches: 100}`, `{records: 6400}` or `{epochs: 2}`, or is a number whose unit the script decides.
+A length has a unit, `{batches: 100}`, `{records: 6400}` or `{epochs: 2}`. A number alone counts batches for a Trainer;
+elsewhere the script decides what it counts.
 """
 
 HYPERPARAMETERS = """\

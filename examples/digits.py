@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.data import TensorDataset
 
 NUM_TEST_IMAGES = 360
 EXPECTED_ACCURACY = 0.97
@@ -23,6 +24,14 @@ class Digits(NamedTuple):
 
     def to(self, device: torch.device) -> Digits:
         return Digits(self.images.to(device), self.labels.to(device))
+
+    def of_classes(self, classes: Sequence[int]) -> Digits:
+        """The digits of these classes, whose labels count from 0."""
+        chosen = torch.isin(self.labels, torch.tensor(classes))
+        return Digits(self.images[chosen], torch.searchsorted(torch.tensor(classes), self.labels[chosen]))
+
+    def dataset(self) -> TensorDataset:
+        return TensorDataset(self.images, self.labels)
 
     def batches(self, batch_size: int, seed: int | None = None) -> Iterator[Digits]:
         """All digits once, in an order drawn from `seed`, or else from torch's own random numbers."""
@@ -48,7 +57,7 @@ def share(batch: Digits, rank: int, num_ranks: int) -> Digits:
     return Digits(batch.images[chosen], batch.labels[chosen])
 
 
-def make_model(num_filters: int = 16, dropout: float = 0.25) -> nn.Sequential:
+def make_model(num_filters: int = 16, dropout: float = 0.25, num_classes: int = 10) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(1, num_filters, kernel_size=3, padding=1),
         nn.ReLU(),
@@ -57,7 +66,7 @@ def make_model(num_filters: int = 16, dropout: float = 0.25) -> nn.Sequential:
         nn.MaxPool2d(2),
         nn.Flatten(),
         nn.Dropout(dropout),
-        nn.Linear(2 * num_filters * 4 * 4, 10),
+        nn.Linear(2 * num_filters * 4 * 4, num_classes),
     )
 
 

@@ -88,7 +88,7 @@ def create(
     if test:
         from core_sdk.cli.experiment.testing import run_test, single_trial
 
-        changes = single_trial(text, str(config), changes)
+        changes = single_trial(text, str(config), changes, is_local=local)
 
     def do(home: Home) -> Submitted:
         return submit(

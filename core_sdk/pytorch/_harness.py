@@ -1,0 +1,37 @@
+"""Trains a Trial class without a script, as its experiment's configuration says."""
+
+from __future__ import annotations
+
+import logging
+
+from core_sdk.environment import get_cluster_info
+from core_sdk.errors import TrialClassError
+from core_sdk.pytorch._configuration import fit_arguments
+from core_sdk.pytorch._init import init
+from core_sdk.pytorch._trainer import Trainer
+from core_sdk.pytorch._trial_class import load_trial_class
+
+
+def train(spec: str) -> None:
+    """Trains the class `module:Class` with the hyperparameters and the configuration of this attempt.
+
+    Raises `TrialClassError`, or `ValueError` for a configuration that only a script can follow.
+    """
+    info = get_cluster_info()
+    if info is None or not info.trial._config:
+        raise TrialClassError(
+            spec,
+            "a class has no configuration of its own. Submit one whose entrypoint it is: "
+            "`core-sdk experiment create CONFIG DIRECTORY`",
+        )
+    config, hparams = info.trial._config, info.trial.hparams
+    logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO)
+    trial_class, arguments = load_trial_class(spec), fit_arguments(config)
+    optimizations = config.get("optimizations", {})
+    aggregation_frequency = optimizations.get("aggregation_frequency", 1)
+    with init(hparams=hparams, exp_conf=config, aggregation_frequency=aggregation_frequency) as context:
+        if context.distributed.rank > 0:
+            logging.getLogger().setLevel(logging.DEBUG if config.get("debug") else logging.WARNING)
+        context._averages_gradients = optimizations.get("average_aggregated_gradients", True)
+        context._compresses_gradients = optimizations.get("gradient_compression", False)
+        Trainer(trial_class(context), context).fit(**arguments)

@@ -1,0 +1,304 @@
+"""Scripts of the shape that Determined's guides to Trials and the Trainer teach, with only their import changed."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from masters import running_master
+from parts import needs
+
+from core_sdk.client import Tracker
+from core_sdk.tracking import Home
+
+MODEL_DEF = """\
+import logging
+from typing import Any, Dict
+
+import torch
+from torch import nn
+
+from core_sdk import pytorch
+from core_sdk.pytorch import DataLoader, PyTorchTrial, PyTorchTrialContext
+
+
+def data(num_samples):
+    inputs = torch.randn(num_samples, 16, generator=torch.Generator().manual_seed(num_samples))
+    return torch.utils.data.TensorDataset(inputs, inputs[:, :4].argmax(dim=1))
+
+
+class MNistTrial(PyTorchTrial):
+    def __init__(self, context: PyTorchTrialContext, hparams: Dict = None) -> None:
+        self.context = context
+        lr = context.get_hparam("lr") if hparams is None else hparams["lr"]
+        self.model = self.context.wrap_model(nn.Sequential(nn.Linear(16, 4), nn.LogSoftmax(dim=1)))
+        self.optimizer = self.context.wrap_optimizer(torch.optim.Adadelta(self.model.parameters(), lr=lr))
+        scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, gamma=0.9, step_size=2)
+        self.lr_sch = self.context.wrap_lr_scheduler(
+            scheduler, step_mode=pytorch.LRScheduler.StepMode.STEP_EVERY_EPOCH
+        )
+
+    def build_training_data_loader(self) -> DataLoader:
+        return DataLoader(data(256), batch_size=self.context.get_per_slot_batch_size(), shuffle=True)
+
+    def build_validation_data_loader(self) -> DataLoader:
+        return DataLoader(data(100), batch_size=self.context.get_per_slot_batch_size())
+
+    def train_batch(self, batch: pytorch.TorchData, epoch_idx: int, batch_idx: int) -> Dict[str, torch.Tensor]:
+        inputs, labels = batch
+        loss = torch.nn.functional.nll_loss(self.model(inputs), labels)
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        return {"loss": loss}
+
+    def evaluate_batch(self, batch: pytorch.TorchData) -> Dict[str, Any]:
+        inputs, labels = batch
+        output = self.model(inputs)
+        accuracy = (output.argmax(dim=1) == labels).float().mean().item()
+        return {"validation_loss": torch.nn.functional.nll_loss(output, labels).item(), "accuracy": accuracy}
+"""
+
+LOCAL = """\
+import logging
+import pathlib
+
+import yaml
+
+import core_sdk as det
+from core_sdk import pytorch
+from model_def import MNistTrial
+
+
+def main():
+    hparams = {"global_batch_size": 32, "lr": 5.0}
+    expconf = yaml.safe_load(pathlib.Path("./det.yaml").read_text())
+    with det.pytorch.init(hparams=hparams, exp_conf=expconf) as train_context:
+        trial = MNistTrial(train_context, hparams)
+        trainer = det.pytorch.Trainer(trial, train_context)
+        trainer.configure_profiler(enabled=True, sync_timings=True, begin_on_batch=0, end_after_batch=10)
+        trainer.fit(
+            max_length=pytorch.Epoch(4),
+            checkpoint_period=pytorch.Batch([2, 5]),
+            validation_period=pytorch.Batch(10),
+        )
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    main()
+"""
+
+TEST_MODE = LOCAL.replace(
+    "validation_period=pytorch.Batch(10),", "validation_period=pytorch.Batch(10),\n            test_mode=True,"
+)
+
+LOCAL_OR_CLUSTER = """\
+import logging
+import os
+
+import torch.distributed as dist
+
+import core_sdk as det
+from core_sdk import core, pytorch
+from model_def import MNistTrial
+
+
+def main():
+    info = det.get_cluster_info()
+    local = info is None
+    if local:
+        dist.init_process_group(backend="gloo")
+        os.environ["USE_TORCH_DISTRIBUTED"] = "true"
+        distributed_context = core.DistributedContext.from_torch_distributed(chief_ip="localhost")
+    else:
+        distributed_context = None
+    hparams = {"global_batch_size": 32, "lr": 5.0} if local else info.trial.hparams
+    with det.pytorch.init(hparams=hparams, distributed=distributed_context) as train_context:
+        print("batches of", train_context.get_per_slot_batch_size(), flush=True)
+        trial = MNistTrial(train_context)
+        trainer = det.pytorch.Trainer(trial, train_context)
+        trainer.fit(
+            max_length=pytorch.Epoch(1),
+            checkpoint_period=pytorch.Batch(10),
+            validation_period=pytorch.Batch(10),
+            latest_checkpoint=None if local else info.latest_checkpoint,
+        )
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format=det.LOG_FORMAT)
+    main()
+"""
+
+ON_CLUSTER = """\
+import core_sdk as det
+import model_def
+from core_sdk import pytorch
+
+
+def on_cluster():
+    hparams = det.get_cluster_info().trial.hparams
+    with det.pytorch.init() as train_context:
+        print("batches of", train_context.get_per_slot_batch_size(), flush=True)
+        trial_inst = model_def.MNistTrial(train_context, hparams)
+        trainer = det.pytorch.Trainer(trial_inst, train_context)
+        trainer.fit(
+            checkpoint_period=pytorch.Batch(10),
+            validation_period=pytorch.Batch(100),
+            latest_checkpoint=det.get_cluster_info().latest_checkpoint,
+        )
+
+
+if __name__ == "__main__":
+    on_cluster()
+"""
+
+CONFIG = """\
+name: my_pytorch_trainer_trial
+hyperparameters:
+  global_batch_size: 32
+  lr: 5.0
+searcher:
+  name: single
+  metric: validation_loss
+  max_length:
+    batches: 37
+resources:
+  slots_per_trial: 2
+entrypoint: python3 -m determined.launch.torch_distributed python3 train.py
+max_restarts: 0
+"""
+
+
+@pytest.fixture(autouse=True)
+def model_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The working directory, with the Trial and its configuration."""
+    directory = tmp_path / "model"
+    directory.mkdir()
+    (directory / "model_def.py").write_text(MODEL_DEF)
+    (directory / "det.yaml").write_text(CONFIG)
+    monkeypatch.chdir(directory)
+    monkeypatch.syspath_prepend(directory)
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    yield directory
+    sys.modules.pop("model_def", None)
+
+
+def run(script: str) -> None:
+    """As `python train.py` does, without the time that torch's import takes."""
+    Path("train.py").write_text(script)
+    runpy.run_path("train.py", run_name="__main__")
+
+
+def core_sdk(*arguments: str) -> str:
+    """The command's output; it must succeed."""
+    result = subprocess.run(["core-sdk", *arguments], capture_output=True, text=True, check=False, timeout=120)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def steps(group: str) -> list[int | None]:
+    return [report.steps_completed for report in Tracker().get_trial(1).iter_metrics(group)]
+
+
+def checkpoint_steps() -> list[int]:
+    return sorted(each.metadata["steps_completed"] for each in Tracker().get_trial(1).list_checkpoints())
+
+
+def accuracies() -> list[Any]:
+    return [report.metrics["accuracy"] for report in Tracker().get_trial(1).iter_metrics("validation")]
+
+
+def test_a_script_trains_locally() -> None:
+    """Steps 1 to 3: batches 2 and 5 are saved, and every tenth is validated; the end is both."""
+    run(LOCAL)
+
+    assert steps("validation") == [10, 20, 30, 32]
+    assert {2, 5, 32} <= set(checkpoint_steps())
+    assert accuracies()[-1] > 0.5
+
+
+def test_a_script_in_test_mode_trains_one_batch() -> None:
+    """Step 3: it validates and saves, too."""
+    run(TEST_MODE)
+
+    assert steps("validation") == checkpoint_steps() == [1]
+
+
+@needs("torchrun")
+@pytest.mark.parametrize("launcher", ["torch.distributed.run", "launch.torch_distributed"])
+def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
+    """Step 3, with torchrun itself or with the launcher: each rank takes half of every batch."""
+    Path("train.py").write_text(LOCAL_OR_CLUSTER)
+    command = [sys.executable, "-m", launcher, "--nproc-per-node=2"]
+    command += ["train.py"] if launcher.startswith("torch.") else ["--", "train.py"]
+
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.count("batches of 16") == 2
+    assert steps("validation") == [8]
+
+
+@needs("torchrun")
+@pytest.mark.parametrize("script", [ON_CLUSTER, LOCAL_OR_CLUSTER], ids=["on cluster", "local or cluster"])
+def test_a_configuration_is_submitted(home: Home, script: str) -> None:
+    """Steps 4 and 5, on two slots: the configuration says how long to train, where the script does not."""
+    Path("train.py").write_text(script)
+
+    with running_master(Home.create(home.root)):
+        core_sdk("experiment", "create", "det.yaml", ".", "--follow")
+
+    assert core_sdk("trial", "logs", "1").count("batches of 16") == 2
+    assert steps("validation")[-1] == (37 if script == ON_CLUSTER else 8)
+
+
+@needs("torchrun")
+@pytest.mark.parametrize(
+    "entrypoint",
+    ["model_def:MNistTrial", "python3 -m determined.launch.torch_distributed --trial model_def:MNistTrial"],
+)
+@pytest.mark.parametrize("num_slots", [1, 2])
+def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_slots: int) -> None:
+    """The guide to Trials: the configuration says all that a script would."""
+    options = [f"entrypoint={entrypoint}", f"resources.slots_per_trial={num_slots}"]
+    options += ["min_validation_period={batches: 20}", "min_checkpoint_period={epochs: 2}", "scheduling_unit=5"]
+    overrides = [word for option in options for word in ("--config", option)]
+
+    with running_master(Home.create(home.root)):
+        core_sdk("experiment", "create", "det.yaml", ".", "--follow", *overrides)
+
+    assert steps("validation") == [20, 37]
+    assert {16, 32, 37} <= set(checkpoint_steps())
+    assert steps("training") == [5, 10, 15, 16, 20, 25, 30, 32, 35, 37]
+
+
+@needs("torchrun")
+@pytest.mark.parametrize("is_class", [True, False], ids=["class", "script"])
+def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> None:
+    """`--local --test`: nothing of it remains."""
+    Path("train.py").write_text(ON_CLUSTER)
+    entrypoint = "model_def:MNistTrial" if is_class else "python3 train.py"
+    overrides = ["--config", f"entrypoint={entrypoint}", "--config", "resources.slots_per_trial=1"]
+
+    told = core_sdk("experiment", "create", "det.yaml", ".", "--local", "--test", *overrides)
+
+    assert "ok: it has ended with a checkpoint" in told
+    assert home.experiment_ids() == home.trial_ids() == []
+
+
+def test_a_class_that_does_not_exist_is_said_in_one_line() -> None:
+    """And without a configuration it is said how to give one."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "core_sdk.pytorch", "model_def:Other"], capture_output=True, text=True, check=False
+    )
+
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("core_sdk.pytorch: cannot train 'model_def:Other': ")
+    assert len(ended.stderr.splitlines()) == 1
