@@ -165,6 +165,7 @@ def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None
 
     refused = [cli("trial", command, "1") for command in ("pause", "resume")]
     stop = home.trial(1).read_stop_request(1)
+    killed = cli("trial", "kill", "2", "--json")
     cli("experiment", "cancel", str(experiment_id))
     cli("experiment", "wait", str(experiment_id))
     resumed = cli("trial", "resume", "1", "--", "true")
@@ -175,6 +176,7 @@ def test_one_trial_of_a_search_is_not_paused_alone(cli: Cli, home: Home) -> None
             f"core-sdk experiment pause {experiment_id}" in answer.errors and "core-sdk trial kill 1" in answer.errors
         )
     assert stop is None
+    assert json.loads(killed.output) == {"trial_id": 2, "state": "CANCELED"}
     assert resumed.status == 0, resumed.errors
 
 
@@ -400,18 +402,19 @@ def test_an_experiment_is_deleted_once_it_has_ended(cli: Cli, home: Home, comple
     """Several at once, with all that belongs to them; code goes with the last experiment that has it."""
     running = create(cli, "--paused")
 
-    refused = cli("experiment", "delete", str(running), "--yes")
+    refused = cli("experiment", "delete", str(running), "--yes", "--json")
     cli("experiment", "kill", str(running))
     cli("experiment", "wait", str(running))
     code = home.code_archive(home.experiment(running).read_submission().code or "")
-    cli("experiment", "delete", str(running), "--yes")
+    first = cli("experiment", "delete", str(running), "--yes", "--json")
     was_kept = code.exists()
     third = create(cli, "--paused", "--config", "name=third")
     cli("experiment", "kill", str(third))
     cli("experiment", "wait", str(third))
     deleted = cli("experiment", "delete", str(completed), "third", "--yes")
 
-    assert (refused.status, "is PAUSED" in refused.errors) == (1, True)
+    assert (refused.status, json.loads(refused.output), "is PAUSED" in refused.errors) == (1, [], True)
+    assert json.loads(first.output) == [{"experiment_id": running, "state": "DELETED"}]
     assert was_kept
     assert deleted.output == f"deleted experiment {completed}\ndeleted experiment {third}\n"
     assert home.experiment_ids() == home.trial_ids() == []

@@ -11,7 +11,7 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.experiment import looking, steering, submitting
 from core_sdk.cli.experiment.steering import Experiments
-from core_sdk.cli.render.json import fields_of
+from core_sdk.cli.render.json import fields_of, print_list
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
@@ -100,6 +100,7 @@ def delete(
         typer.Option("--force", help="Also with a checkpoint that is pinned, or that a trial of another began with."),
     ] = False,
     yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete experiments with their trials, their records and their checkpoints.
 
@@ -112,9 +113,16 @@ def delete(
     rows = list({row.experiment_id: row for row in found}.values())
     names = ", ".join(f"{row.experiment_id} ({printable(row.name)!r}, {_num_trials(row)})" for row in rows)
     confirm(f"Delete experiment{'s' if len(rows) > 1 else ''} {names}, all records and checkpoints?", yes)
-    for row in rows:
-        tracker.delete_experiment(row.experiment_id, is_forced=force)
-        typer.echo(f"deleted experiment {row.experiment_id}")
+    deleted = []
+    try:
+        for row in rows:
+            tracker.delete_experiment(row.experiment_id, is_forced=force)
+            deleted.append({"experiment_id": row.experiment_id, "state": "DELETED"})
+            if not as_json:
+                typer.echo(f"deleted experiment {row.experiment_id}")
+    finally:
+        if as_json:
+            print_list(deleted)
 
 
 def _num_trials(row: ExperimentRow) -> str:

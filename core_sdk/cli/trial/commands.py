@@ -17,6 +17,7 @@ from core_sdk.cli._arguments import Force, Labels, Metrics, Output, Remove, Tria
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
+from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial import reports
@@ -185,13 +186,16 @@ def pause(
 
 
 @app.command()
-def kill(trial_id: TrialId) -> None:
+def kill(trial_id: TrialId, as_json: AsJson = False) -> None:
     """Kill a running trial with all its processes, at once: it saves nothing, and is canceled.
 
     `trial pause` asks it to save a checkpoint and stop. `trial resume` goes on with a trial that was killed.
     """
     kill_trial(open_tracker(), trial_id, "core-sdk trial kill")
-    say(f"killed trial {trial_id}")
+    if as_json:
+        print_object({"trial_id": trial_id, "state": "CANCELED"})
+    else:
+        say(f"killed trial {trial_id}")
 
 
 class _CommandAfterDashes(TyperCommand):
