@@ -40,7 +40,8 @@ def _file(module: ModuleType) -> str | None:
     file = getattr(module, "__file__", None)
     if not isinstance(file, str) or not file.endswith(".py"):
         return None
-    return file if file.startswith(os.sep) else str(Path(file).absolute())
+    # Some modules have a made-up name there, and a file can be gone since it was imported.
+    return file if file.startswith(os.sep) and Path(file).is_file() else None
 
 
 def _is_library(file: str) -> bool:
