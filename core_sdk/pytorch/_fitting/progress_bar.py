@@ -21,7 +21,8 @@ class ProgressBar(Progress):
         self._length = length
         self._counters = counters
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        super().__init__(*columns, console=Console(stderr=True), transient=True, refresh_per_second=4)
+        console = Console(stderr=True)
+        super().__init__(*columns, console=console, transient=console.is_terminal, refresh_per_second=4)
         what = _NAMES.get(type(length), type(length).__name__)
         self._task = self.add_task(what, total=length.value, completed=int(length.count(counters())))
 
