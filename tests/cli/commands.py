@@ -14,7 +14,6 @@ from processes import TIMEOUT_S, Script
 from warm import WarmProgram
 
 COMMAND = [sys.executable, "-m", "core_sdk.cli"]
-_STARTING = {"run", "resume", "continue"}
 _OF_THE_INTERPRETER = ("PYTHON", "LC_", "LANG")
 """Variables that a process reads before its first import."""
 
@@ -34,14 +33,14 @@ WriteScript = Callable[[str], Path]
 
 
 class WarmCli:
-    """`core-sdk` commands that need not import what they use, for those that look at records and change them."""
+    """`core-sdk` commands that need not import what they use."""
 
     def __init__(self, program: WarmProgram, output_directory: Path) -> None:
         self._program = program
         self._output_directory = output_directory
 
     def run(self, directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
-        if set(arguments[:2]) & _STARTING or any(name.startswith(_OF_THE_INTERPRETER) for name in variables):
+        if any(name.startswith(_OF_THE_INTERPRETER) for name in variables):
             return run_cli(directory, *arguments, stdin=stdin, **variables)
         with tempfile.TemporaryDirectory(dir=self._output_directory) as outputs:
             (Path(outputs) / "stdin").write_text(stdin)
