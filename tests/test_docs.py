@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 import requests
 import typer.main
 from buckets.strict_gcs import start_strict_gcs
+from cli.commands import Finished, WarmCli
 from parts import needs
 from processes import kill_tree
 
@@ -59,6 +61,7 @@ class Reader:
     """Somebody who follows a document in an empty home: saves its files, types its commands, compares."""
 
     directory: Path
+    warm_cli: WarmCli
     in_background: subprocess.Popen[bytes] | None = None
     variables: dict[str, str] = field(init=False)
 
@@ -76,8 +79,6 @@ class Reader:
         elif block.language == "console":
             for command, expected in commands(block.text):
                 self.type(command, expected)
-        elif block.language == "yaml" and (name := re.match(r"# (\w+\.yaml)\n", block.text)):
-            (self.directory / name[1]).write_text(block.text)
 
     def save_or_run(self, program: str) -> None:
         """A program whose first line is `# name.py` is a file; any other is run at once."""
@@ -99,7 +100,19 @@ class Reader:
                 stdout=subprocess.DEVNULL,
             )
             return
-        result = subprocess.run(
+        ended = self.run(command)
+        assert ended.status == 0, f"$ {command}\n{ended.output}{ended.errors}"
+        if expected:
+            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+            assert doctest.OutputChecker().check_output(expected, ended.output, flags), f"$ {command}\n{ended.output}"
+        if " pause " in command:
+            self.finish()
+
+    def run(self, command: str) -> Finished:
+        """As a shell does, and without one where nothing needs it."""
+        if (arguments := core_sdk_arguments(command)) is not None:
+            return self.warm_cli.run_with(self.variables, self.directory, *arguments)
+        ended = subprocess.run(
             ["bash", "-c", command],
             cwd=self.directory,
             env=self.variables,
@@ -108,12 +121,7 @@ class Reader:
             timeout=TIMEOUT_S,
             check=False,
         )
-        assert result.returncode == 0, f"$ {command}\n{result.stdout}{result.stderr}"
-        if expected:
-            flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-            assert doctest.OutputChecker().check_output(expected, result.stdout, flags), f"$ {command}\n{result.stdout}"
-        if " pause " in command:
-            self.finish()
+        return Finished(ended.returncode, ended.stdout, ended.stderr)
 
     def wait_for_a_checkpoint(self, process: subprocess.Popen[bytes]) -> None:
         """A person who starts a training looks at it for a while before the next command."""
@@ -128,11 +136,19 @@ class Reader:
             self.in_background = None
 
 
+def core_sdk_arguments(command: str) -> list[str] | None:
+    """Those of a command that is one call of `core-sdk`; None for any other, such as a pipe."""
+    words = shlex.shlex(command, posix=True, punctuation_chars=True)
+    words.whitespace_split = True
+    program, *arguments = words
+    is_plain = program == "core-sdk" and "$" not in command and not set(arguments) & {"|", "&", "&&", ";", ">", "<"}
+    return arguments if is_plain else None
+
+
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Reader]:
-    reader = Reader(tmp_path)
+def reader(tmp_path: Path, warm_cli: WarmCli) -> Iterator[Reader]:
+    reader = Reader(tmp_path, warm_cli)
     yield reader
-    subprocess.run(["core-sdk", "master", "down"], env=reader.variables, capture_output=True, check=False)
     if reader.in_background is not None:
         kill_tree(reader.in_background.pid)
         reader.in_background.wait()

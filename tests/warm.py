@@ -66,9 +66,12 @@ class WarmProgram:
         connection.connect(str(self.socket_path))
         with connection:
             lines = connection.makefile("rw")
-        lines.write(json.dumps(request) + "\n")
-        lines.flush()
-        return WarmProcess(int(lines.readline()), stdout, stderr, lines)
+            lines.write(json.dumps(request) + "\n")
+            lines.flush()
+            pid = int(lines.readline())
+            # The process itself may take as long as the test may.
+            connection.settimeout(None)
+        return WarmProcess(pid, stdout, stderr, lines)
 
 
 def _new_file(directory: Path, suffix: str) -> Path:

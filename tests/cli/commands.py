@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,15 +40,20 @@ class WarmCli:
         self._output_directory = output_directory
 
     def run(self, directory: Path, *arguments: str, stdin: str = "", **variables: str) -> Finished:
+        """`variables` are beside those of this process."""
         if any(name.startswith(_OF_THE_INTERPRETER) for name in variables):
             return run_cli(directory, *arguments, stdin=stdin, **variables)
+        return self.run_with(os.environ | variables, directory, *arguments, stdin=stdin)
+
+    def run_with(self, variables: Mapping[str, str], directory: Path, *arguments: str, stdin: str = "") -> Finished:
+        """With these variables only."""
         with tempfile.TemporaryDirectory(dir=self._output_directory) as outputs:
             (Path(outputs) / "stdin").write_text(stdin)
             process = self._program.start(
                 ["core-sdk", *arguments],
                 directory=directory,
                 output_directory=Path(outputs),
-                variables=os.environ | variables,
+                variables=variables,
                 stdin=str(Path(outputs) / "stdin"),
             )
             status = process.wait()

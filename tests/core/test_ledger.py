@@ -17,6 +17,7 @@ from core_sdk.core import _ledger
 from core_sdk.core._ledger import Ledger
 from core_sdk.errors import DuplicateMetricError
 
+
 def is_refused(ledger: Ledger, step: int, names: Iterable[str] = ("loss",)) -> bool:
     try:
         ledger.enter("training", step, names)
