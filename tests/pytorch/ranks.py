@@ -6,7 +6,7 @@ import contextlib
 import importlib
 import os
 import sys
-import tempfile
+import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ class Ranks:
 
     def run(self, function: Callable[..., None], num_ranks: int, *arguments: object) -> list[str]:
         """What each rank has printed. The function is one of a test's module, and gets its arguments as texts."""
-        rendezvous = tempfile.mktemp(dir=self.directory, prefix="rendezvous-")
+        rendezvous = self.directory / f"rendezvous-{uuid.uuid4()}"
         entry = f"pytorch.{Path(function.__code__.co_filename).stem}:{function.__name__}"
         processes = [
             self.program.start(

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch.ranks import Ranks, warm_ranks
+from pytorch.ranks import Ranks
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from core_sdk.pytorch._strategies._fsdp import FsdpStrategy
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
-        yield warm
 
 
 class Block(nn.Module):

@@ -6,13 +6,12 @@ import json
 import os
 import random
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch.ranks import Ranks, warm_ranks
+from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial
 from torch import nn
 from torch.distributed.tensor import DTensor
@@ -21,12 +20,6 @@ from core_sdk.pytorch import Batch, PyTorchCallback, PyTorchTrialContext, Traine
 
 GLOBAL_BATCH_SIZE = 12
 NUM_BATCHES = 5
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
-        yield warm
 
 
 class StopAfter(PyTorchCallback):
@@ -108,6 +101,7 @@ def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path)
             torch.testing.assert_close(after[rank][state], whole[rank][state], rtol=0, atol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("num_ranks", "strategy"), [(1, "fsdp"), (3, "fsdp"), (1, "none")])
 def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
     ranks: Ranks, tmp_path: Path, num_ranks: int, strategy: str
@@ -125,6 +119,7 @@ def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
         torch.testing.assert_close(after[0][state], whole[0][state], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks, tmp_path: Path) -> None:
     """As when a model has outgrown DistributedDataParallel."""
     ranks.run(train, 1, "whole", -1, tmp_path, "none")

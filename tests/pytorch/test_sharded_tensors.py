@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch.ranks import Ranks, warm_ranks
+from pytorch.ranks import Ranks
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from core_sdk.errors import CheckpointTooNewError
 from core_sdk.pytorch._fitting import sharded_tensors
 from core_sdk.pytorch._fitting.sharded_tensors import Place
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
-        yield warm
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
+from core_sdk.pytorch._context._compilation import compile_in_place
 from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._context._mixed_precision import autocasting
 from core_sdk.pytorch._context._trial_context import TrialContext
@@ -83,9 +84,17 @@ class PyTorchTrialContext(TrialContext):
 
         Every attribute of the model is one of the returned model, too. On several ranks `options` are those of torch's
         `DistributedDataParallel`, such as `find_unused_parameters=True`; a single rank checks only their names.
+
+        With `strategy="fsdp"` each rank keeps a part of the parameters, gradients and optimizer states. `options` are
+        those of torch's `fully_shard()`, such as `mp_policy`, and `units`: the class of the submodules that are
+        gathered one at a time, or a tuple of classes. By default these are the elements of each `nn.ModuleList`.
+
+        `compile` is True, or the arguments of `torch.compile()`, such as `{"mode": "max-autotune"}`.
         """
         if not isinstance(model, nn.Module):
             raise TypeError(f"wrap_model() takes a torch.nn.Module, not {type(model).__name__}")
+        if not isinstance(compile, bool | Mapping):
+            raise TypeError(f"compile is {compile!r}; it must be True, False, or a dict of torch.compile()'s arguments")
         if any(model is known or model is strategy_.inner_model(known) for known, strategy_ in self._spread_models()):
             raise ValueError(f"this {type(model).__name__} is wrapped already: call wrap_model() once for each model")
         if self._autocasts:
@@ -93,7 +102,7 @@ class PyTorchTrialContext(TrialContext):
         chosen = named_strategy(strategy, self._strategy)
         wrapped = chosen.wrap_model(model, self.device, options)
         if compile is not False and self._core_context is not None:
-            wrapped.compile(**({} if compile is True else compile))  # in place: names in its state stay
+            compile_in_place(wrapped, {} if compile is True else compile)
         self.models.append(wrapped)
         self._strategies.append(chosen)
         return wrapped
