@@ -116,6 +116,8 @@ class Trainer:
             except BaseException as error:
                 callbacks.call("on_exception", error)
                 raise
+        if is_complete:
+            context._warn_of_open_window()
         self._latest_checkpoint = fitting.latest_checkpoint
         return FitResult(
             metrics=fitting.metrics,

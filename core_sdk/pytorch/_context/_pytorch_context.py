@@ -289,10 +289,33 @@ class PyTorchTrialContext(TrialContext):
             self._set_stepping((batch_index + 1) % self._aggregation_frequency == 0)
 
     def _set_stepping(self, is_stepping: bool) -> None:
-        if is_stepping is not self._is_stepping or self._batch_index == self._initial_batch:
+        is_change = is_stepping is not self._is_stepping or self._batch_index == self._initial_batch
+        if is_change and self._averages_once_a_step:
             for model, strategy in self._spread_models():
                 strategy.set_gradient_sync(model, is_stepping)
         self._is_stepping = is_stepping
+
+    def _warn_of_open_window(self) -> None:
+        """At the end of a training."""
+        num_batches = 0 if self._batch_index is None else (self._batch_index + 1) % self._aggregation_frequency
+        if num_batches and self.distributed.is_chief:
+            logger.warning(
+                "the gradients of the last %d batches are kept in the checkpoint and not applied, since a step needs "
+                "%d: a longer training goes on with them", num_batches, self._aggregation_frequency,
+            )  # fmt: skip
+
+    @property
+    def _averages_once_a_step(self) -> bool:
+        """Whether ranks average their gradients at the end of a window only. Those of split models are always averaged.
+
+        Otherwise they would take the memory of a whole model, and could not be saved.
+        """
+        return self.distributed.size > 1 and not any(strategy.is_sharding for strategy in self._strategies)
+
+    @property
+    def _has_own_gradients(self) -> bool:
+        """Whether this rank's gradients are not yet averaged with those of other ranks, in the middle of a window."""
+        return self._batch_index is not None and not self._is_stepping and self._averages_once_a_step
 
     def _end_batch(self) -> None:
         """The loop calls it after each `train_batch()`."""

@@ -20,6 +20,13 @@ from core_sdk.loop.state import restore_random_numbers
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.data import TrainingData
+from core_sdk.pytorch._fitting.gradients import (
+    GRADIENT_FILES,
+    pending_gradients,
+    read_gradients,
+    restore_gradients,
+    write_gradients,
+)
 from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
 from core_sdk.pytorch._trial import PyTorchTrial
 
@@ -34,7 +41,7 @@ Place = tuple[str | int, ...]
 
 def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
     """The content of a trial's checkpoint, for the models and optimizers of the context. Collective within a node."""
-    selected = (STATE_FILE, SHARDED_FILES)
+    selected = (STATE_FILE, SHARDED_FILES, GRADIENT_FILES)
     with context._core.checkpoint.restore_path(
         storage_id, selector=lambda name: name.startswith(selected)
     ) as directory:
@@ -50,6 +57,8 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
             from core_sdk.pytorch._fitting.sharded_tensors import put_back  # slow to import
 
             content = put_back(content, directory, tensors_of(context))
+        if (gradients := read_gradients(context, directory)) is not None:
+            content["gradients"] = gradients
         return content
 
 
@@ -71,6 +80,8 @@ def tensors_of(context: PyTorchTrialContext) -> Callable[[Place, torch.Size], to
                 case "models_state_dict", int(model), str(name):
                     tensor = models[model][name]
                 case "optimizers_state_dict", int(optimizer), "state", int(parameter), *_:
+                    tensor = parameters[optimizer][parameter]
+                case "gradients", int(optimizer), int(parameter):
                     tensor = parameters[optimizer][parameter]
                 case _:
                     return None
@@ -123,7 +134,7 @@ class TrialState:
     def save(self) -> str:
         """Collective. Returns the storage id on every rank."""
         content = self._content()
-        if is_sharded(self._context):
+        if is_sharded(self._context) or self._context._has_own_gradients:
             storage_id = self._store_sharded(content)
         else:
             channel = self._context.distributed.channel
@@ -148,13 +159,15 @@ class TrialState:
         ranks = trainer_state["ranks"]
         rank = context.distributed.rank
         self._data.load_state_dict(ranks[rank if rank < len(ranks) else 0]["data"])
+        if "gradients" in content:
+            restore_gradients(context, content["gradients"])
         restore_random_numbers([each["random"] for each in ranks], rank)
 
     def _content(self) -> dict[str, Any]:
         """Collective; complete on the chief only."""
         context = self._context
         own = {"random": rng.capture(), "data": self._data.state_dict()}
-        content = {
+        content: dict[str, Any] = {
             "models_state_dict": model_states(context),
             "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
             "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
@@ -167,6 +180,9 @@ class TrialState:
         }
         if context._scaler is not None:
             content["scaler_state_dict"] = context._scaler.state_dict()
+        gradients = pending_gradients(context)
+        if gradients is not None and not context._has_own_gradients:
+            content["gradients"] = gradients
         return content
 
     def _store(self, content: dict[str, Any]) -> str:
@@ -175,13 +191,17 @@ class TrialState:
         return storage_id
 
     def _store_sharded(self, content: dict[str, Any]) -> str:
-        """Collective."""
-        from core_sdk.pytorch._fitting.sharded_tensors import take_out, write  # slow to import
+        """Collective. Each rank writes what only it has."""
+        context = self._context
+        with context._core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
+            if is_sharded(context):
+                from core_sdk.pytorch._fitting.sharded_tensors import take_out, write  # slow to import
 
-        content, tensors = take_out(content)
-        with self._context._core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
-            write(tensors, directory)
-            if self._context.distributed.is_chief:
+                content, tensors = take_out(content)
+                write(tensors, directory)
+            if context._has_own_gradients:
+                write_gradients(context, directory)
+            if context.distributed.is_chief:
                 self._write(content, directory)
         return storage_id
 

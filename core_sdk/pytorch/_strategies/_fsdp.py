@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
 from core_sdk.pytorch._strategies._strategy import Strategy
@@ -37,7 +37,7 @@ class FsdpStrategy(Strategy):
         return model
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
-        cast(FSDPModule, model).set_requires_gradient_sync(is_on)
+        """They always are."""
 
 
 def _units(model: nn.Module, kinds: Any) -> list[nn.Module]:

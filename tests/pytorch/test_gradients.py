@@ -1,0 +1,110 @@
+"""Gradients that no step has used yet survive a stop."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch.ranks import Ranks, warm_ranks
+from pytorch.test_resume import AskToStop, StopAfter, fixed_seed
+from pytorch.trials import LineTrial
+
+from core_sdk.pytorch import Batch, Epoch, PyTorchCallback, Trainer, init
+
+WINDOW = 4
+
+
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
+    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
+        yield warm
+
+
+def run(job: str, stop: PyTorchCallback | None = None, **arguments: Any) -> LineTrial:
+    """Three epochs of three batches, in windows of four."""
+    with init(job_id=job, aggregation_frequency=WINDOW) as context:
+        fixed_seed(context)
+        trial = LineTrial(context)
+        if stop is not None:
+            trial.callbacks = {"stop": stop}
+        Trainer(trial, context).fit(**{"max_length": Epoch(3), **arguments})
+        return trial
+
+
+@pytest.mark.parametrize("stopped_after", [0, 1, 2, 3, 4, 6])
+def test_a_stop_within_a_window_changes_nothing(stopped_after: int) -> None:
+    """Losses before and after the next step are those of a training that was not stopped."""
+    whole = run("whole")
+
+    first = run("stopped", StopAfter(stopped_after))
+    second = run("stopped")
+
+    assert len(first.trained) == stopped_after + 1
+    assert first.trained + second.trained == whole.trained
+    assert weights(second) == weights(whole)
+
+
+def test_a_window_that_the_end_of_the_training_cuts_off_is_completed_later(caplog: pytest.LogCaptureFixture) -> None:
+    """Its gradients wait in the checkpoint; they are not applied, and not lost."""
+    whole = run("whole", max_length=Batch(8))
+
+    shorter = run("longer", max_length=Batch(6))
+    warned = caplog.text
+    longer = run("longer", max_length=Batch(8))
+
+    assert "the gradients of the last 2 batches are kept in the checkpoint" in warned
+    assert len(shorter.trained) == 6
+    assert weights(shorter) != weights(whole)
+    assert weights(longer) == weights(whole)
+
+
+def weights(trial: LineTrial) -> list[list[float]]:
+    return [parameter.flatten().tolist() for parameter in trial.model.parameters()]
+
+
+def train(job: str, stop_after: str, home: str) -> None:
+    """A rank of a training; prints its samples and losses."""
+    import os
+
+    os.environ["CORE_SDK_HOME"] = home
+    with init(job_id=job, aggregation_frequency=WINDOW) as context:
+        fixed_seed(context)
+        trial = LineTrial(context, batch_size=4)
+        if stop_after:
+            trial.callbacks = {"stop": AskToStop(context, int(stop_after))}
+        Trainer(trial, context).fit(max_length=Epoch(3))
+        print(json.dumps([trial.trained, weights(trial)]))
+
+
+@pytest.mark.parametrize("stopped_after", [1, 3])
+def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, stopped_after: int, tmp_path: Path) -> None:
+    """Each has gradients of its own, which are averaged only at the end of the window."""
+
+    def outcomes(job: str, stop: str = "") -> list[Any]:
+        return [json.loads(printed) for printed in ranks.run(train, 2, job, stop, str(tmp_path / "home"))]
+
+    whole = outcomes("whole")
+
+    first, second = outcomes("stopped", str(stopped_after)), outcomes("stopped")
+
+    for rank in range(2):
+        assert first[rank][0] + second[rank][0] == whole[rank][0]
+        assert second[rank][1] == whole[rank][1]
+    assert whole[0][1] == whole[1][1]
+
+
+def test_other_ranks_take_the_mean_of_all_gradients(tmp_path: Path) -> None:
+    """Since the mean over ranks is what a step uses."""
+    from core_sdk.pytorch._fitting.gradients import read_gradients
+
+    for rank, value in enumerate([1.0, 5.0]):
+        torch.save([[torch.tensor([value]), None]], tmp_path / f"gradients.{rank}.pt")
+
+    with init() as context:
+        gradients = read_gradients(context, tmp_path)
+
+    assert gradients == [[torch.tensor([3.0]), None]]
