@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -130,7 +131,7 @@ class Validator:
                 return None
             if num_samples == 0:
                 # The batch repeats samples of another rank, since models may need all ranks. It does not count.
-                contributions = [each.call("per_slot_reduce") for each in reducers]
+                contributions = copy.deepcopy([each.call("per_slot_reduce") for each in reducers])
             returned = evaluate(context.to_device(batch) if context.experimental._moves_batches else batch, index)
             metrics.add(returned, index, num_samples)
             if end_hooks and num_samples:
