@@ -12,6 +12,7 @@ from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialCo
 from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
 from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._init import init
+from core_sdk.pytorch._loading import CheckpointLoadContext, load_trial_from_checkpoint_path
 from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._reducers import MetricReducer, Reducer
 from core_sdk.pytorch._trainer import Trainer
@@ -19,6 +20,7 @@ from core_sdk.pytorch._trial import PyTorchTrial
 
 __all__ = [
     "Batch",
+    "CheckpointLoadContext",
     "DataLoader",
     "Epoch",
     "FitResult",
@@ -37,6 +39,7 @@ __all__ = [
     "adapt_batch_sampler",
     "data_length",
     "init",
+    "load_trial_from_checkpoint_path",
     "samplers",
     "to_device",
 ]

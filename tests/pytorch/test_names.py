@@ -22,6 +22,8 @@ import core_sdk as det
         "adapt_batch_sampler",
         "data_length",
         "init",
+        "load_trial_from_checkpoint_path",
+        "CheckpointLoadContext",
         "samplers",
         "to_device",
     ],

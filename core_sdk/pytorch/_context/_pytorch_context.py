@@ -97,7 +97,7 @@ class PyTorchTrialContext(TrialContext):
             raise TypeError(f"compile is {compile!r}; it must be True, False, or a dict of torch.compile()'s arguments")
         if any(model is known or model is strategy_.inner_model(known) for known, strategy_ in self._spread_models()):
             raise ValueError(f"this {type(model).__name__} is wrapped already: call wrap_model() once for each model")
-        if self._autocasts:
+        if self._autocasts and self._core_context is not None:
             model = autocasting(model, self.device)
         chosen = named_strategy(strategy, self._strategy)
         wrapped = chosen.wrap_model(model, self.device, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -45,21 +45,29 @@ def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
     with context._core.checkpoint.restore_path(
         storage_id, selector=lambda name: name.startswith(selected)
     ) as directory:
-        file = directory / STATE_FILE
-        if not file.exists():
-            raise StateMismatchError(
-                f"the checkpoint {storage_id}",
-                [f"it has no {STATE_FILE}: no Trainer has stored it"],
-                "Pass the checkpoint of a Trainer as latest_checkpoint, or begin a new trial",
-            )
-        content = cast(dict[str, Any], torch.load(file, map_location="cpu", weights_only=True))
-        if is_sharded(context) or any(directory.glob(SHARDED_FILES + "*")):
-            from core_sdk.pytorch._fitting.sharded_tensors import put_back  # slow to import
-
-            content = put_back(content, directory, tensors_of(context))
+        advice = "Pass the checkpoint of a Trainer as latest_checkpoint, or begin a new trial"
+        content = read_content(context, checked_file(directory, STATE_FILE, storage_id, advice))
         if (gradients := read_gradients(context, directory)) is not None:
             content["gradients"] = gradients
         return content
+
+
+def checked_file(directory: Path, name: str, checkpoint: str, advice: str) -> Path:
+    """A file of each checkpoint of a Trainer. Raises `StateMismatchError` if it is not there."""
+    file = directory / name
+    if not file.exists():
+        raise StateMismatchError("a trial", [f"{checkpoint} has no {name}: no Trainer has stored it"], advice)
+    return file
+
+
+def read_content(context: PyTorchTrialContext, file: Path, **options: Any) -> dict[str, Any]:
+    """What the state file of a checkpoint holds, with the tensors beside it. `options` are those of `torch.load`."""
+    content = cast(dict[str, Any], torch.load(file, **{"map_location": "cpu", "weights_only": True, **options}))
+    if is_sharded(context) or any(file.parent.glob(SHARDED_FILES + "*")):
+        from core_sdk.pytorch._fitting.sharded_tensors import put_back  # slow to import
+
+        content = put_back(content, file.parent, tensors_of(context))
+    return content
 
 
 def is_sharded(context: PyTorchTrialContext) -> bool:
@@ -146,9 +154,9 @@ class TrialState:
         """Takes back what `save()` stored. Of another trial's checkpoint it takes only what was wrapped."""
         context = self._context
         self._callbacks.call("on_checkpoint_load_start", content)
-        self._load_all("model", context.models, content["models_state_dict"])
-        self._load_all("optimizer", context.optimizers, content["optimizers_state_dict"])
-        self._load_all("learning-rate scheduler", context.lr_schedulers, content["lr_schedulers_state_dict"])
+        load_all("model", context.models, content["models_state_dict"])
+        load_all("optimizer", context.optimizers, content["optimizers_state_dict"])
+        load_all("learning-rate scheduler", context.lr_schedulers, content["lr_schedulers_state_dict"])
         if context._scaler is not None and "scaler_state_dict" in content:
             context._scaler.load_state_dict(content["scaler_state_dict"])
         self._callbacks.load_state_dict(content["callbacks"])
@@ -241,12 +249,14 @@ class TrialState:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
 
-    def _load_all(self, what: str, targets: list[Any], states: list[Any]) -> None:
-        if len(targets) != len(states):
-            raise StateMismatchError(
-                f"the {what}s of the trial",
-                [f"there are {len(states)} in the checkpoint and {len(targets)} here"],
-                "Wrap the same ones in the same order, or begin a new trial",
-            )
-        for index, (target, state) in enumerate(zip(targets, states, strict=True)):
-            load_object(what if len(targets) == 1 else f"{what} {index}", target, state)
+
+def load_all(what: str, targets: Sequence[Any], states: Sequence[Any]) -> None:
+    """Raises `StateMismatchError` if there are more of them, or fewer, or one does not fit."""
+    if len(targets) != len(states):
+        raise StateMismatchError(
+            f"the {what}s of the trial",
+            [f"there are {len(states)} in the checkpoint and {len(targets)} here"],
+            "Wrap the same ones in the same order, or begin a new trial",
+        )
+    for index, (target, state) in enumerate(zip(targets, states, strict=True)):
+        load_object(what if len(targets) == 1 else f"{what} {index}", target, state)

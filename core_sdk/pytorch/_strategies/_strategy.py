@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 
 class Strategy(abc.ABC):
@@ -47,13 +46,6 @@ class Strategy(abc.ABC):
     def model_state(self, model: nn.Module) -> dict[str, Any]:
         """The state to save: the same for every strategy and number of ranks."""
         return self.inner_model(model).state_dict()
-
-    def load_model_state(self, model: nn.Module, state: Mapping[str, Any]) -> None:
-        """Loads it; also one with the prefix of torch's DistributedDataParallel."""
-        inner, state = self.inner_model(model), dict(state)
-        if not any(name.startswith("module.") for name in inner.state_dict()):
-            consume_prefix_in_state_dict_if_present(state, "module.")
-        inner.load_state_dict(state)
 
     def broadcast(self, models: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
         """Gives all ranks the chief's weights, where `wrap_model()` has not. Collective, before the first batch."""

@@ -1,0 +1,93 @@
+"""A trial from its checkpoint, to be looked at or to predict with, without any training."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
+
+from core_sdk.importing import import_from_path
+from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._fitting.checkpoint import (
+    CODE_DIRECTORY,
+    LOAD_DATA_FILE,
+    STATE_FILE,
+    checked_file,
+    load_all,
+    read_content,
+)
+from core_sdk.pytorch._strategies import UntouchedStrategy
+from core_sdk.pytorch._trial import PyTorchTrial
+from core_sdk.pytorch._trial_class import load_trial_class
+
+_ADVICE = "Download the checkpoint of a Trainer, and pass its directory"
+
+
+class CheckpointLoadContext(PyTorchTrialContext):
+    """Builds a trial outside of any training: what it wraps stays as it is, on the CPU and in full precision."""
+
+    def __init__(self, hparams: Mapping[str, Any] | None = None, exp_conf: Mapping[str, Any] | None = None) -> None:
+        from core_sdk.distributed import DistributedContext  # slow to import
+
+        super().__init__(
+            core_context=None,
+            distributed=DistributedContext(),
+            device=torch.device("cpu"),
+            strategy=UntouchedStrategy(),
+            hparams=hparams,
+            exp_conf=exp_conf,
+        )
+
+
+def load_trial_from_checkpoint_path(
+    path: str | os.PathLike[str],
+    trial_class: type[PyTorchTrial] | None = None,
+    trial_kwargs: Mapping[str, Any] | None = None,
+    torch_load_kwargs: Mapping[str, Any] | None = None,
+    **deprecated_load_kwargs: Any,
+) -> PyTorchTrial:
+    """The trial of a downloaded checkpoint, with its models' weights.
+
+    Its class is imported from the code in the checkpoint, unless `trial_class` is given. It gets a
+    `CheckpointLoadContext` with the checkpoint's hyperparameters, and `trial_kwargs`. `torch_load_kwargs` are those of
+    `torch.load`; the checkpoints of `determined` need `{"weights_only": False}`.
+
+    Raises `StateMismatchError` if it is no such checkpoint or the models do not fit, `TrialClassError` if the class
+    cannot be imported, and whatever the code raises.
+    """
+    if deprecated_load_kwargs:
+        if torch_load_kwargs:
+            raise ValueError(f"pass {', '.join(deprecated_load_kwargs)} in torch_load_kwargs, beside the others")
+        warnings.warn("pass the arguments of torch.load as torch_load_kwargs={…}", FutureWarning, stacklevel=2)
+        torch_load_kwargs = deprecated_load_kwargs
+    directory = Path(path)
+    description = json.loads(checked_file(directory, LOAD_DATA_FILE, str(path), _ADVICE).read_text())
+    kind = trial_class or _stored_class(directory, description["trial_cls_spec"])
+    context = CheckpointLoadContext(description["hparams"], description["experiment_config"])
+    trial = kind(context, **(trial_kwargs or {}))
+    file = checked_file(directory, STATE_FILE, str(path), _ADVICE)
+    states = read_content(context, file, **(torch_load_kwargs or {}))["models_state_dict"]
+    for model, state in zip(context.models, states, strict=False):
+        if not any(name.startswith("module.") for name in model.state_dict()):
+            # Determined keeps the name that torch's DistributedDataParallel gives a model.
+            consume_prefix_in_state_dict_if_present(state, "module.")
+    load_all("model", context.models, states)
+    return trial
+
+
+def _stored_class(directory: Path, spec: str) -> type[PyTorchTrial]:
+    """The class `module:Class`, from the checkpoint's own code where it has some."""
+    code = directory / CODE_DIRECTORY
+    try:
+        with import_from_path(code) if code.is_dir() else contextlib.nullcontext():
+            return load_trial_class(spec)
+    except Exception as error:
+        error.add_note("load_trial_from_checkpoint_path(…, trial_class=MyTrial) takes the class from elsewhere")
+        raise
