@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial
+from torch import nn
 from torch.utils.data import TensorDataset
 
 from core_sdk import client
@@ -28,13 +29,15 @@ class RankTrial(LineTrial):
     def __init__(self, context: PyTorchTrialContext) -> None:
         super().__init__(context, batch_size=8 // context.distributed.size)
         self.count = context.wrap_reducer(sum, name="count", for_training=False)
+        # Its buffers are the chief's on every rank before each forward pass.
+        self.norm = context.wrap_model(nn.BatchNorm1d(1))
 
     def build_validation_data_loader(self) -> Any:
         x = torch.arange(float(self.num_validated)).unsqueeze(1)
         return DataLoader(TensorDataset(x, x), self.batch_size)
 
     def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        self.model(batch[0])
+        self.model(self.norm(batch[0]))
         self.count.update(len(batch[0]))
         return {"mean_x": batch[0].mean()}
 
@@ -46,7 +49,10 @@ class WholeTrial(RankTrial):
 
     def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
         assert self.context.distributed.is_chief
-        return {"mean_x": torch.cat([x for x, _ in data_loader]).mean(), "error": self.model(torch.ones(1, 1)).sum()}
+        return {
+            "mean_x": torch.cat([x for x, _ in data_loader]).mean(),
+            "error": self.model(self.norm(torch.ones(1, 1))).sum(),
+        }
 
 
 class OnRank(PyTorchCallback):

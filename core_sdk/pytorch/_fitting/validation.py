@@ -95,6 +95,11 @@ class Validator:
         self._context = context
         self._callbacks = callbacks
         self._evaluates_batches = evaluates_batches(trial)
+        if not self._evaluates_batches and any(strategy.is_sharding for strategy in context._strategies):
+            raise ValueError(
+                f"{type(trial).__name__} evaluates the full dataset on the chief, which has only a part of a model "
+                "that is split over the ranks: define evaluate_batch() instead"
+            )
         self._loader = checked_loader(
             trial.build_validation_data_loader(),
             "build_validation_data_loader",
@@ -159,8 +164,16 @@ class Validator:
             metrics.add(self._trial.evaluate_full_dataset(data_loader=self._loader), 0, 1)
             return {name: values[0] for name, values in metrics.take().values.items() if values[0] is not None}
 
-        channel = self._context.distributed.channel
-        return {**channel.broadcast_outcome(evaluate, is_patient=True), **self._context.reduce_metrics(False)}
+        self._set_forward_sync(False)  # the chief uses the models while no other rank does
+        try:
+            metrics_of_chief = self._context.distributed.channel.broadcast_outcome(evaluate, is_patient=True)
+        finally:
+            self._set_forward_sync(True)
+        return {**metrics_of_chief, **self._context.reduce_metrics(for_training=False)}
+
+    def _set_forward_sync(self, is_on: bool) -> None:
+        for model, strategy in zip(self._context.models, self._context._strategies, strict=True):
+            strategy.set_forward_sync(model, is_on)
 
 
 @contextlib.contextmanager

@@ -43,3 +43,8 @@ class DdpStrategy(Strategy):
         # What its no_sync() sets, which would have to enclose the forward pass, too.
         if isinstance(model, DistributedDataParallel):
             model.require_backward_grad_sync = is_on
+
+    def set_forward_sync(self, model: nn.Module, is_on: bool) -> None:
+        # The chief's buffers, such as those of a batch norm, which torch would send before each forward pass.
+        if isinstance(model, DistributedDataParallel):
+            model.require_forward_param_sync = is_on

@@ -26,6 +26,9 @@ class Strategy(abc.ABC):
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
         """Whether gradients are averaged over the ranks from the next forward pass on."""
 
+    def set_forward_sync(self, model: nn.Module, is_on: bool) -> None:  # noqa: B027
+        """Whether forward passes exchange anything; without, a rank may make one alone."""
+
     def inner_model(self, model: nn.Module) -> nn.Module:
         """The model that `wrap_model()` was given."""
         return model
