@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from core_sdk.loop import rng
-from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
 from core_sdk.pytorch._strategies import default_strategy
 
 if TYPE_CHECKING:
     from core_sdk.core import DistributedContext
+
+Made = TypeVar("Made", bound=TrialContext)
 
 
 @contextlib.contextmanager
@@ -46,40 +48,69 @@ def init(
     if aggregation_frequency < 1:
         raise ValueError(f"aggregation_frequency is {aggregation_frequency}; it must be at least 1")
     # Slow to import, and not needed by the workers of a data loader, for example.
-    from core_sdk.core import TensorboardMode
-    from core_sdk.core import init as begin_attempt
     from core_sdk.pytorch._ranks import joined_ranks
 
-    with joined_ranks(distributed) as ranks:
-        tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
-        with begin_attempt(
-            distributed=ranks,
-            checkpoint_storage=checkpoint_storage,
-            tensorboard_mode=tensorboard_mode,
-            name=name,
+    with (
+        joined_ranks(distributed) as ranks,
+        begun_attempt(
+            PyTorchTrialContext,
+            ranks,
             hparams=hparams,
-            labels=labels,
-            description=description,
-            deadline=deadline,
-            stop_notices=stop_notices,
-            job_id=job_id,
-        ) as core_context:
-            trial = core_context.info.trial
-            rng.seed_all(trial.trial_seed)
-            context = PyTorchTrialContext(
-                core_context=core_context,
-                distributed=ranks,
-                device=_device(ranks),
-                strategy=default_strategy(ranks),
-                hparams=hparams if hparams is not None else trial.hparams or None,
-                exp_conf=exp_conf if exp_conf is not None else trial._config or None,
-                aggregation_frequency=aggregation_frequency,
-                enable_tensorboard_logging=enable_tensorboard_logging,
-            )
-            try:
-                yield context
-            finally:
-                context._close()
+            exp_conf=exp_conf,
+            enable_tensorboard_logging=enable_tensorboard_logging,
+            core_arguments={
+                "checkpoint_storage": checkpoint_storage,
+                "name": name,
+                "labels": labels,
+                "description": description,
+                "deadline": deadline,
+                "stop_notices": stop_notices,
+                "job_id": job_id,
+            },
+            strategy=default_strategy(ranks),
+            aggregation_frequency=aggregation_frequency,
+        ) as context,
+    ):
+        yield context
+
+
+@contextlib.contextmanager
+def begun_attempt(
+    kind: Callable[..., Made],
+    ranks: DistributedContext,
+    *,
+    hparams: Mapping[str, Any] | None,
+    exp_conf: Mapping[str, Any] | None,
+    enable_tensorboard_logging: bool,
+    core_arguments: Mapping[str, Any],
+    **arguments: Any,
+) -> Iterator[Made]:
+    """A trial's context, within the Core API's, with all random numbers seeded.
+
+    `core_arguments` are further arguments of `core.init()`, and `arguments` those of the context.
+    """
+    from core_sdk.core import TensorboardMode
+    from core_sdk.core import init as begin_attempt
+
+    tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
+    with begin_attempt(
+        distributed=ranks, tensorboard_mode=tensorboard_mode, hparams=hparams, **core_arguments
+    ) as core_context:
+        trial = core_context.info.trial
+        rng.seed_all(trial.trial_seed)
+        context = kind(
+            core_context=core_context,
+            distributed=ranks,
+            device=_device(ranks),
+            hparams=hparams if hparams is not None else trial.hparams or None,
+            exp_conf=exp_conf if exp_conf is not None else trial._config or None,
+            enable_tensorboard_logging=enable_tensorboard_logging,
+            **arguments,
+        )
+        try:
+            yield context
+        finally:
+            context._close()
 
 
 def _device(ranks: DistributedContext) -> torch.device:

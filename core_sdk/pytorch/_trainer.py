@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import Any
 
 from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
@@ -30,6 +31,8 @@ _UNITS: dict[Unit | None, type[TrainUnit]] = {
 
 class Trainer:
     """Trains a trial, inside the `with` of the `pytorch.init()` that has given its context."""
+
+    _fitting_class: type[Fitting] = Fitting
 
     def __init__(self, trial: PyTorchTrial, context: PyTorchTrialContext) -> None:
         self._trial = trial
@@ -93,14 +96,14 @@ class Trainer:
         )
         callbacks = Callbacks(self._trial.build_callbacks())
         storage_id = latest_checkpoint or self._latest_checkpoint or context._core.info.latest_checkpoint
-        content = None if storage_id is None else read_state(context, storage_id)
+        content = None if storage_id is None else self._read(storage_id)
         context._initial_batch = 0 if content is None else batches_trained(context, content)
         with contextlib.ExitStack() as ends:
             for hook in reversed(callbacks.hooks("on_trial_shutdown")):
                 ends.callback(hook)
             try:
                 callbacks.call("on_trial_startup", context._initial_batch, storage_id)
-                fitting = Fitting(
+                fitting = self._fitting_class(
                     self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
                 )
                 if storage_id is not None and content is not None:
@@ -127,7 +130,17 @@ class Trainer:
             reason="completed" if is_complete else fitting.stop_flag.reason,
         )
 
+    def _read(self, storage_id: str) -> dict[str, Any]:
+        return read_state(self._context, storage_id)
+
     def _check(self, max_length: TrainUnit | None, is_test: bool) -> None:
+        self._check_wrapped()
+        if max_length is not None:
+            check_length(max_length)
+        elif not is_test and not self._context._core.searcher.has_operations():
+            raise ValueError("nothing says how long to train: pass max_length to fit(), such as Epoch(10)")
+
+    def _check_wrapped(self) -> None:
         context, kind = self._context, type(self._trial).__name__
         if not context.models:
             raise ValueError(f"{kind} has wrapped no model: call context.wrap_model(model) in its __init__()")
@@ -135,10 +148,6 @@ class Trainer:
             raise ValueError(
                 f"{kind} has wrapped no optimizer: call context.wrap_optimizer(optimizer) in its __init__()"
             )
-        if max_length is not None:
-            check_length(max_length)
-        elif not is_test and not context._core.searcher.has_operations():
-            raise ValueError("nothing says how long to train: pass max_length to fit(), such as Epoch(10)")
 
     def _run(self, fitting: Fitting, length: TrainUnit | None, progress_bar: bool | None) -> bool:
         """Returns whether the training came to its end."""

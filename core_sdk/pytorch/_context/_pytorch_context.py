@@ -280,11 +280,7 @@ class PyTorchTrialContext(TrialContext):
         self.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
 
     def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
-        """The loop calls it before each `train_batch()`."""
-        self._batch_index = batch_index
-        self._epoch_index = epoch_index
-        self._is_epoch_start = is_epoch_start
-        self._is_epoch_end = is_epoch_end
+        super()._begin_batch(batch_index, epoch_index, is_epoch_start, is_epoch_end)
         if self._aggregation_frequency > 1:
             self._set_stepping((batch_index + 1) % self._aggregation_frequency == 0)
 
@@ -318,7 +314,6 @@ class PyTorchTrialContext(TrialContext):
         return self._batch_index is not None and not self._is_stepping and self._averages_once_a_step
 
     def _end_batch(self) -> None:
-        """The loop calls it after each `train_batch()`."""
         if self._has_scaled_step:
             self._automatic_scaler.update()
             self._has_scaled_step = False

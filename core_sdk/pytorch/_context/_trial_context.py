@@ -215,6 +215,21 @@ class TrialContext:
             raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
         self._enable_tensorboard_logging = enable_tensorboard_logging
 
+    def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
+        """The loop calls it before each `train_batch()`."""
+        self._batch_index = batch_index
+        self._epoch_index = epoch_index
+        self._is_epoch_start = is_epoch_start
+        self._is_epoch_end = is_epoch_end
+
+    def _end_batch(self) -> None:
+        """The loop calls it after each `train_batch()`."""
+
+    @property
+    def _data_ranks(self) -> Any:
+        """Has the `rank` and the `size` by which batches are divided."""
+        return self.distributed
+
     def _close(self) -> None:
         if self._tensorboard_writer is not None:
             self._tensorboard_writer.close()

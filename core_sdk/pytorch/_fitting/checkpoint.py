@@ -17,7 +17,7 @@ from core_sdk.loop.plain import check_plain
 from core_sdk.loop.restoring import load_object
 from core_sdk.loop.schedule import Counters
 from core_sdk.loop.state import restore_random_numbers
-from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.data import TrainingData
 from core_sdk.pytorch._fitting.gradients import (
@@ -104,7 +104,7 @@ def model_states(context: PyTorchTrialContext) -> list[dict[str, Any]]:
     return [strategy.model_state(model) for model, strategy in zip(context.models, context._strategies, strict=True)]
 
 
-def batches_trained(context: PyTorchTrialContext, content: dict[str, Any]) -> int:
+def batches_trained(context: TrialContext, content: dict[str, Any]) -> int:
     """How many batches this trial had trained when the checkpoint was saved; 0 in a checkpoint of another trial."""
     trainer_state = content["trainer_state"]
     is_own = trainer_state["trial_id"] == context.get_trial_id()
@@ -125,6 +125,8 @@ class Progress(Protocol):
 class TrialState:
     """All that a training must remember, as one checkpoint."""
 
+    trial_type = "PyTorchTrial"
+
     def __init__(
         self,
         trial: PyTorchTrial,
@@ -142,7 +144,7 @@ class TrialState:
     def save(self) -> str:
         """Collective. Returns the storage id on every rank."""
         content = self._content()
-        if is_sharded(self._context) or self._context._has_own_gradients:
+        if self._all_ranks_write():
             storage_id = self._store_sharded(content)
         else:
             channel = self._context.distributed.channel
@@ -154,11 +156,7 @@ class TrialState:
         """Takes back what `save()` stored. Of another trial's checkpoint it takes only what was wrapped."""
         context = self._context
         self._callbacks.call("on_checkpoint_load_start", content)
-        load_all("model", context.models, content["models_state_dict"])
-        load_all("optimizer", context.optimizers, content["optimizers_state_dict"])
-        load_all("learning-rate scheduler", context.lr_schedulers, content["lr_schedulers_state_dict"])
-        if context._scaler is not None and "scaler_state_dict" in content:
-            context._scaler.load_state_dict(content["scaler_state_dict"])
+        self._load_wrapped(content)
         self._callbacks.load_state_dict(content["callbacks"])
         trainer_state = content["trainer_state"]
         if trainer_state["trial_id"] != context.get_trial_id():
@@ -175,10 +173,8 @@ class TrialState:
         """Collective; complete on the chief only."""
         context = self._context
         own = {"random": rng.capture(), "data": self._data.state_dict()}
-        content: dict[str, Any] = {
-            "models_state_dict": model_states(context),
-            "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
-            "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
+        return {
+            **self._wrapped_content(),
             "callbacks": self._callbacks.state_dict(),
             "trainer_state": {
                 "trial_id": context.get_trial_id(),
@@ -186,12 +182,32 @@ class TrialState:
                 "ranks": context.distributed.gather(own),
             },
         }
+
+    def _wrapped_content(self) -> dict[str, Any]:
+        """The states of what the trial has wrapped."""
+        context = self._context
+        content: dict[str, Any] = {
+            "models_state_dict": model_states(context),
+            "optimizers_state_dict": [optimizer.state_dict() for optimizer in context.optimizers],
+            "lr_schedulers_state_dict": [scheduler.state_dict() for scheduler in context.lr_schedulers],
+        }
         if context._scaler is not None:
             content["scaler_state_dict"] = context._scaler.state_dict()
         gradients = pending_gradients(context)
         if gradients is not None and not context._has_own_gradients:
             content["gradients"] = gradients
         return content
+
+    def _load_wrapped(self, content: dict[str, Any]) -> None:
+        context = self._context
+        load_all("model", context.models, content["models_state_dict"])
+        load_all("optimizer", context.optimizers, content["optimizers_state_dict"])
+        load_all("learning-rate scheduler", context.lr_schedulers, content["lr_schedulers_state_dict"])
+        if context._scaler is not None and "scaler_state_dict" in content:
+            context._scaler.load_state_dict(content["scaler_state_dict"])
+
+    def _all_ranks_write(self) -> bool:
+        return is_sharded(self._context) or self._context._has_own_gradients
 
     def _store(self, content: dict[str, Any]) -> str:
         with self._context._core.checkpoint.store_path(self._metadata()) as (directory, storage_id):
@@ -202,16 +218,21 @@ class TrialState:
         """Collective. Each rank writes what only it has."""
         context = self._context
         with context._core.checkpoint.store_path(self._metadata(), shard=True) as (directory, storage_id):
-            if is_sharded(context):
-                from core_sdk.pytorch._fitting.sharded_tensors import take_out, write  # slow to import
-
-                content, tensors = take_out(content)
-                write(tensors, directory)
-            if context._has_own_gradients:
-                write_gradients(context, directory)
+            content = self._write_part(content, directory)
             if context.distributed.is_chief:
                 self._write(content, directory)
         return storage_id
+
+    def _write_part(self, content: dict[str, Any], directory: Path) -> dict[str, Any]:
+        """Collective. Writes what only this rank has, and returns the content without that."""
+        if is_sharded(self._context):
+            from core_sdk.pytorch._fitting.sharded_tensors import take_out, write  # slow to import
+
+            content, tensors = take_out(content)
+            write(tensors, directory)
+        if self._context._has_own_gradients:
+            write_gradients(self._context, directory)
+        return content
 
     def _write(self, content: dict[str, Any], directory: Path) -> None:
         self._callbacks.call("on_checkpoint_save_start", content)
@@ -237,7 +258,7 @@ class TrialState:
         """What builds the trial again: its class, its code and its hyperparameters."""
         kind = type(self._trial)
         load_data = {
-            "trial_type": "PyTorchTrial",
+            "trial_type": self.trial_type,
             "experiment_config": self._context._exp_conf,
             "hparams": self._context._hparams,
             "trial_cls_spec": entrypoint(kind),

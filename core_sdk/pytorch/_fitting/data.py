@@ -38,7 +38,7 @@ class TrainingData:
         dataset, seed = loader.dataset, context.get_trial_seed()
         is_random = isinstance(loader.sampler, torch.utils.data.RandomSampler)
         order = Shuffled(len(dataset), seed) if is_random else Sequential(len(dataset))
-        size = context.distributed.size
+        size = context._data_ranks.size
         self._plan = Plan(order, loader.batch_size * size, "drop" if loader.drop_last else "keep")
         self._position = Position()
 
@@ -55,7 +55,7 @@ class TrainingData:
         return 0 if draw.is_filler else len(draw.indices)
 
     def stream(self) -> Iterator[tuple[Draw, Any]]:
-        ranks = self._context.distributed
+        ranks = self._context._data_ranks
         for draw in self._plan.batches(self._position, ranks.rank, ranks.size):
             batch = self._loader.collate_fn([self._loader.dataset[index] for index in draw.indices])
             self._position = Position(draw.epoch, draw.offset)

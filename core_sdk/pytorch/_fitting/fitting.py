@@ -46,24 +46,33 @@ class Fitting(Training):
         self._batch_hooks = callbacks.hooks("on_training_batch_end")
         self._workload_hooks = callbacks.hooks("on_training_workload_end")
         self._metrics = BatchMetrics("train_batch")
-        loader = checked_loader(
-            trial.build_training_data_loader(),
-            "build_training_data_loader",
-            checks_datasets=context.experimental._checks_datasets,
-        )
-        self._data = TrainingData(context, loader)
+        self._data = self._training_data()
         self._stream: Iterator[tuple[Draw, Any]]
         self._batch_index = 0
         self._is_epoch_start = True
-        self._validator = Validator(trial, context, callbacks, max_validation_batches)
+        self._validator = self._made_validator(max_validation_batches)
         self._best = BestValidation(context)
         self.stop_flag = StopFlag(context)
         self.driver = Driver(self, schedule, context.distributed.broadcast)
-        self._state = TrialState(trial, context, callbacks, self, self._data)
+        self._state = self._made_state()
         self._unreported: set[str] = set()
         self.latest_checkpoint: str | None = None
         self.metrics: dict[str, Any] = {}
         """Those of the last validation."""
+
+    def _training_data(self) -> TrainingData:
+        loader = checked_loader(
+            self._trial.build_training_data_loader(),
+            "build_training_data_loader",
+            checks_datasets=self._context.experimental._checks_datasets,
+        )
+        return TrainingData(self._context, loader)
+
+    def _made_validator(self, max_batches: int | None) -> Validator:
+        return Validator(self._trial, self._context, self._callbacks, max_batches)
+
+    def _made_state(self) -> TrialState:
+        return TrialState(self._trial, self._context, self._callbacks, self, self._data)
 
     def load(self, content: dict[str, Any], storage_id: str) -> None:
         """Goes on from the content of a checkpoint. Collective."""

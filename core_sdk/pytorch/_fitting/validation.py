@@ -123,14 +123,14 @@ class Validator:
         return metrics
 
     def _of_batches(self, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
-        context, evaluate = self._context, batch_evaluator(self._trial)
+        context, evaluate = self._context, self._batch_evaluator()
         metrics = BatchMetrics("evaluate_batch")
         reducers = context._reducers.chosen(for_training=False)
         contributions: list[Any] | None = None
         end_hooks = self._callbacks.hooks("on_validation_epoch_end")
         outputs: list[Any] = []
         self._callbacks.call("on_validation_epoch_start")
-        batches = validation_batches(context, self._loader, self._trial)
+        batches = self._batches()
         for index, (batch, num_samples) in enumerate(itertools.islice(batches, self._max_batches)):
             if should_stop():
                 return None
@@ -148,6 +148,13 @@ class Validator:
         gathered = context.distributed.allgather((metrics.take(), contributions))
         result = self._over_ranks([columns for columns, _ in gathered])
         return {**result, **reduce_across_slots(reducers, [each for _, each in gathered])}
+
+    def _batches(self) -> Iterator[tuple[Any, int]]:
+        """Each batch of this rank, with its number of samples; 0 if they are another rank's."""
+        return validation_batches(self._context, self._loader, self._trial)
+
+    def _batch_evaluator(self) -> Callable[[Any, int], Any]:
+        return batch_evaluator(self._trial)
 
     def _over_ranks(self, ranks: Sequence[Columns]) -> dict[str, float | int]:
         names = metric_names(ranks)
