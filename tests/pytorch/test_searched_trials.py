@@ -1,0 +1,131 @@
+"""A search says how long a trial is trained, and may stop it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+from pytorch.trials import LineTrial
+
+from core_sdk import client
+from core_sdk.journal import read_records
+from core_sdk.pytorch import Batch, Epoch, FitResult, PyTorchCallback, Trainer, init
+from core_sdk.records import STOPPED_BY_SEARCHER, CommandRecord, OperationCompleted
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.operations import post_operations
+from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
+
+
+class Searched(LineTrial):
+    """Its error is the number of batches."""
+
+    def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+        return {"error": float(self.context.current_train_batch() + 1), "other": 0.0}
+
+
+class StopAfter(PyTorchCallback):
+    """Has a search stop the trial, which notices it within a quarter of a second."""
+
+    def __init__(self, folder: TrialFolder, batch_idx: int, source: str) -> None:
+        self.folder = folder
+        self.batch_idx = batch_idx
+        self.source = source
+
+    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
+        if batch_idx == self.batch_idx:
+            self.folder.request_stop(1, self.source)
+
+
+def begin(home: Home, max_length: dict[str, int] | None) -> Start:
+    """The first attempt of a trial of a search, which this process then executes."""
+    Home.create(home.root)
+    start = begin_in_experiment(
+        home.create_trial(),
+        home.new_experiment("search").experiment_id,
+        request_id="a",
+        hparams={},
+        seed=17,
+        config={"searcher": {"metric": "error", "smaller_is_better": False, "max_length": max_length}},
+        command=lambda folder: CommandRecord(argv=["true"], cwd="/", environment={}),
+        slots=Slots(()),
+    )
+    execute(start)
+    return start
+
+
+def execute(start: Start) -> None:
+    start.lock.release()
+    os.environ["CORE_SDK_RUN_INFO"] = str(start.folder.run_info_path(start.number))
+
+
+def fit(*stop: PyTorchCallback, **arguments: Any) -> FitResult:
+    with init() as context:
+        trial = Searched(context)
+        trial.callbacks = dict(enumerate(stop))  # type: ignore[arg-type]
+        return Trainer(trial, context).fit(**arguments)
+
+
+def completed(start: Start) -> list[tuple[int, Any]]:
+    records = read_records(start.folder.journal_path(start.number))
+    return [(each.length, each.metric) for each in records if isinstance(each, OperationCompleted)]
+
+
+def test_a_trial_is_trained_length_by_length(home: Home) -> None:
+    """Each is validated, saved and completed with the searcher's metric."""
+    start = begin(home, {"batches": 4})
+    post_operations(start.folder, [2, 4], is_closed=True)
+
+    result = fit()
+
+    assert (result.reason, result.steps_completed) == ("completed", 4)
+    assert completed(start) == [(2, 2.0), (4, 4.0)]
+    steps = sorted(each.metadata["steps_completed"] for each in client.get_trial(1).list_checkpoints())
+    assert steps == [2, 4]
+    assert result.best_checkpoint == result.latest_checkpoint
+
+
+def test_lengths_have_the_unit_of_the_configuration(home: Home) -> None:
+    """Three batches make an epoch."""
+    start = begin(home, {"epochs": 2})
+    post_operations(start.folder, [1], is_closed=True)
+
+    assert fit().steps_completed == 3
+    assert completed(start) == [(1, 3.0)]
+
+
+def test_the_length_of_a_configuration_needs_no_search(home: Home) -> None:
+    """As that of a single trial."""
+    start = begin(home, {"batches": 3})
+
+    assert fit().steps_completed == 3
+    assert completed(start) == [(3, 3.0)]
+
+
+def test_a_length_that_was_validated_before_a_crash_is_completed_by_the_resume(home: Home) -> None:
+    """With the metric that its checkpoint remembers."""
+    start = begin(home, {"batches": 4})
+    fit(max_length=Batch(2))
+    post_operations(start.folder, [2, 3], is_closed=True)
+    again = resume(start.folder, is_again=True)
+    execute(again)
+
+    result = fit()
+
+    assert completed(again) == [(2, 2.0), (3, 3.0)]
+    assert result.steps_completed == 3
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"), [(STOPPED_BY_SEARCHER, "searcher"), ("core-sdk trial pause", "preempted")]
+)
+def test_the_result_says_who_has_stopped_the_trial(home: Home, source: str, reason: str) -> None:
+    """It has been saved."""
+    start = begin(home, None)
+
+    result = fit(StopAfter(start.folder, 5, source), max_length=Epoch(1_000_000))
+
+    assert result.reason == reason
+    assert result.steps_completed >= 6
+    assert client.get_checkpoint(result.latest_checkpoint or "").metadata["steps_completed"] == result.steps_completed
