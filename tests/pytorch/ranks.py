@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from warm import WarmProgram, warm_program
+from warm import WarmProcess, WarmProgram, warm_program
 
 # The last is imported by the first operation on a tensor that is spread over ranks.
 _MODULES = ("torch.distributed.fsdp", "torch.distributed.checkpoint", "core_sdk.pytorch", "torch._dynamo")
@@ -26,9 +26,16 @@ class Ranks:
 
     def run(self, function: Callable[..., None], num_ranks: int, *arguments: object) -> list[str]:
         """What each rank has printed. The function is one of a test's module, and gets its arguments as texts."""
+        processes = self.start(function, num_ranks, *arguments)
+        codes = [process.wait() for process in processes]
+        assert not any(codes), "\n".join(process.stderr.read_text() for process in processes)
+        return [process.stdout.read_text() for process in processes]
+
+    def start(self, function: Callable[..., None], num_ranks: int, *arguments: object) -> list[WarmProcess]:
+        """For ranks that may fail."""
         rendezvous = self.directory / f"rendezvous-{uuid.uuid4()}"
         entry = f"pytorch.{Path(function.__code__.co_filename).stem}:{function.__name__}"
-        processes = [
+        return [
             self.program.start(
                 ["ranks", entry, *map(str, arguments)],
                 directory=self.directory,
@@ -37,9 +44,6 @@ class Ranks:
             )
             for rank in range(num_ranks)
         ]
-        codes = [process.wait() for process in processes]
-        assert not any(codes), "\n".join(process.stderr.read_text() for process in processes)
-        return [process.stdout.read_text() for process in processes]
 
 
 def _variables(rank: int, num_ranks: int) -> dict[str, str]:
