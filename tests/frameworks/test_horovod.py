@@ -10,7 +10,7 @@ import subprocess
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 from frameworks.environments import FrameworkEnvironment
@@ -98,6 +98,46 @@ with core.DistributedContext.from_horovod(hvd) as distributed, core.init(distrib
                     (path / "steps").write_text(str(step))
             print("stops at", step, flush=True)
             break
+"""
+
+_TRIAL = """
+import json, sys
+import torch
+from torch.utils.data import TensorDataset
+from core_sdk import pytorch
+
+class LineTrial(pytorch.PyTorchTrial):
+    def __init__(self, context, stop_after):
+        self.context, self.stop_after, self.losses = context, stop_after, []
+        self.model = context.wrap_model(torch.nn.Linear(1, 1), find_unused_parameters=True)
+        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.001))
+
+    def build_training_data_loader(self):
+        x = torch.arange(16.0).unsqueeze(1)
+        return pytorch.DataLoader(TensorDataset(x, 2 * x), 2, shuffle=True)
+
+    build_validation_data_loader = build_training_data_loader
+
+    def train_batch(self, batch, epoch_idx, batch_idx):
+        loss = ((self.model(batch[0]) - batch[1]) ** 2).mean()
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer)
+        self.losses.append(loss.item())
+        if batch_idx == self.stop_after:
+            self.context.set_stop_requested(True)
+        return loss
+
+    def evaluate_batch(self, batch):
+        return {"error": (self.model(batch[0]) - batch[1]).abs().mean()}
+
+with pytorch.init(job_id=sys.argv[1], aggregation_frequency=3) as context:
+    context._core.info.trial.trial_seed = 17
+    torch.manual_seed(17 + context.distributed.rank)
+    trial = LineTrial(context, int(sys.argv[2]))
+    pytorch.Trainer(trial, context).fit(max_length=pytorch.Epoch(2))
+    said = [type(context._strategy).__name__, trial.losses, trial.model.weight.item()]
+with open(f"said.{context.distributed.rank}", "w") as file:
+    json.dump(said, file)
 """
 
 
@@ -260,6 +300,24 @@ def test_ranks_are_started_again_with_a_server_of_their_own(start: Launches, fol
 
     assert ended.code == 0, ended
     assert sorted(ended.stdout.splitlines()) == [f"[rank={rank}] old False new True" for rank in range(2)]
+
+
+def test_a_trial_that_is_stopped_within_a_window_goes_on_alike(start: Launches, folder: Path) -> None:
+    """`init()` begins Horovod itself; gradients that are not yet averaged are kept by their ranks."""
+
+    def outcomes(job: str, stop_after: int = -1) -> list[list[Any]]:
+        ended = start(_TRIAL, job, str(stop_after)).wait()
+        assert ended.code == 0, ended
+        return [json.loads((folder / f"said.{rank}").read_text()) for rank in range(2)]
+
+    whole = outcomes("whole")
+
+    first, second = outcomes("stopped", 3), outcomes("stopped")
+
+    for rank in range(2):
+        assert whole[rank][0] == "HorovodStrategy"
+        assert [*first[rank][1], *second[rank][1]] == whole[rank][1]
+        assert second[rank][2] == whole[0][2]
 
 
 @pytest.mark.slow

@@ -83,9 +83,8 @@ class Fitting(Training):
             self.latest_checkpoint = storage_id
 
     def start(self) -> None:
-        """Gives all ranks the same weights, and begins to read the training data."""
+        """Begins to read the training data; afterwards only the training draws random numbers."""
         context = self._context
-        context._strategy.broadcast(context.models, context.optimizers)
         for model in context.models:
             model.train()
         context.reset_reducers()

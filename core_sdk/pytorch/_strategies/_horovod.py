@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from core_sdk.pytorch._strategies._strategy import OptimizerStep, Strategy, chec
 
 
 class HorovodStrategy(Strategy):
-    """Horovod's optimizer exchanges the gradients; the models are not changed."""
+    """Horovod's optimizer exchanges the gradients; the model itself is what is called."""
 
     name = "horovod"
 
@@ -22,7 +22,9 @@ class HorovodStrategy(Strategy):
 
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
         check_replica_options(options)
-        return model.to(device)
+        model = model.to(device)
+        self._hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        return model
 
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
         """Horovod's optimizer counts the backward passes itself."""
@@ -45,12 +47,6 @@ class HorovodStrategy(Strategy):
 
     def optimizer_step(self, optimizer: torch.optim.Optimizer, divisor: int) -> OptimizerStep:
         return HorovodStep(optimizer, divisor)
-
-    def broadcast(self, models: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        everything = nn.ModuleList(models)
-        self._hvd.broadcast_parameters(everything.state_dict(), root_rank=0)
-        for optimizer in optimizers:
-            self._hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 
 
 class HorovodStep(OptimizerStep):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 import inspect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ class Strategy(abc.ABC):
 
     @abc.abstractmethod
     def wrap_model(self, model: nn.Module, device: torch.device, options: Mapping[str, Any]) -> nn.Module:
-        """The model to call in its place. Collective."""
+        """The model to call in its place, with the chief's weights on every rank. Collective."""
 
     @abc.abstractmethod
     def set_gradient_sync(self, model: nn.Module, is_on: bool) -> None:
@@ -49,10 +49,6 @@ class Strategy(abc.ABC):
     def model_state(self, model: nn.Module) -> dict[str, Any]:
         """The state to save: the same for every strategy and number of ranks."""
         return self.inner_model(model).state_dict()
-
-    def broadcast(self, models: Sequence[nn.Module], optimizers: Sequence[torch.optim.Optimizer]) -> None:
-        """Gives all ranks the chief's weights, where `wrap_model()` has not. Collective, before the first batch."""
-        return
 
 
 def check_replica_options(options: Mapping[str, Any]) -> None:
