@@ -9,14 +9,15 @@ from typing import Any
 from core_sdk.config._document import Document, parse
 from core_sdk.config._reader import Reader
 from core_sdk.config._short_forms import SHORT_FORMS
-from core_sdk.config.experiment import ExperimentConfig
+from core_sdk.config.entrypoint import trains_class
+from core_sdk.config.experiment import FIT_ARGUMENTS, ExperimentConfig
 from core_sdk.errors import ConfigProblem, InvalidConfigError
 from core_sdk.records import from_json, to_json
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A configuration, with the warnings that its author should see: what is ignored, deprecated or suspicious."""
+    """A configuration, with the warnings that its author should see: what is ignored, without effect or suspicious."""
 
     config: ExperimentConfig
     warnings: tuple[str, ...]
@@ -45,6 +46,9 @@ def _checked(document: Document, overrides: Sequence[str]) -> Loaded:
     config = reader.read(ExperimentConfig, document.values, ())
     if document.problems:
         raise InvalidConfigError(sorted(document.problems, key=_line))
+    for key, argument in FIT_ARGUMENTS.items():
+        if getattr(config, key) is not None and not trains_class(config.entrypoint):
+            document.add_warning((key,), f"is for Trial classes without a script: pass `{argument}` to `Trainer.fit()`")
     return Loaded(config, tuple(str(warning) for warning in sorted(document.warnings, key=_line)))
 
 

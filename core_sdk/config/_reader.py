@@ -101,8 +101,6 @@ class Reader:
             return None
         if key not in fields:
             return self.unknown(path, fields)
-        if key in kind.deprecated:
-            self.document.add_warning(path, f"is deprecated: {kind.deprecated[key]}")
         return self.read(fields[key].type, value, path)
 
 

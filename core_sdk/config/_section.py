@@ -17,9 +17,6 @@ class Section(msgspec.Struct, frozen=True):
     ignored: ClassVar[Mapping[str, str]] = {}
     """Keys that are accepted without effect, each with the reason."""
 
-    deprecated: ClassVar[Mapping[str, str]] = {}
-    """Fields that still have an effect, each with what has taken its place."""
-
     refused: ClassVar[Mapping[str, str]] = {}
     """Keys of the predecessor that cannot be honoured, each with the reason."""
 

@@ -11,6 +11,7 @@ LAUNCHERS = ("torch_distributed", "deepspeed", "horovod", "tensorflow", "wrap_ra
 _OLD_LAUNCHER = re.compile(r"(-m\s+)determined\.(launch\.\w+)")
 _OLD_HARNESS = re.compile(r"(-m\s+)determined\.exec\.harness\b")
 _TRIAL_CLASS = re.compile(r"[\w.]+:[\w.]+")
+_TRAINS_CLASS = re.compile(r"--trial\b|-m\s+(core_sdk\.pytorch|determined\.exec\.harness)\b")
 
 
 def entrypoint_argv(entrypoint: Entrypoint, num_slots: int) -> list[str]:
@@ -33,6 +34,12 @@ def command_of(entrypoint: Entrypoint, num_slots: int) -> Entrypoint:
     return tuple(
         _module(argument) if flag == "-m" else argument for flag, argument in zip(before, entrypoint, strict=False)
     )
+
+
+def trains_class(entrypoint: Entrypoint) -> bool:
+    """Whether it trains a Trial class without a script, as far as its text tells."""
+    words = entrypoint if isinstance(entrypoint, str) else " ".join(entrypoint)
+    return bool(_TRIAL_CLASS.fullmatch(words.strip()) or _TRAINS_CLASS.search(words))
 
 
 def problem_of(entrypoint: Entrypoint) -> str | None:

@@ -27,6 +27,13 @@ _BATCH_JOB = "submit a batch job that runs the experiment"
 Variable = Annotated[str, about("NAME=VALUE", pattern="^[^=]+=", examples=["NAME=VALUE"])]
 StorageSpec = str | dict[str, Any]
 
+FIT_ARGUMENTS = {
+    "min_validation_period": "validation_period",
+    "min_checkpoint_period": "checkpoint_period",
+    "scheduling_unit": "reporting_period",
+}
+"""Keys that count only for a Trial class without a script; a script gives these arguments to `Trainer.fit()`."""
+
 
 class Reproducibility(Section, frozen=True):
     """What the random numbers of an experiment derive from."""
@@ -138,11 +145,6 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
         "tensorboard_storage": "event files lie beside the checkpoints",
         "retention_policy": "output is kept until the trial is deleted",
     }
-    deprecated = {
-        "min_validation_period": "it is only the default of the trainer's `validation_period`",
-        "min_checkpoint_period": "it is only the default of the trainer's `checkpoint_period`",
-        "scheduling_unit": "it is only the default of the trainer's `reporting_period`",
-    }
     refused = {
         "internal": "it marks experiments of an old kind",
         "security": "there is no Kerberos",
@@ -166,9 +168,13 @@ class ExperimentConfig(Section, frozen=True, kw_only=True):
     checkpoint_policy: Annotated[
         Literal["best", "all", "none"], about("which validations the trainer saves a checkpoint after")
     ] = "best"
-    min_validation_period: Annotated[Period | None, about("how often the trainer validates")] = None
-    min_checkpoint_period: Annotated[Period | None, about("how often the trainer saves")] = None
-    scheduling_unit: Annotated[int, about("batches from one report of the trainer to the next", ge=1)] | None = None
+    min_validation_period: Annotated[Period | None, about("how often a Trial class without a script is validated")] = (
+        None
+    )
+    min_checkpoint_period: Annotated[Period | None, about("how often a Trial class without a script is saved")] = None
+    scheduling_unit: (
+        Annotated[int, about("a Trial class without a script reports every so many batches", ge=1)] | None
+    ) = None
     perform_initial_validation: Annotated[bool, about("the trainer validates before its first step")] = False
     preemption_timeout: Annotated[int, about("seconds from the wish to stop a trial until it is killed", ge=0)] = 3600
     optimizations: Optimizations = Optimizations()

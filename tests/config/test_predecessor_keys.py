@@ -132,7 +132,7 @@ IGNORED = {
     "integrations: {webhooks: {exclude: true}}": ["integrations.webhooks.exclude"],
 }
 
-DEPRECATED = {
+PERIODS = {
     "min_validation_period: {batches: 100}": "validation_period",
     "min_checkpoint_period: {epochs: 2}": "checkpoint_period",
     "scheduling_unit: 100": "reporting_period",
@@ -180,16 +180,30 @@ def test_an_ignored_key_costs_one_warning(snippet: str, paths: list[str]) -> Non
     assert load(with_key(snippet), source="").config == loaded(SINGLE)
 
 
-@pytest.mark.parametrize(("snippet", "option"), DEPRECATED.items(), ids=DEPRECATED)
-def test_a_deprecated_key_still_has_its_value(snippet: str, option: str) -> None:
-    """The periods are the defaults of the trainer."""
+@pytest.mark.parametrize(("snippet", "option"), PERIODS.items(), ids=PERIODS)
+def test_a_period_of_the_trainer_is_for_classes_without_a_script(snippet: str, option: str) -> None:
+    """A script is told where it says so itself; the value is kept, since a script may read it."""
     result = load(with_key(snippet), source="const.yaml")
     key, _, value = snippet.partition(": ")
 
     assert result.warnings == (
-        f"const.yaml:4: {key} is deprecated: it is only the default of the trainer's `{option}`",
+        f"const.yaml:4: {key} is for Trial classes without a script: pass `{option}` to `Trainer.fit()`",
     )
     assert to_mapping(result.config)[key] == yaml.safe_load(value)
+
+
+@pytest.mark.parametrize(
+    "entrypoint",
+    [
+        "model_def:MyTrial",
+        "python3 -m launch.horovod --trial model_def:MyTrial",
+        "python3 -m determined.exec.harness model_def:MyTrial",
+        "[python3, -m, core_sdk.pytorch, model_def:MyTrial]",
+    ],
+)
+def test_a_class_without_a_script_has_its_periods_from_the_configuration(entrypoint: str) -> None:
+    """That is no reason to warn."""
+    loaded(f"entrypoint: {entrypoint}\nsearcher: {{name: single, metric: loss}}\nmin_validation_period: {{epochs: 1}}")
 
 
 @pytest.mark.parametrize(("snippet", "problem"), REFUSED.items(), ids=REFUSED)

@@ -42,6 +42,8 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
         pytest.param("3_search_ready.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
         ("4_search.yaml", ["searcher.max_trials=3", "searcher.max_time=3", "searcher.num_rungs=2"]),
         pytest.param("5_distributed.yaml", [], marks=[pytest.mark.slow, needs("torchrun")]),
+        pytest.param("8_trial_distributed.yaml", [], marks=[pytest.mark.slow, needs("torchrun")]),
+        pytest.param("8_trial_search.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
     ],
 )
 def test_each_configuration_runs_to_its_end(home: Home, config: str, options: list[str]) -> None:

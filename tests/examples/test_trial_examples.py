@@ -1,0 +1,102 @@
+"""The examples of Trials learn what they promise, and a pause in the middle leaves no trace in their numbers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from master.searches import await_end
+from masters import running_master
+from parts import needs
+from processes import wait_for
+
+from core_sdk.client import Tracker
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.submission import submit
+from core_sdk.tracking import Home
+
+# They train, with PyTorch, to an accuracy.
+pytestmark = needs("torchrun")
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+CORE_SDK = Path(sys.executable).with_name("core-sdk")
+SEED = "reproducibility.experiment_seed=1"
+
+Validations = list[tuple[int | None, dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python3` is the one of the tests."""
+    os.environ["PATH"] = f"{CORE_SDK.parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def run(*command: object) -> str:
+    """Runs the command as a trial; returns its output."""
+    result = subprocess.run(
+        [str(CORE_SDK), "run", "--", *map(str, command)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def assert_as_promised(output: str) -> None:
+    """The last line states what was reached and what the example promises."""
+    told = re.search(r"(?:accuracy|distance) (\S+) .*\(expected: (\S+) or (more|less)\)\n\Z", output)
+    assert told, output
+    reached, expected = float(told[1]), float(told[2])
+    assert reached >= expected if told[3] == "more" else reached <= expected
+
+
+def validations(experiment_id: int) -> Validations:
+    """Those of the experiment's only trial."""
+    trials = Tracker().get_experiment(experiment_id).get_trials()
+    return [(each.steps_completed, each.metrics) for trial in trials for each in trial.iter_metrics("validation")]
+
+
+def test_the_trial_reaches_its_accuracy() -> None:
+    """As a plain script."""
+    assert_as_promised(run(sys.executable, EXAMPLES / "8_trial.py"))
+
+
+@pytest.mark.slow
+def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
+    """Each has half of every batch, and both tell the same accuracy."""
+    launcher = [sys.executable, "-m", "launch.torch_distributed", "--nproc-per-node=2", "--"]
+
+    output = run(*launcher, sys.executable, EXAMPLES / "8_trial.py")
+
+    assert_as_promised(output)
+    assert len(set(re.findall(r"accuracy (\S+) on", output))) == 1
+
+
+def test_the_gan_draws_digits() -> None:
+    """Nearer to real ones than noise is."""
+    assert_as_promised(run(sys.executable, EXAMPLES / "8_gan.py"))
+
+
+@pytest.mark.parametrize("name", ["8_trial", "8_gan"])
+def test_a_paused_example_goes_on_as_if_undisturbed(home: Home, name: str) -> None:
+    """With the same seed it has the same validations, whether it is paused or not."""
+    config = (EXAMPLES / f"{name}.yaml").read_text()
+
+    def create() -> int:
+        submitted = submit(home, config, source=name, overrides=[SEED], model_dir=EXAMPLES)
+        return submitted.experiment_id
+
+    with running_master(Home.create(home.root)):
+        paused, undisturbed = create(), create()
+        wait_for(lambda: len(validations(paused)) >= 2)
+        call(home.root, "want", experiment_id=paused, state="PAUSED", by="a test")
+        await_end(home, undisturbed)
+        num_before = len(validations(paused))
+        call(home.root, "want", experiment_id=paused, state="ACTIVE", by="a test")
+        await_end(home, paused)
+
+    assert 2 <= num_before < len(validations(undisturbed))
+    assert validations(paused) == validations(undisturbed)
