@@ -43,7 +43,7 @@ class DigitsTrial(pytorch.PyTorchTrial):
         self.context.step_optimizer(self.optimizer)
         return {"loss": loss}
 
-    def evaluate_batch(self, batch: list[Tensor]) -> dict[str, Any]:  # type: ignore[override]
+    def evaluate_batch(self, batch: list[Tensor]) -> dict[str, Any]:
         images, labels = batch
         outputs = self.model(images)
         return {

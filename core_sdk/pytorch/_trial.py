@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -43,13 +44,18 @@ class PyTorchTrial(ABC):
     def build_validation_data_loader(self) -> DataLoader | Any:
         """As `build_training_data_loader()`, of the data to validate with. It is read once per validation."""
 
-    def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
-        """Returns the metrics of one batch, with the same keys for each; `batch_idx` may be left out of the signature.
+    if TYPE_CHECKING:
+        # Trials may leave out `batch_idx`; with its signature no type checker would let them.
+        evaluate_batch: Callable[..., dict[str, Any]]
+    else:
 
-        Models are in mode eval, and no gradients are computed. Metrics of batches are averaged over all samples, unless
-        `evaluation_reducer()` says otherwise.
-        """
-        raise NotImplementedError
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+            """Returns the metrics of one batch, with the same keys for each. It may be defined without `batch_idx`.
+
+            Models are in mode eval, and no gradients are computed. Metrics of batches are averaged over all samples,
+            unless `evaluation_reducer()` says otherwise.
+            """
+            raise NotImplementedError
 
     def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
         """Returns the metrics of all data; runs on the chief only, with a loader that is not split over ranks."""

@@ -16,7 +16,17 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from core_sdk import client
-from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchCallback, PyTorchTrialContext, Trainer, init
+from core_sdk.pytorch import (
+    Batch,
+    DataLoader,
+    Epoch,
+    FitResult,
+    PyTorchCallback,
+    PyTorchTrial,
+    PyTorchTrialContext,
+    Trainer,
+    init,
+)
 
 SEED = 17
 
@@ -45,7 +55,7 @@ class RankTrial(LineTrial):
 class WholeTrial(RankTrial):
     """Evaluates on the chief alone."""
 
-    evaluate_batch = LineTrial.__bases__[0].evaluate_batch  # type: ignore[attr-defined]
+    evaluate_batch = PyTorchTrial.evaluate_batch
 
     def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
         assert self.context.distributed.is_chief

@@ -52,7 +52,7 @@ def batch_evaluator(trial: PyTorchTrial) -> Callable[[Any, int], Any]:
     takes_index = "batch_idx" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if takes_index:
         return lambda batch, index: trial.evaluate_batch(batch=batch, batch_idx=index)
-    return lambda batch, index: trial.evaluate_batch(batch=batch)  # type: ignore[call-arg]
+    return lambda batch, index: trial.evaluate_batch(batch=batch)
 
 
 def reduces_of(reducer: Any, names: Sequence[str]) -> dict[str, Reduce]:
