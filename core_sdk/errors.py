@@ -76,7 +76,8 @@
     │   ├── CodeChangedError
     │   └── CodeDamagedError
     ├── DataError (ValueError)        the data of a training, in their order
-    │   └── DataChangedError
+    │   ├── DataChangedError
+    │   └── NotExactError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
     InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
@@ -773,6 +774,16 @@ class DataChangedError(DataError):
         super().__init__(
             f"{what} was {expected} and is {found}, so no position in the data means what it meant: train on the data "
             "of before, or begin a new trial from the checkpoint"
+        )
+
+
+class NotExactError(DataError):
+    """Nothing can make a loader go on after a stop with the very next sample."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(
+            f"{problem}, so a resume cannot be exact: {remedy}, or pass exact=False, with which a resumed training may "
+            "repeat or miss samples"
         )
 
 

@@ -33,7 +33,7 @@ class Draw(NamedTuple):
     indices: list[Any]
     """What the order has at `start` and the positions after it."""
     num_global: int
-    """The number of units of the global batch, on all ranks together."""
+    """The number of samples of the global batch, on all ranks together."""
     offset: int
     """The offset in `epoch` after the global batch, as in `Position`."""
     is_epoch_end: bool
@@ -81,6 +81,10 @@ class Plan:
         left = self.num_units - position.offset
         return left <= 0 or (self.last_batch == "drop" and left < self.batch_size)
 
+    def next_epoch(self, position: Position) -> Position:
+        """Where the next epoch begins, after a batch that was carried over."""
+        return Position(position.epoch + 1, max(0, position.offset - self.num_units))
+
     def batches(self, position: Position = Position(), rank: int = 0, num_ranks: int = 1) -> Iterator[Draw]:  # noqa: B008
         """The parts of one rank, from `position` on, without end."""
         if self.batch_size % num_ranks:
@@ -89,16 +93,11 @@ class Plan:
                 f"multiple of {num_ranks}, such as {-(-self.batch_size // num_ranks) * num_ranks}"
             )
         while True:
-            position = self._normalized(position)
+            if self.is_epoch_over(position):
+                position = self.next_epoch(position)
             for draw in self._rest_of_epoch(position, rank, num_ranks):
                 yield draw
-                position = Position(draw.epoch, draw.offset)
-
-    def _normalized(self, position: Position) -> Position:
-        """A position whose epoch has batches left."""
-        if not self.is_epoch_over(position):
-            return position
-        return Position(position.epoch + 1, max(0, position.offset - self.num_units))
+            position = Position(draw.epoch, draw.offset)
 
     def _rest_of_epoch(self, position: Position, rank: int, num_ranks: int) -> Iterator[Draw]:
         epoch, offset = position
@@ -118,6 +117,7 @@ class Plan:
         share = size // num_ranks
         first = epoch * self.num_units + rank * share
         per_block = max(1, _BLOCK_SIZE // share)
+        num_samples = self.order.num_samples
         own = torch.arange(rank * share, (rank + 1) * share)
         for block in range(0, num_batches, per_block):
             batches = torch.arange(block, min(num_batches, block + per_block))
@@ -128,7 +128,8 @@ class Plan:
                 is_epoch_end = is_last and block + batch == num_batches - 1
                 part = indices[batch * share : (batch + 1) * share]
                 end = self.num_units if is_epoch_end else begin + size
-                yield Draw(epoch, first + begin, part, size, end, is_epoch_end, False)
+                num_global = num_samples(epoch, begin, begin + size)
+                yield Draw(epoch, first + begin, part, num_global, end, is_epoch_end, False)
 
     def _last_batch(self, epoch: int, start: int, size: int, rank: int, num_ranks: int) -> Draw:
         """A batch with what is left of an epoch. Parts differ by one unit at most."""
@@ -138,9 +139,12 @@ class Plan:
             begin = rank % size
             end = begin + 1
         positions = torch.arange(start + begin, start + end)
-        here, next_epoch = positions[positions < self.num_units], positions[positions >= self.num_units]
-        indices = self.order.indices(epoch, here) if len(here) else []
-        if len(next_epoch):
-            indices += self.order.indices(epoch + 1, next_epoch - self.num_units)
+        here, beyond = positions[positions < self.num_units], positions[positions >= self.num_units] - self.num_units
+        num_beyond = max(0, start + size - self.num_units)
+        num_global = self.order.num_samples(epoch, start, start + size - num_beyond)
+        indices = self.order.indices(epoch, here)
+        if num_beyond:
+            num_global += self.order.num_samples(epoch + 1, 0, num_beyond)
+            indices += self.order.indices(epoch + 1, beyond)
         serial = epoch * self.num_units + start + begin
-        return Draw(epoch, serial, indices, size, start + size, True, is_filler)
+        return Draw(epoch, serial, indices, num_global, start + size, True, is_filler)

@@ -87,12 +87,35 @@ def restore(state: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
     """Give a block generators that are seeded by `parts`, and put the state before it back afterwards."""
-    state = capture()
-    seed_all(key(*parts))
+    seed = key(*parts)
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        with cpu_kept():
+            seed_cpu(seed)
+            yield
+        return
+    state = torch.cuda.get_rng_state()
+    try:
+        with cpu_kept():
+            seed_cpu(seed)
+            torch.cuda.manual_seed(seed)
+            yield
+    finally:
+        torch.cuda.set_rng_state(state)
+
+
+@contextlib.contextmanager
+def cpu_kept() -> Iterator[None]:
+    """Put the generators of the CPU back after a block that seeds them or draws from them."""
+    python_state, torch_state = random.getstate(), torch.get_rng_state()
+    numpy_random = _numpy_random()
+    numpy_state = numpy_random and numpy_random.get_state()
     try:
         yield
     finally:
-        restore(state)
+        random.setstate(python_state)
+        torch.set_rng_state(torch_state)
+        if numpy_random:
+            numpy_random.set_state(numpy_state)
 
 
 @functools.cache

@@ -145,5 +145,5 @@ def test_keys_of_a_sampler_may_be_anything() -> None:
 
 def test_a_sampler_that_has_another_length_than_it_says() -> None:
     """Positions would mean nothing."""
-    with pytest.raises(errors.DataChangedError, match="the sampler's epoch was 3 and is 2"):
+    with pytest.raises(errors.DataChangedError, match="the length of the sampler was 3 and is 2"):
         epoch_of(Listed(3, lambda epoch: [1, 2]))

@@ -1,7 +1,8 @@
 """Orders: which sample stands at which position of an epoch, as a function of (seed, epoch, position)."""
 
-from core_sdk.loop.orders._listed import Listed
+from core_sdk.loop.orders._listed import Listed, ListedBatches
 from core_sdk.loop.orders._order import Order
+from core_sdk.loop.orders._selected import Selected
 from core_sdk.loop.orders._sequential import Sequential
 from core_sdk.loop.orders._shuffled import Shuffled
 from core_sdk.loop.orders._weighted import Weighted

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from core_sdk.errors import DataChangedError
+from core_sdk.loop.orders._order import Order
 
 
-class Listed:
+class Listed(Order):
     """What `draw(epoch)` gives, one epoch at a time: integers take 8 bytes each, other keys what they take."""
 
     def __init__(self, num_positions: int, draw: Callable[[int], Iterable[Any]]) -> None:
@@ -24,13 +25,34 @@ class Listed:
         return self._num_positions
 
     def indices(self, epoch: int, positions: torch.Tensor) -> list[Any]:
+        listed = self._list(epoch)
+        return [listed[position] for position in positions.tolist()]
+
+    def _list(self, epoch: int) -> Sequence[Any]:
         if epoch != self._epoch:
-            self._listed = _compact(list(self._draw(epoch)))
+            self._listed = self._compact(self._draw(epoch))
             self._epoch = epoch
             if len(self._listed) != self._num_positions:
-                raise DataChangedError("the sampler's epoch", self._num_positions, len(self._listed))
-        return [self._listed[position] for position in positions.tolist()]
+                raise DataChangedError("the length of the sampler", self._num_positions, len(self._listed))
+        return self._listed
+
+    def _compact(self, keys: Iterable[Any]) -> Sequence[Any]:
+        return compact(list(keys))
 
 
-def _compact(keys: list[Any]) -> Sequence[Any]:
+class ListedBatches(Listed):
+    """The same of a sampler that gives whole batches, of any sizes."""
+
+    def indices(self, epoch: int, positions: torch.Tensor) -> list[list[Any]]:
+        return [list(batch) for batch in super().indices(epoch, positions)]
+
+    def num_samples(self, epoch: int, start: int, stop: int) -> int:
+        return sum(map(len, self._list(epoch)[start:stop]))
+
+    def _compact(self, keys: Iterable[Any]) -> Sequence[Any]:
+        return [compact(list(batch)) for batch in keys]
+
+
+def compact(keys: Sequence[Any]) -> Sequence[Any]:
+    """Integers as an array of 8 bytes each, other keys as they are."""
     return array.array("q", keys) if all(type(each) is int for each in keys) else keys

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from core_sdk.loop.orders._order import Order
 
-class Sequential:
+
+class Sequential(Order):
     """Each sample once, by its index."""
 
     def __init__(self, num_samples: int) -> None:

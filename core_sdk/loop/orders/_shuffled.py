@@ -6,13 +6,14 @@ import math
 
 import torch
 
+from core_sdk.loop.orders._order import Order
 from core_sdk.loop.rng import key
 
 _NUM_ROUNDS = 8
 _FACTORS = -0x61C8864680B583EB, -0x40A7B892E31B1A47
 
 
-class Shuffled:
+class Shuffled(Order):
     """Each sample once, at random and anew in each epoch.
 
     With `num_positions` above the number of samples, an epoch has several shuffles, one after the other; below it, a

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-
 import torch
 
+from core_sdk.loop.orders._order import Order
 from core_sdk.loop.rng import key, uniform
 
 
-class Weighted:
+class Weighted(Order):
     """Each position draws a sample with a probability in proportion to its weight.
 
     With replacement, each position draws by itself. Without, no sample is drawn twice in an epoch; then the draws of
@@ -30,14 +29,18 @@ class Weighted:
         self._seed = seed
         self._sums = weights.cumsum(0)
         self._last_index = int(weights.nonzero()[-1])
-        self._whole_epoch = None if replacement else functools.lru_cache(maxsize=1)(self._drawn_without_replacement)
+        self._replacement = replacement
+        self._drawn: tuple[int, torch.Tensor] = -1, torch.empty(0, dtype=torch.int64)
+        """Without replacement, the last epoch and its draws."""
 
     def __len__(self) -> int:
         return self._num_positions
 
     def indices(self, epoch: int, positions: torch.Tensor) -> list[int]:
-        if self._whole_epoch:
-            return self._whole_epoch(epoch)[positions].tolist()
+        if not self._replacement:
+            if self._drawn[0] != epoch:
+                self._drawn = epoch, self._drawn_without_replacement(epoch)
+            return self._drawn[1][positions].tolist()
         drawn = uniform(self._key(epoch), positions) * self._sums[-1]
         # A product that is rounded up to the sum of all weights would be one too far.
         return torch.searchsorted(self._sums, drawn, right=True).clamp(max=self._last_index).tolist()

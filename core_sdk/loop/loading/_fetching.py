@@ -1,0 +1,113 @@
+"""Samples and batches under random numbers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils.data import (
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    Subset,
+    TensorDataset,
+    default_collate,
+    default_convert,
+    get_worker_info,
+)
+
+from core_sdk.loop import rng
+from core_sdk.loop.loading._sampling import Form
+from core_sdk.loop.plan import Draw
+
+
+class Fetching(Dataset[Any]):
+    """Stands between torch's loader and the user's dataset, in the training process or in the loader's workers.
+
+    The generators of Python, NumPy and torch are seeded before each sample, by its position in the training, and before
+    the batch is collated. So neither the number of workers nor a stop changes what a sample draws, and the generators
+    of the training process stay as they are. Datasets of torch that only index tensors draw nothing: they are spared.
+    """
+
+    def __init__(self, loader: DataLoader[Any], form: Form, seed: int) -> None:
+        self._dataset: Any = loader.dataset
+        self._collate: Callable[[Any], Any] = loader.collate_fn
+        self._form = form
+        self._fetches_at_once = _fetches_at_once(self._dataset)
+        self._sample_key = rng.key(seed, "sample")
+        self._collate_key = rng.key(seed, "collate")
+        self._dataset_draws = not _draws_nothing(self._dataset)
+        self._draws = self._dataset_draws or self._collate not in (default_collate, default_convert)
+
+    def __getitems__(self, draw: Draw) -> Any:
+        """The whole batch of a draw, where torch's loader expects a list of samples that it collates."""
+        if self._draws and get_worker_info() is None:
+            with rng.cpu_kept():
+                return self._batch(draw)
+        return self._batch(draw)
+
+    def _batch(self, draw: Draw) -> Any:
+        data = self._data(draw)
+        if self._draws:
+            rng.seed_cpu(rng.key(self._collate_key, draw.start))
+        return self._collate(data)
+
+    def _data(self, draw: Draw) -> Any:
+        if self._form == "samples":
+            return self._samples(draw.indices, draw, draw.start)
+        if self._form == "indices":
+            return self._fetched(self._dataset.__getitem__, draw.indices, draw, draw.start)
+        (index,) = draw.indices
+        if self._form == "one sample":
+            return self._fetched(self._dataset.__getitem__, index, draw, draw.start)
+        # Batches may have any size; so that no two samples share a number, each batch has a range of its own.
+        return self._samples(index, draw, draw.start << 32)
+
+    def _samples(self, indices: list[Any], draw: Draw, number: int) -> Any:
+        if self._fetches_at_once:
+            return self._fetched(self._dataset.__getitems__, indices, draw, number)
+        fetch = self._dataset.__getitem__
+        return [self._fetched(fetch, index, draw, number + offset) for offset, index in enumerate(indices)]
+
+    def _fetched(self, fetch: Callable[[Any], Any], index: Any, draw: Draw, number: int) -> Any:
+        if self._dataset_draws:
+            rng.seed_cpu(rng.key(self._sample_key, number))
+        try:
+            return fetch(index)
+        except Exception as error:
+            error.add_note(f"This came from the dataset when it was asked for {index!r}, in epoch {draw.epoch}.")
+            raise
+
+
+class WorkerStart:
+    """What each worker process calls first: shows the user's own dataset in `get_worker_info()`, as torch does."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self._dataset = loader.dataset
+        self._worker_init_fn = loader.worker_init_fn
+
+    def __call__(self, worker_id: int) -> None:
+        object.__setattr__(get_worker_info(), "dataset", self._dataset)
+        if self._worker_init_fn is not None:
+            self._worker_init_fn(worker_id)
+
+
+def as_it_is(batch: Any) -> Any:
+    """Collates nothing: `Fetching` has done it."""
+    return batch
+
+
+def _draws_nothing(dataset: Any) -> bool:
+    """Whether it is one of torch's datasets that only index tensors; a subclass may do more."""
+    if type(dataset) is Subset:
+        return _draws_nothing(dataset.dataset)
+    if type(dataset) is ConcatDataset:
+        return all(map(_draws_nothing, dataset.datasets))
+    return type(dataset) is TensorDataset
+
+
+def _fetches_at_once(dataset: Any) -> bool:
+    """Whether it gives a list of samples better than one by one; a `Subset` does if its dataset does."""
+    if type(dataset) is Subset:
+        return _fetches_at_once(dataset.dataset)
+    return callable(getattr(dataset, "__getitems__", None))

@@ -1,0 +1,115 @@
+"""Batches of data that can only be read from their beginning to their end."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from core_sdk.errors import DataChangedError, DataError, NotExactError
+from core_sdk.loop import rng
+from core_sdk.loop.loading._source import Ranks, Source
+from core_sdk.loop.plan import Draw, Position
+
+_END = object()
+
+
+class IteratedSource(Source):
+    """Reads a loader of an iterable dataset, or of another library, as it is. Offsets count batches.
+
+    `keeper` has `state_dict()` and `load_state_dict()`: it is the dataset, or the loader itself. The source reads one
+    batch ahead, because that alone shows which one is an epoch's last, and asks for the keeper's state before that.
+    Without a keeper it finds a position by reading all batches before it.
+    """
+
+    batches_per_epoch = None
+
+    def __init__(self, loader: Any, keeper: Any, seed: int, ranks: Ranks) -> None:
+        self._loader = loader
+        self._keeper = keeper
+        self._seed = seed
+        self._ranks = ranks
+        self._num_global = (getattr(loader, "batch_size", None) or 1) * ranks.size
+        self._kept: Any = None
+        """The state of the keeper after the last batch that was given."""
+        self._over: Position | None = None
+        """The end of the epoch, once it is reached."""
+        self._before_pass: Any = None
+
+    def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
+        is_at_start = position.offset == 0
+        if self.is_epoch_over(position):
+            position, is_at_start = self.next_epoch(position), True
+        if self._kept is not None:
+            self._keeper.load_state_dict(copy.deepcopy(self._kept))
+        batches = self._iterate(position)
+        batch = self._read(batches, position)
+        if batch is _END and is_at_start:
+            # The state was that of the end of the epoch before.
+            batches = self._iterate(position)
+            batch = self._read(batches, position)
+        while batch is not _END:
+            yield from self._rest_of_epoch(position, batch, batches)
+            position = self.next_epoch(position)
+            batches = self._iterate(position)
+            batch = self._read(batches, position)
+        raise DataError(
+            f"the data gave no batch in epoch {position.epoch}, from batch {position.offset} on: an iterable must "
+            "begin anew each time that it is iterated over, and go on where it was after load_state_dict()"
+        )
+
+    def single_pass(self) -> Iterator[tuple[Draw, Any]]:
+        if self._keeper is not None and self._before_pass is None:
+            self._before_pass = copy.deepcopy(self._keeper.state_dict())
+        elif self._keeper is not None:
+            self._keeper.load_state_dict(copy.deepcopy(self._before_pass))
+        batches = self._iterate(Position())
+        for offset in count():
+            batch = self._read(batches, Position(0, offset))
+            if batch is _END:
+                return
+            yield Draw(0, offset, [], self._num_global, offset + 1, False, False), batch
+
+    def is_epoch_over(self, position: Position) -> bool:
+        return position == self._over
+
+    def next_epoch(self, position: Position) -> Position:
+        return Position(position.epoch + 1, 0)
+
+    def state(self, position: Position) -> dict[str, Any]:
+        return {"data": self._kept, "is_epoch_over": self.is_epoch_over(position)}
+
+    def load(self, state: dict[str, Any], position: Position) -> None:
+        if self._keeper is not None and state["num_ranks"] != self._ranks.size:
+            raise NotExactError(
+                f"the data were divided among {state['num_ranks']} ranks, each with a state of its own, and there are "
+                f"{self._ranks.size} now",
+                f"resume on {state['num_ranks']} ranks",
+            )
+        self._kept = state["data"]
+        self._over = position if state["is_epoch_over"] else None
+
+    def _iterate(self, position: Position) -> Iterator[Any]:
+        with rng.seeded(self._seed, "iterable", position.epoch):
+            batches: Iterator[Any] = iter(self._loader)
+        for offset in range(position.offset if self._keeper is None else 0):
+            if self._read(batches, Position(position.epoch, offset)) is _END:
+                raise DataChangedError("the number of batches in an epoch", f"{position.offset} or more", offset)
+        return batches
+
+    def _read(self, batches: Iterator[Any], position: Position) -> Any:
+        """A batch, or `_END`. What is drawn at random for it is a function of its position."""
+        with rng.seeded(self._seed, "iterable", *position):
+            return next(batches, _END)
+
+    def _rest_of_epoch(self, position: Position, batch: Any, batches: Iterator[Any]) -> Iterator[tuple[Draw, Any]]:
+        epoch, offset = position
+        while batch is not _END:
+            kept = None if self._keeper is None else copy.deepcopy(self._keeper.state_dict())
+            following = self._read(batches, Position(epoch, offset + 1))
+            draw = Draw(epoch, offset, [], self._num_global, offset + 1, following is _END, False)
+            self._kept = kept
+            self._over = Position(epoch, offset + 1) if following is _END else None
+            yield draw, batch
+            batch, offset = following, offset + 1

@@ -1,0 +1,140 @@
+"""Batches of a dataset whose samples can be asked for in any order."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader
+
+from core_sdk.errors import DataChangedError
+from core_sdk.loop import rng
+from core_sdk.loop.loading._fetching import Fetching, WorkerStart, as_it_is
+from core_sdk.loop.loading._sampling import read_sampling
+from core_sdk.loop.loading._source import Ranks, Source
+from core_sdk.loop.plan import Draw, LastBatch, Plan, Position
+
+
+class PlannedSource(Source):
+    """Follows a plan, by a loader of torch's with all options of the user's."""
+
+    def __init__(
+        self, loader: DataLoader[Any], seed: int, ranks: Ranks, last_batch: LastBatch | None, exact: bool
+    ) -> None:
+        self._ranks = ranks
+        self._sampling = read_sampling(loader, seed, exact)
+        last_batch = last_batch or ("drop" if self._sampling.drop_last else "keep")
+        self._plan = Plan(self._sampling.order, self._sampling.batch_size * ranks.size, last_batch)
+        # Nothing of a pass can be carried over.
+        self._pass_plan = Plan(self._plan.order, self._plan.batch_size, "drop" if last_batch == "drop" else "keep")
+        # Two, because torch's loader with persistent workers has one iterator at a time.
+        self._streaming, self._passing = (self._planned_loader(loader, seed) for _ in range(2))
+        self.batches_per_epoch = self._plan.batches_per_epoch
+
+    def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
+        return _fetched(self._streaming, self._plan.batches(position, *self._ranks))
+
+    def single_pass(self) -> Iterator[tuple[Draw, Any]]:
+        num_batches = self._pass_plan.batches_per_epoch
+        return _fetched(self._passing, islice(self._pass_plan.batches(Position(), *self._ranks), num_batches))
+
+    def is_epoch_over(self, position: Position) -> bool:
+        return self._plan.is_epoch_over(position)
+
+    def next_epoch(self, position: Position) -> Position:
+        return self._plan.next_epoch(position)
+
+    def state(self, position: Position) -> dict[str, Any]:
+        drawn = self._sampling.drawn
+        return {
+            "order": type(self._plan.order).__name__,
+            "num_units": self._plan.num_units,
+            "batch_size": self._plan.batch_size,
+            "sampler": drawn and drawn.state(position.epoch),
+        }
+
+    def load(self, state: dict[str, Any], position: Position) -> None:
+        for name, what in (("order", "the order of the data"), ("num_units", "the length of the data")):
+            if state[name] != (found := self.state(position)[name]):
+                raise DataChangedError(what, state[name], found)
+        if self._sampling.drawn and state["sampler"]:
+            self._sampling.drawn.load(state["sampler"])
+
+    def _planned_loader(self, loader: DataLoader[Any], seed: int) -> DataLoader[Any]:
+        has_workers = loader.num_workers > 0
+        return DataLoader(
+            Fetching(loader, self._sampling.form, seed),
+            batch_sampler=_Draws(),
+            num_workers=loader.num_workers,
+            collate_fn=as_it_is,
+            pin_memory=loader.pin_memory,
+            timeout=loader.timeout,
+            worker_init_fn=WorkerStart(loader),
+            multiprocessing_context=loader.multiprocessing_context,
+            generator=torch.Generator().manual_seed(rng.key(seed, "workers")),
+            prefetch_factor=loader.prefetch_factor if has_workers else None,
+            persistent_workers=loader.persistent_workers,
+            pin_memory_device=loader.pin_memory_device,
+            in_order=loader.in_order,
+        )
+
+
+def _fetched(loader: DataLoader[Any], draws: Iterable[Draw]) -> Iterator[tuple[Draw, Any]]:
+    ahead: deque[Draw] = deque()
+    batch_sampler: Any = loader.batch_sampler
+    batch_sampler.source = _noted(draws, ahead)
+    try:
+        for batch in _with_causes(loader):
+            yield ahead.popleft(), batch
+    except (RuntimeError, OSError, EOFError) as error:
+        if _lost_worker(error, loader):
+            error.add_note(_about_lost_worker(ahead))
+        raise
+
+
+def _with_causes(loader: DataLoader[Any]) -> Iterator[Any]:
+    """Batches. A worker that dies closes its connections first, which raises errors that do not say why."""
+    try:
+        yield from loader
+    except (OSError, EOFError) as error:
+        if _lost_worker(error, loader):
+            time.sleep(_DEATH_S)
+        raise
+
+
+class _Draws:
+    """The batch sampler of a loader, which asks for it once per iteration."""
+
+    source: Iterator[Draw]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.source
+
+
+def _noted(draws: Iterable[Draw], ahead: deque[Draw]) -> Iterator[Draw]:
+    """Keeps the draws that the loader has asked for and not yet delivered."""
+    for draw in draws:
+        ahead.append(draw)
+        yield draw
+
+
+# The time within which the signal of a child's death comes; torch's handler then raises an error that says why.
+_DEATH_S = 1.0
+
+
+def _lost_worker(error: Exception, loader: DataLoader[Any]) -> bool:
+    """Whether a worker has died or takes too long. Torch raises the dataset's own exceptions with other words."""
+    return loader.num_workers > 0 and not str(error).startswith("Caught ")
+
+
+def _about_lost_worker(ahead: Iterable[Draw]) -> str:
+    batches = "; ".join(f"{draw.indices} of epoch {draw.epoch}" for draw in ahead)
+    return (
+        f"The loader's workers had these samples to fetch, by batches: {batches}. Take them from the dataset by hand "
+        "to find one that fails. If none does, the workers may lack memory: the kernel's log names the processes that "
+        "it has killed for that, and /dev/shm holds the batches of all workers."
+    )

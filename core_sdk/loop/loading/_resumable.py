@@ -1,0 +1,213 @@
+"""A loader of data that goes on after a stop with the very next sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
+from inspect import GEN_CLOSED, getgeneratorstate
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from core_sdk.distributed import DistributedContext, has_process_group
+from core_sdk.environment import RankPlace, get_cluster_info
+from core_sdk.errors import NotExactError
+from core_sdk.loop.loading._iterated import IteratedSource
+from core_sdk.loop.loading._planned import PlannedSource
+from core_sdk.loop.loading._source import Ranks, Source
+from core_sdk.loop.plan import Draw, LastBatch, Position
+
+
+def resumable(
+    loader: Any,
+    *,
+    seed: int | None = None,
+    last_batch: LastBatch | None = None,
+    exact: bool = True,
+    distributed: DistributedContext | None = None,
+) -> ResumableLoader:
+    """A loader with the data and the options of `loader`, a `torch.utils.data.DataLoader`, that can resume exactly.
+
+    The order of the samples, and what they draw at random, are functions of `seed`, the epoch and the position. `seed`
+    is the trial's by default, and 0 outside a trial. The batch size counts the samples of one rank; each batch is
+    divided among the ranks of `distributed`, by default those of torch.distributed. Give a loader of all the data.
+
+    `last_batch` says what becomes of samples at an epoch's end that are fewer than a batch: "drop", "keep" as a smaller
+    batch, or "carry" over to the next epoch; by default what the loader's `drop_last` says.
+
+    Raises `NotExactError` if nothing can make the loader exact, which `exact=False` allows: such a loader goes on after
+    as many batches, and may repeat or miss samples. Raises `TypeError` for other kinds of loaders, and `ValueError`.
+    """
+    return ResumableLoader(loader, _default_seed() if seed is None else seed, last_batch, exact, _ranks(distributed))
+
+
+class ResumableLoader:
+    """Made by `resumable()`. Iterate over it to get the batches that are left of the current epoch.
+
+        for epoch in range(loader.epoch, num_epochs):
+            for batch in loader:
+                …
+
+    A batch counts as trained on as soon as the loop has it, so save at the end of the loop's body. An epoch ends when
+    the loop over it ends, so a training that was saved after the last batch resumes behind that loop, in the same
+    epoch.
+    """
+
+    def __init__(self, loader: Any, seed: int, last_batch: LastBatch | None, exact: bool, ranks: Ranks) -> None:
+        self._loader = loader
+        self._ranks = ranks
+        self._make_source: Callable[[int], Source] = partial(_choose_source, loader, ranks, last_batch, exact)
+        self._progress = _Progress(seed, Position())
+        self._source = self._make_source(seed)
+        self._running: Generator[tuple[Draw, Any], None, None] | None = None
+
+    @property
+    def seed(self) -> int:
+        """What the order of the data and all that is drawn for them depend on."""
+        return self._progress.seed
+
+    @property
+    def batches(self) -> int:
+        """The global batches since the training began, over all its attempts."""
+        return self._progress.batches
+
+    @property
+    def samples(self) -> int:
+        """The samples of these batches, on all ranks together."""
+        return self._progress.samples
+
+    @property
+    def epoch(self) -> int:
+        """The current epoch, counted from 0."""
+        return self._progress.position.epoch
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        """The batches of each epoch; None if that is unknown, or if epochs differ."""
+        return self._source.batches_per_epoch
+
+    @property
+    def dataset(self) -> Any:
+        return self._loader.dataset
+
+    def __len__(self) -> int:
+        """The batches of a whole epoch."""
+        if self.batches_per_epoch is None:
+            raise TypeError("this loader has no length: its epochs differ, or its dataset has none")
+        return self.batches_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        """The rest of the current epoch; then the next epoch is the current one."""
+        progress = self._progress
+        if not self._source.is_epoch_over(progress.position):
+            for draw, batch in self.stream():
+                yield batch
+                if draw.is_epoch_end:
+                    break
+        progress.position = self._source.next_epoch(progress.position)
+
+    def stream(self) -> Iterator[tuple[Draw, Any]]:
+        """All further batches without an end, each with what it was drawn from. There is one stream at a time."""
+        if self._running is None or getgeneratorstate(self._running) == GEN_CLOSED:
+            self._running = _stream(self._source, self._progress)
+        return self._running
+
+    def single_pass(self) -> Iterator[tuple[Draw, Any]]:
+        """All data once, in the order of the first epoch, for a validation; the position does not move."""
+        return self._source.single_pass()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as plain values. If each rank reads data of its own, each has its own state."""
+        progress = self._progress
+        return {
+            "seed": progress.seed,
+            "epoch": progress.position.epoch,
+            "offset": progress.position.offset,
+            "batches": progress.batches,
+            "samples": progress.samples,
+            "num_ranks": self._ranks.size,
+            **self._source.state(progress.position),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on at the position of a state, with its seed. Raises `DataError` if it cannot be found in these data.
+
+        The number of ranks may have changed, unless each rank reads data of its own.
+        """
+        if self._running is not None:
+            self._running.close()
+        if state["seed"] != self.seed:
+            self._source = self._make_source(state["seed"])
+        position = Position(state["epoch"], state["offset"])
+        self._source.load(state, position)
+        self._progress = _Progress(state["seed"], position, state["batches"], state["samples"])
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a training is in its data."""
+
+    seed: int
+    position: Position
+    batches: int = 0
+    samples: int = 0
+
+
+def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], None, None]:
+    """Apart from the loader, so that the workers end at once when the loader is dropped: there is no circle."""
+    for draw, batch in source.stream(progress.position):
+        progress.position = Position(draw.epoch, draw.offset)
+        progress.batches += 1
+        progress.samples += draw.num_global
+        yield draw, batch
+
+
+def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exact: bool, seed: int) -> Source:
+    """Raises what `resumable()` raises."""
+    if isinstance(loader, ResumableLoader):
+        raise TypeError("this loader is resumable already")
+    is_torch = isinstance(loader, DataLoader)
+    if is_torch and not isinstance(loader.dataset, IterableDataset):
+        if exact and loader.num_workers > 0 and not loader.in_order:
+            raise NotExactError("in_order=False gives batches in the order in which workers finish", "leave it out")
+        return PlannedSource(loader, seed, ranks, last_batch, exact)
+    if last_batch is not None:
+        raise ValueError(f"last_batch={last_batch!r} needs a dataset with __getitem__() and __len__()")
+    if _is_stateful(loader):
+        return IteratedSource(loader, loader, seed, ranks)
+    if is_torch and loader.num_workers == 0 and _is_stateful(loader.dataset):
+        return IteratedSource(loader, loader.dataset, seed, ranks)
+    if not exact and hasattr(loader, "__iter__"):
+        return IteratedSource(loader, None, seed, ranks)
+    if is_torch:
+        raise NotExactError(
+            f"{type(loader.dataset).__name__} is an IterableDataset, whose position is lost with the process",
+            "give it state_dict() and load_state_dict() and take num_workers=0, or use torchdata's StatefulDataLoader",
+        )
+    raise TypeError(
+        f"{type(loader).__name__} is not a torch.utils.data.DataLoader, and has no state_dict() and load_state_dict() "
+        "by which it could resume: give a loader of torch, or pass exact=False"
+    )
+
+
+def _is_stateful(target: Any) -> bool:
+    return callable(getattr(target, "state_dict", None)) and callable(getattr(target, "load_state_dict", None))
+
+
+def _ranks(distributed: DistributedContext | None) -> Ranks:
+    if distributed is not None:
+        return Ranks(distributed.rank, distributed.size)
+    if has_process_group():
+        return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size())
+    try:
+        place = RankPlace.from_torchrun()
+    except KeyError:
+        return Ranks()
+    return Ranks(place.rank, place.size)
+
+
+def _default_seed() -> int:
+    info = get_cluster_info()
+    return 0 if info is None else info.trial.trial_seed

@@ -1,0 +1,149 @@
+"""Iterable datasets and loaders of other libraries resume by their own state, or not exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+from loop.datasets import Counting, Forgetful
+from torch.utils.data import DataLoader, IterableDataset
+
+from core_sdk import errors, loop
+
+
+def stateful(num_workers: int) -> Any:
+    library = pytest.importorskip("torchdata.stateful_dataloader")
+    return library.StatefulDataLoader(Counting(14, num_workers == 0), 4, num_workers=num_workers)
+
+
+LOADERS: dict[str, Callable[[], Any]] = {
+    "dataset with state": lambda: DataLoader(Counting(14), 4),
+    "loader with state": lambda: stateful(0),
+    "loader with state and workers": lambda: stateful(2),
+}
+
+
+def take(loader: loop.ResumableLoader, count: int) -> list[list[int]]:
+    return [batch.tolist() for _, batch in islice(loader.stream(), count)]
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
+    """Also at the ends of epochs."""
+    loader = loop.resumable(LOADERS[kind]())
+    states, batches, ends = [loader.state_dict()], [], []
+    count = 20 if "workers" in kind else 10
+    for draw, batch in islice(loader.stream(), count):
+        states.append(loader.state_dict())
+        batches.append(batch.tolist())
+        ends.append(draw.is_epoch_end)
+
+    assert ends.count(True) >= 2
+    for index in range(0, count, count // 5 if "workers" in kind else 1):
+        loader = loop.resumable(LOADERS[kind]())
+        loader.load_state_dict(states[index])
+        assert take(loader, count - index) == batches[index:]
+
+
+def test_an_epoch_ends_with_the_loop_over_it() -> None:
+    """Also after a resume between two epochs, or behind the last batch of one."""
+    loader = loop.resumable(DataLoader(Counting(6), 4))
+    first = [batch.tolist() for batch in loader]
+    between = loader.state_dict()
+    second = []
+    for batch in loader:
+        second.append(batch.tolist())
+        behind_last = loader.state_dict()
+
+    resumed = loop.resumable(DataLoader(Counting(6), 4))
+    resumed.load_state_dict(between)
+    assert [batch.tolist() for batch in resumed] == second
+    resumed.load_state_dict(behind_last)
+    assert [batch.tolist() for batch in resumed] == []
+    assert resumed.epoch == 2
+    assert sorted(index for batch in first for index in batch) == list(range(6))
+    assert len([*resumed]) == 2
+
+
+def test_a_pass_begins_at_the_beginning() -> None:
+    """Also after a pass that was left."""
+    loader = loop.resumable(DataLoader(Counting(9), 4))
+
+    list(islice(loader.single_pass(), 1))
+    passes = [[batch.tolist() for _, batch in loader.single_pass()] for _ in range(2)]
+
+    assert passes[0] == passes[1]
+    assert sorted(index for batch in passes[0] for index in batch) == list(range(9))
+
+
+def test_an_iterable_without_state_is_refused() -> None:
+    """Also one with state that workers would read."""
+    with pytest.raises(
+        errors.NotExactError, match=r"give it state_dict.*torchdata's StatefulDataLoader, or pass exact=Fals"
+    ):
+        loop.resumable(DataLoader(Forgetful(9)))
+    with pytest.raises(errors.NotExactError, match="num_workers=0"):
+        loop.resumable(DataLoader(Counting(9), num_workers=1))
+
+
+def test_without_state_a_position_is_found_by_reading() -> None:
+    """If the user allows it."""
+    loader = loop.resumable(DataLoader(Forgetful(9), 2), exact=False)
+    take(loader, 7)
+    state = loader.state_dict()
+    expected = take(loader, 5)
+
+    resumed = loop.resumable(DataLoader(Forgetful(9), 2), exact=False)
+    resumed.load_state_dict(state)
+
+    assert take(resumed, 5) == expected == [[4, 5], [6, 7], [8], [0, 1], [2, 3]]
+
+
+def test_an_iterable_that_has_become_shorter_is_refused() -> None:
+    """The position is not in it."""
+    loader = loop.resumable(DataLoader(Forgetful(9), 2), exact=False)
+    take(loader, 4)
+    shorter = loop.resumable(DataLoader(Forgetful(3), 2), exact=False)
+    shorter.load_state_dict(loader.state_dict())
+
+    with pytest.raises(errors.DataChangedError, match="number of batches in an epoch was 4 or more and is 2"):
+        take(shorter, 1)
+
+
+def test_states_of_several_ranks_fit_as_many_ranks() -> None:
+    """The dataset itself divides the data among them."""
+    state = {**loop.resumable(DataLoader(Counting(9), 2)).state_dict(), "num_ranks": 2}
+
+    with pytest.raises(errors.NotExactError, match=r"divided among 2 ranks.*there are 1 now.*resume on 2 ranks"):
+        loop.resumable(DataLoader(Counting(9), 2)).load_state_dict(state)
+
+
+def test_an_iterable_that_gives_nothing_is_no_endless_loop() -> None:
+    """As a generator does when it is read a second time."""
+
+    class Once(IterableDataset[int]):
+        def __init__(self) -> None:
+            self._numbers = iter(range(4))
+
+        def __iter__(self) -> Iterator[int]:
+            return self._numbers
+
+    loader = loop.resumable(DataLoader(Once(), 2), exact=False)
+
+    with pytest.raises(errors.DataError, match="gave no batch in epoch 1"):
+        take(loader, 3)
+
+
+def test_the_last_batch_of_an_iterable_is_as_it_is() -> None:
+    """Nothing can be dropped or carried over."""
+    with pytest.raises(ValueError, match=r"last_batch='carry' needs a dataset with __getitem__"):
+        loop.resumable(DataLoader(Counting(9), 2), last_batch="carry")
+
+
+def test_any_iterable_is_read_if_it_need_not_be_exact() -> None:
+    """It may come from another library."""
+    loader = loop.resumable([1, 2, 3], exact=False)
+
+    assert [batch for _, batch in islice(loader.stream(), 5)] == [1, 2, 3, 1, 2]

@@ -1,0 +1,533 @@
+"""A resumable loader goes on after a stop with the very next sample."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from loop.datasets import Augmented, AugmentedAtOnce, Described, Failing, Lethal
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+
+from core_sdk import core, errors, loop
+from core_sdk.loop import rng
+from core_sdk.loop.plan import LastBatch
+
+Batches = list[list[Any]]
+
+
+def ranked(rank: int, size: int) -> core.DistributedContext:
+    """What a loader asks of the ranks: who this one is. No rank talks to another."""
+    distributed = core.DistributedContext()
+    distributed.rank, distributed.size = rank, size
+    return distributed
+
+
+def plain(batch: Any) -> Any:
+    if isinstance(batch, torch.Tensor):
+        return batch.tolist()
+    return [plain(part) for part in batch] if isinstance(batch, list | tuple) else batch
+
+
+def take(loader: loop.ResumableLoader, count: int) -> list[Any]:
+    return [plain(batch) for _, batch in islice(loader.stream(), count)]
+
+
+def indices_of(loader: loop.ResumableLoader, count: int) -> Batches:
+    return [draw.indices for draw, _ in islice(loader.stream(), count) if not draw.is_filler]
+
+
+def augmented(batch_size: int = 4, num_workers: int = 0, **options: Any) -> DataLoader[Any]:
+    return DataLoader(Augmented(22), batch_size, shuffle=True, num_workers=num_workers, **options)
+
+
+class ByEpoch(Sampler[int]):
+    """A user's sampler that is a function of the epoch."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([(index * 3 + self._epoch) % self._size for index in range(self._size)])
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+
+class Stateful(Sampler[int]):
+    """A user's sampler that goes on where it was, whatever the epoch."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> Iterator[int]:
+        self._turn += 1
+        return iter([(index + self._turn**2) % self._size for index in range(self._size)])
+
+    def state_dict(self) -> dict[str, int]:
+        return {"turn": self._turn}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._turn = state["turn"]
+
+
+class Drawing(Sampler[int]):
+    """A user's sampler that draws from torch's global generator."""
+
+    def __len__(self) -> int:
+        return 22
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(22).tolist())
+
+
+class Pairs(Sampler[list[int]]):
+    """A user's batch sampler, with batches of different sizes."""
+
+    def __len__(self) -> int:
+        return 7
+
+    def __iter__(self) -> Iterator[list[int]]:
+        order = torch.randperm(22).tolist()
+        return iter(
+            [order[start : start + size] for start, size in zip(range(0, 21, 3), [1, 2, 3, 3, 2, 1, 3], strict=True)]
+        )
+
+
+LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
+    "sequential": lambda: DataLoader(Augmented(22), 4),
+    "shuffled": augmented,
+    "drop_last": lambda: augmented(drop_last=True),
+    "replacement": lambda: DataLoader(Augmented(22), 4, sampler=RandomSampler(range(22), True, 9)),
+    "weighted": lambda: DataLoader(Augmented(22), 4, sampler=WeightedRandomSampler([1.0] * 21 + [9.0], 30)),
+    "subset": lambda: DataLoader(Augmented(22), 4, sampler=SubsetRandomSampler(range(3, 20))),
+    "distributed": lambda: DataLoader(Augmented(22), 4, sampler=DistributedSampler(Augmented(22), 2, 0)),
+    "user's, by epoch": lambda: DataLoader(Augmented(22), 4, sampler=ByEpoch(22)),
+    "user's, with state": lambda: DataLoader(Augmented(22), 4, sampler=Stateful(22)),
+    "user's, by generator": lambda: DataLoader(Augmented(22), 4, sampler=Drawing()),
+    "a list": lambda: DataLoader(Augmented(22), 4, sampler=[5, 3, 3, 8, 9]),
+    "batch sampler": lambda: DataLoader(Augmented(22), batch_sampler=Pairs()),
+    "batch sampler with a generator": lambda: DataLoader(
+        Augmented(22), batch_sampler=BatchSampler(RandomSampler(range(22), generator=torch.Generator()), 4, False)
+    ),
+    "no batches": lambda: DataLoader(Augmented(22), batch_size=None, shuffle=True),
+    "fetched at once": lambda: DataLoader(AugmentedAtOnce(22), 4, shuffle=True),
+    "parts": lambda: DataLoader(ConcatDataset([Augmented(9), Subset(AugmentedAtOnce(22), range(8))]), 4, shuffle=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", LOADERS)
+def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
+    """And what they draw at random, in two epochs and at their ends, from a loader that was used before or not."""
+    loader = loop.resumable(LOADERS[kind](), seed=5)
+    states, batches = [loader.state_dict()], []
+    for _, batch in islice(loader.stream(), 14):
+        states.append(loader.state_dict())
+        batches.append(plain(batch))
+
+    for index in range(13):
+        other = loop.resumable(LOADERS[kind](), seed=5) if index % 2 else loader
+        other.load_state_dict(states[index])
+        assert take(other, 14 - index) == batches[index:], index
+
+
+@pytest.mark.parametrize("last_batch", ["drop", "keep", "carry"])
+def test_a_resume_on_another_number_of_ranks_gives_the_same_global_batches(last_batch: LastBatch) -> None:
+    """Each sample with what it drew, from 4 ranks to 3, 1 and 2."""
+
+    def global_batches(num_ranks: int, count: int, state: dict[str, Any] | None) -> tuple[Batches, dict[str, Any]]:
+        parts = []
+        for rank in range(num_ranks):
+            loader = loop.resumable(
+                augmented(12 // num_ranks), last_batch=last_batch, distributed=ranked(rank, num_ranks)
+            )
+            if state:
+                loader.load_state_dict(state)
+            parts.append(
+                [
+                    [] if draw.is_filler else list(zip(*plain(batch), strict=True))
+                    for draw, batch in islice(loader.stream(), count)
+                ]
+            )
+            final_state = loader.state_dict()
+        return [[sample for part in batch for sample in part] for batch in zip(*parts, strict=True)], final_state
+
+    expected, _ = global_batches(1, 13, None)
+    found, state = [], None
+    for num_ranks, count in ((4, 3), (3, 4), (1, 1), (2, 5)):
+        batches, state = global_batches(num_ranks, count, state)
+        found += batches
+
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", ["shuffled", "batch sampler", "fetched at once", "no batches"])
+def test_workers_change_nothing(kind: str) -> None:
+    """Neither the samples nor what they draw from Python, NumPy and torch."""
+    expected = take(loop.resumable(LOADERS[kind]()), 9)
+    for num_workers in (2, 3) if kind == "shuffled" else (2,):
+        options = LOADERS[kind]()
+        options.num_workers, options.prefetch_factor = num_workers, 2
+
+        assert take(loop.resumable(options), 9) == expected
+
+
+def test_an_epoch_has_its_own_augmentations() -> None:
+    """A sample that comes again draws other numbers, and samples of one epoch differ."""
+    loader = loop.resumable(DataLoader(Augmented(6), 6))
+
+    first, second = take(loader, 2)
+
+    assert first[0] == second[0]
+    for column in (1, 2, 3):
+        assert len(set(first[column] + second[column])) == 12
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_the_generators_of_the_training_are_not_disturbed(num_workers: int) -> None:
+    """Neither by samplers, nor by samples, nor by collating."""
+    loader = loop.resumable(
+        DataLoader(Augmented(22), 4, sampler=Drawing(), num_workers=num_workers, collate_fn=collate_drawing)
+    )
+    rng.seed_all(3)
+    expected = [(random.random(), np.random.rand(), float(torch.rand(()))) for _ in range(8)]
+    rng.seed_all(3)
+
+    found = [(random.random(), np.random.rand(), float(torch.rand(()))) for _ in islice(loader.stream(), 8)]
+
+    assert found == expected
+
+
+def collate_drawing(samples: list[Any]) -> Any:
+    return [sample[0] for sample in samples], random.random(), float(torch.rand(()))
+
+
+def test_collating_may_draw_too() -> None:
+    """It is a function of the position, also where the dataset itself draws nothing."""
+    data = TensorDataset(torch.arange(10))
+    loader = loop.resumable(DataLoader(data, 4, collate_fn=collate_drawing))
+    state, first = loader.state_dict(), take(loader, 4)
+
+    loader.load_state_dict(state)
+
+    assert take(loader, 4) == first
+    assert len({batch[1] for batch in first}) == 4
+
+
+def test_an_epoch_ends_with_the_loop_over_it() -> None:
+    """So code behind the inner loop runs once per epoch, whenever the training was saved."""
+
+    def train(loader: loop.ResumableLoader, events: list[str]) -> Iterator[dict[str, Any]]:
+        for epoch in range(loader.epoch, 3):
+            for batch in loader:
+                events.append(f"{epoch} {plain(batch[0])}")
+                yield loader.state_dict()
+            events.append(f"end of {epoch}")
+
+    whole: list[str] = []
+    states = list(train(loop.resumable(augmented()), whole))
+    assert len(states) == 18
+
+    for index, state in enumerate(states, 1):
+        loader = loop.resumable(augmented())
+        loader.load_state_dict(state)
+        events: list[str] = []
+        list(train(loader, events))
+        assert events == whole[index + (index - 1) // 6 :]
+
+
+def test_a_loop_that_was_left_goes_on_with_the_next_batch() -> None:
+    """No batch is lost or comes twice."""
+    loader = loop.resumable(augmented())
+
+    seen = [plain(batch[0]) for batch in islice(loader, 2)]
+    seen += [plain(batch[0]) for batch in loader]
+
+    assert sorted(index for batch in seen for index in batch) == list(range(22))
+    assert (loader.epoch, loader.batches, loader.samples) == (1, 6, 22)
+
+
+def test_counters_count_the_whole_training() -> None:
+    """Samples of all ranks, without those that come again to fill a part."""
+    loader = loop.resumable(augmented(5), distributed=ranked(3, 4))
+
+    take(loader, 3)
+
+    assert (loader.epoch, loader.batches, loader.samples) == (1, 3, 42)
+    assert loader.batches_per_epoch == len(loader) == 2
+
+
+def test_batches_of_a_batch_sampler_count_their_samples() -> None:
+    """Those of all ranks, whatever their sizes."""
+    drawn = [len(draw.indices[0]) for draw, _ in islice(loop.resumable(LOADERS["batch sampler"]()).stream(), 7)]
+    loader = loop.resumable(LOADERS["batch sampler"](), distributed=ranked(1, 2))
+
+    counts = [draw.num_global for draw, _ in islice(loader.stream(), 4)]
+
+    assert drawn == [1, 2, 3, 3, 2, 1, 3]
+    assert counts == [3, 6, 3, 3]
+
+
+def test_a_pass_over_all_data_moves_nothing() -> None:
+    """Each pass is the same, and what it draws too."""
+    loader = loop.resumable(augmented(), last_batch="carry")
+    first_batch = take(loader, 1)
+
+    passes = [[plain(batch) for _, batch in loader.single_pass()] for _ in range(2)]
+
+    assert passes[0] == passes[1]
+    assert sorted(index for batch in passes[0] for index in batch[0]) == list(range(22))
+    assert passes[0][0] == first_batch[0]
+    assert loader.batches == 1
+
+
+def test_the_seed_is_the_choice_of_the_user() -> None:
+    """Another seed is another order; a resume keeps the seed with which the training began."""
+    first, second = (loop.resumable(augmented(), seed=seed) for seed in (1, 2))
+    state = first.state_dict()
+    expected = take(first, 6)
+
+    assert take(second, 6) != expected
+    second.load_state_dict(state)
+    assert take(second, 6) == expected
+
+
+def test_the_state_is_plain(tmp_path: Any) -> None:
+    """A checkpoint loads it without pickled classes."""
+    loader = loop.resumable(LOADERS["user's, with state"]())
+    take(loader, 3)
+    torch.save(loader.state_dict(), tmp_path / "state.pt")
+
+    assert torch.load(tmp_path / "state.pt", weights_only=True) == loader.state_dict()
+
+
+def test_ranks_are_those_of_torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the script names none, and has not started torch.distributed."""
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+    for name, value in zip(names, "131301", strict=True):
+        monkeypatch.setenv(name, value)
+
+    loader = loop.resumable(DataLoader(TensorDataset(torch.arange(12)), 2))
+
+    assert [draw.indices for draw, _ in loader.single_pass()] == [[2, 3], [8, 9]]
+
+
+OPTIONS: dict[str, Any] = {
+    "num_workers": 2,
+    "pin_memory": False,
+    "timeout": 50,
+    "multiprocessing_context": "fork",
+    "prefetch_factor": 3,
+    "persistent_workers": True,
+    "in_order": True,
+}
+
+
+def test_all_options_of_the_loader_are_kept() -> None:
+    """Whatever torch's loader has beside the order of the data."""
+    original = augmented(**OPTIONS)
+    source = loop.resumable(original)._source
+
+    for kept in (source._streaming, source._passing):  # type: ignore[attr-defined]
+        for name in (*OPTIONS, "pin_memory_device"):
+            assert getattr(kept, name) == getattr(original, name), name
+
+
+def test_no_option_of_the_loader_is_unknown() -> None:
+    """A new version of torch may bring one."""
+    ours = {
+        "dataset",
+        "batch_size",
+        "shuffle",
+        "sampler",
+        "batch_sampler",
+        "drop_last",
+        "generator",
+        "collate_fn",
+        "worker_init_fn",
+    }
+
+    known = ours | set(OPTIONS) | {"pin_memory_device", "self"}
+
+    assert set(DataLoader.__init__.__code__.co_varnames[: DataLoader.__init__.__code__.co_argcount]) | {
+        "prefetch_factor", "persistent_workers", "pin_memory_device", "in_order",
+    } == known  # fmt: skip
+    assert DataLoader.__init__.__code__.co_kwonlyargcount == 4
+
+
+def start_worker(worker_id: int) -> None:
+    info: Any = torch.utils.data.get_worker_info()
+    info.dataset.started = f"started as {worker_id}"
+
+
+def test_what_starts_the_workers_sees_the_dataset() -> None:
+    """Of the user, as with torch's loader."""
+    loader = loop.resumable(DataLoader(Described(), 2, num_workers=2, worker_init_fn=start_worker))
+
+    assert take(loader, 2) == [["Described started as 0"] * 2, ["Described started as 1"] * 2]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_failing_sample_is_named(num_workers: int) -> None:
+    """The exception is that of torch's loader, with a note; the loader can be used again."""
+    loader = loop.resumable(DataLoader(Failing(8, 5), 2, num_workers=num_workers))
+
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError) as caught:
+            take(loader, 4)
+        shown = f"{caught.value} {getattr(caught.value, '__notes__', '')}"
+        assert "a broken sample" in shown
+        assert "from the dataset when it was asked for 5, in epoch 0" in shown
+    assert loader.batches == 2
+
+
+def test_an_interrupt_leaves_the_generators_as_they_were() -> None:
+    """And the loader where it was."""
+    loader = loop.resumable(DataLoader(Failing(8, 5, KeyboardInterrupt), 2))
+    random.seed(1)
+    expected = random.random()
+    random.seed(1)
+
+    with pytest.raises(KeyboardInterrupt):
+        take(loader, 4)
+
+    assert random.random() == expected
+    assert loader.batches == 2
+
+
+def test_a_worker_that_takes_too_long_leaves_the_samples_that_it_had() -> None:
+    """In a note to torch's exception."""
+    loader = loop.resumable(DataLoader(Lethal(8, 5, kills=False), 2, num_workers=1, timeout=1))
+
+    with pytest.raises(RuntimeError, match="DataLoader timed out") as caught:
+        take(loader, 4)
+
+    assert "by batches: [4, 5] of epoch 0; [6, 7] of epoch 0. Take" in caught.value.__notes__[0]
+
+
+def test_a_worker_that_dies_leaves_the_samples_that_it_had() -> None:
+    """In a note to whichever exception torch raises."""
+    script = """
+        from loop.datasets import Lethal
+        from torch.utils.data import DataLoader
+        import core_sdk as det
+        for batch in det.loop.resumable(DataLoader(Lethal(8, 5, kills=True), 2, num_workers=1)):
+            pass
+    """
+
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert "[4, 5] of epoch 0" in ended.stderr
+    assert "Take them from the dataset by hand to find one that fails" in ended.stderr
+
+
+def test_a_dataset_of_another_length_is_refused() -> None:
+    """No position in it means what it meant."""
+    state = loop.resumable(DataLoader(Augmented(22))).state_dict()
+
+    with pytest.raises(errors.DataChangedError, match="the length of the data was 22 and is 23"):
+        loop.resumable(DataLoader(Augmented(23))).load_state_dict(state)
+    with pytest.raises(errors.DataChangedError, match="the order of the data was Sequential and is Shuffled"):
+        loop.resumable(DataLoader(Augmented(22), shuffle=True)).load_state_dict(state)
+
+
+class WithoutLength(Sampler[int]):
+    def __iter__(self) -> Iterator[int]:
+        return iter([1])
+
+
+class Unstable(ByEpoch):
+    """Draws from a generator of its own."""
+
+    _own = random.Random(1)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([self._own.randrange(self._size) for _ in range(self._size)])
+
+
+def test_a_sampler_needs_a_length() -> None:
+    """Without it an epoch has no end."""
+    with pytest.raises(ValueError, match="WithoutLength has no length"):
+        loop.resumable(DataLoader(Augmented(22), sampler=WithoutLength()))
+
+
+def test_a_sampler_that_cannot_be_exact_is_refused() -> None:
+    """Unless the user allows it."""
+    loader = DataLoader(Augmented(22), 4, sampler=Unstable(22))
+
+    with pytest.raises(errors.NotExactError, match=r"give it set_epoch.*or pass exact=False"):
+        loop.resumable(loader)
+    assert len(take(loop.resumable(loader, exact=False), 8)) == 8
+
+
+def test_batches_in_no_order_cannot_be_exact() -> None:
+    """No state could say which ones have been given."""
+    loader = augmented(num_workers=2, in_order=False)
+
+    with pytest.raises(errors.NotExactError, match=r"in_order=False gives batches in the order.*leave it out"):
+        loop.resumable(loader)
+    assert len(take(loop.resumable(loader, exact=False), 3)) == 3
+
+
+def test_a_batch_sampler_that_is_divided_already_is_refused() -> None:
+    """The loader divides each batch among the ranks itself."""
+    sampler: DistributedSampler[Any] = DistributedSampler(Augmented(22), 2, 0)
+
+    class Custom(BatchSampler):
+        pass
+
+    with pytest.raises(ValueError, match="Custom gives the part of one rank of 2"):
+        loop.resumable(DataLoader(Augmented(22), batch_sampler=Custom(sampler, 2, False)))
+
+
+def test_other_kinds_of_loaders_are_refused() -> None:
+    """With what to give instead."""
+    with pytest.raises(TypeError, match=r"list is not a torch.utils.data.DataLoader.*or pass exact=False"):
+        loop.resumable([1, 2])
+    with pytest.raises(TypeError, match="this loader is resumable already"):
+        loop.resumable(loop.resumable(augmented()))
+
+
+def test_one_sample_at_a_time_is_not_a_batch() -> None:
+    """With batch_size=None a sample, or all that the sampler names, comes as the dataset gives it."""
+    data = TensorDataset(torch.arange(10, 20))
+    single = loop.resumable(DataLoader(data, batch_size=None))
+    several = loop.resumable(DataLoader(data, batch_size=None, sampler=BatchSampler(SequentialSampler(data), 4, True)))
+
+    assert take(single, 2) == [[10], [11]]
+    assert take(several, 3) == [[[10, 11, 12, 13]], [[14, 15, 16, 17]], [[10, 11, 12, 13]]]
