@@ -448,11 +448,18 @@ class ForeignValueError(TypeError):
     def __init__(self, place: str, value: object) -> None:
         self.place = place
         kind = type(value)
-        super().__init__(
-            f"{place} is a {kind.__module__}.{kind.__qualname__}, which a checkpoint cannot hold: "
-            "torch.load(weights_only=True) would not load it. Keep numbers, strings, tensors, and lists, tuples, sets "
-            "and dicts of them: float(x) or torch.from_numpy(x), for example."
-        )
+        if kind.__name__ == "DTensor":
+            problem = "a tensor that is split over the ranks, of which one rank has only a part"
+            advice = "Store such a model by torch.distributed.checkpoint, as examples/5_sharded.py does"
+        else:
+            problem = (
+                f"a {kind.__module__}.{kind.__qualname__}, which torch.load(weights_only=True) would not load again"
+            )
+            advice = (
+                "Keep numbers, strings, tensors, and lists, tuples, sets and dicts of them: float(x) or "
+                "torch.from_numpy(x), for example"
+            )
+        super().__init__(f"{place} is {problem}. {advice}.")
 
 
 class NotEnoughSpaceError(CheckpointError):

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import distribute_tensor
 from torch.optim import lr_scheduler
 
 import core_sdk as det
@@ -239,15 +241,29 @@ def test_weights_of_a_compiled_model_load_into_a_plain_one_and_back() -> None:
     assert list(content["objects"]["model"]) == ["weight", "bias"]
 
 
-def test_weights_of_a_distributed_model_load_into_a_plain_one(tmp_path: Path) -> None:
-    """So that a training may go on with one process."""
+@pytest.fixture
+def process_group(tmp_path: Path) -> Iterator[None]:
+    """Of this process alone."""
     torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/ranks", rank=0, world_size=1)
-    try:
-        content = stored(State(model=nn.parallel.DistributedDataParallel(nn.Linear(2, 2))))
-    finally:
-        torch.distributed.destroy_process_group()
+    yield
+    torch.distributed.destroy_process_group()
+
+
+@pytest.mark.usefixtures("process_group")
+def test_weights_of_a_distributed_model_load_into_a_plain_one() -> None:
+    """So that a training may go on with one process."""
+    content = stored(State(model=nn.parallel.DistributedDataParallel(nn.Linear(2, 2))))
 
     State(model=nn.Linear(2, 2)).load_state_dict(content)
+
+
+@pytest.mark.usefixtures("process_group")
+def test_a_model_that_is_split_over_ranks_is_refused() -> None:
+    """The chief has only a part of it; another way to store it is named."""
+    part = distribute_tensor(torch.ones(2), init_device_mesh("cpu", (1,)))
+
+    with pytest.raises(ForeignValueError, match=r"model\['weight'\] is a tensor that is split .*5_sharded\.py"):
+        check_plain({"weight": part}, "model")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained
-from core_sdk.pytorch._fitting.data import Data, checked_loader
+from core_sdk.pytorch._fitting.data import TrainingData, checked_loader
 from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
 from core_sdk.pytorch._fitting.stopping import StopFlag
 from core_sdk.pytorch._fitting.validation import Validator
@@ -60,13 +60,13 @@ class Fitting(Training):
         self.metrics: dict[str, Any] = {}
         """Those of the last validation."""
 
-    def _training_data(self) -> Data:
+    def _training_data(self) -> TrainingData:
         loader = checked_loader(
             self._trial.build_training_data_loader(),
             "build_training_data_loader",
             checks_datasets=self._context.experimental._checks_datasets,
         )
-        return Data(self._trial, loader, self._context.distributed, self._context.get_trial_seed())
+        return TrainingData(self._context, loader)
 
     def _made_validator(self, max_batches: int | None) -> Validator:
         return Validator(self._trial, self._context, self._callbacks, max_batches)
@@ -78,6 +78,7 @@ class Fitting(Training):
         """Goes on from the content of a checkpoint. Collective."""
         self._state.load(content)
         self._batch_index = self.counters.batches
+        self._is_epoch_start = self._data.is_epoch_start
         if batches_trained(self._context, content):
             self.latest_checkpoint = storage_id
 
@@ -102,11 +103,10 @@ class Fitting(Training):
 
     def state_dict(self) -> dict[str, Any]:
         numbers = {name: value for name, value in self.metrics.items() if isinstance(value, int | float)}
-        return {"driver": self.driver.state_dict(), "is_epoch_start": self._is_epoch_start, "metrics": numbers}
+        return {"driver": self.driver.state_dict(), "metrics": numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.driver.load_state_dict(state["driver"])
-        self._is_epoch_start = state["is_epoch_start"]
         self.metrics = state["metrics"]
 
     def should_stop(self) -> bool:
