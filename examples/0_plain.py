@@ -3,6 +3,7 @@
 import argparse
 
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import digits
 
@@ -11,16 +12,17 @@ def main(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
+    loader = DataLoader(TensorDataset(*train_digits), args.batch_size, shuffle=True)
     model = digits.make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
 
     steps_completed = 0
     for epoch in range(args.epochs):
-        for batch in train_digits.batches(args.batch_size):
-            loss = digits.train_step(model, optimizer, batch)
+        for batch in loader:
+            digits.train_step(model, optimizer, batch)
             steps_completed += 1
-        _, accuracy = digits.evaluate(model, test_digits)
-        print(f"epoch {epoch + 1}, step {steps_completed}: loss {loss:.3f}, accuracy {accuracy:.3f}", flush=True)
+        test_loss, accuracy = digits.evaluate(model, test_digits)
+        print(f"epoch {epoch + 1}, step {steps_completed}: loss {test_loss:.3f}, accuracy {accuracy:.3f}", flush=True)
 
     _, accuracy = digits.evaluate(model, test_digits)
     print(f"accuracy {accuracy:.3f} on the test images (expected: {digits.EXPECTED_ACCURACY} or more)")

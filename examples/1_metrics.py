@@ -3,6 +3,7 @@
 import argparse
 
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import core_sdk as det
 import digits
@@ -12,18 +13,19 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
+    loader = DataLoader(TensorDataset(*train_digits), args.batch_size, shuffle=True)
     model = digits.make_model()
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
 
     steps_completed = 0
     for epoch in range(args.epochs):
-        for batch in train_digits.batches(args.batch_size):
+        for batch in loader:
             loss = digits.train_step(model, optimizer, batch)
             steps_completed += 1
             if steps_completed % 15 == 0:
                 core_context.train.report_training_metrics(steps_completed=steps_completed, metrics={"loss": loss})
         test_loss, accuracy = digits.evaluate(model, test_digits)
-        print(f"epoch {epoch + 1}, step {steps_completed}: loss {loss:.3f}, accuracy {accuracy:.3f}", flush=True)
+        print(f"epoch {epoch + 1}, step {steps_completed}: loss {test_loss:.3f}, accuracy {accuracy:.3f}", flush=True)
         core_context.train.report_validation_metrics(
             steps_completed=steps_completed, metrics={"loss": test_loss, "accuracy": accuracy}
         )

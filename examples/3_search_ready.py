@@ -3,6 +3,7 @@
 import argparse
 
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import core_sdk as det
 import digits
@@ -13,69 +14,37 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     torch.manual_seed(args.seed)
     train_digits, test_digits = digits.load()
     hparams = core_context.info.trial.hparams
+    loader = det.loop.resumable(
+        DataLoader(TensorDataset(*train_digits), hparams["batch_size"], shuffle=True), seed=args.seed
+    )
     model = digits.make_model(hparams["num_filters"])
     optimizer = torch.optim.Adam(model.parameters(), lr=hparams["learning_rate"])
+    state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+    state.restore(core_context)
 
-    epochs_completed, steps_completed = load_state(core_context, model, optimizer)
     for operation in core_context.searcher.operations():
-        for epoch in range(epochs_completed, operation.length):
-            for batch in train_digits.batches(hparams["batch_size"]):
+        for epoch in range(loader.epoch, operation.length):
+            for batch in loader:
                 loss = digits.train_step(model, optimizer, batch)
-                steps_completed += 1
-                if steps_completed % 15 == 0:
-                    core_context.train.report_training_metrics(steps_completed=steps_completed, metrics={"loss": loss})
+                if loader.batches % 15 == 0:
+                    core_context.train.report_training_metrics(steps_completed=loader.batches, metrics={"loss": loss})
+                if core_context.preempt.should_preempt():
+                    state.save(core_context)
+                    return
             test_loss, accuracy = digits.evaluate(model, test_digits)
-            print(f"epoch {epoch + 1}, step {steps_completed}: loss {loss:.3f}, accuracy {accuracy:.3f}", flush=True)
+            print(
+                f"epoch {epoch + 1}, step {loader.batches}: loss {test_loss:.3f}, accuracy {accuracy:.3f}", flush=True
+            )
             core_context.train.report_validation_metrics(
-                steps_completed=steps_completed,
+                steps_completed=loader.batches,
                 metrics={"loss": test_loss, "accuracy": accuracy, "epochs": epoch + 1},
             )
             operation.report_progress(epoch + 1)
-            save_state(core_context, model, optimizer, epoch + 1, steps_completed)
-            if core_context.preempt.should_preempt():
-                return
+            state.save(core_context)
 
         _, accuracy = digits.evaluate(model, test_digits)
         print(f"accuracy {accuracy:.3f} on the test images (expected: {digits.EXPECTED_ACCURACY} or more)")
         operation.report_completed(accuracy)
-
-
-def save_state(
-    core_context: det.core.Context,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    epochs_completed: int,
-    steps_completed: int,
-) -> None:
-    state = {
-        "trial_id": core_context.info.trial.trial_id,
-        "epochs_completed": epochs_completed,
-        "steps_completed": steps_completed,
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "random": torch.get_rng_state(),
-    }
-    with core_context.checkpoint.store_path({"steps_completed": steps_completed}) as (path, _storage_id):
-        torch.save(state, path / "state.pt")
-
-
-def load_state(
-    core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, int]:
-    """The numbers of epochs and steps that are completed."""
-    latest_checkpoint = core_context.info.latest_checkpoint
-    if latest_checkpoint is None:
-        return 0, 0
-    with core_context.checkpoint.restore_path(latest_checkpoint) as path:
-        state = torch.load(path / "state.pt")
-    model.load_state_dict(state["model"])
-    if state["trial_id"] != core_context.info.trial.trial_id:
-        # `trial continue`: this trial begins with what another has learned, and counts its own steps from 0.
-        return 0, 0
-    # `trial resume`: the same trial goes on as if nothing had happened.
-    optimizer.load_state_dict(state["optimizer"])
-    torch.set_rng_state(state["random"])
-    return state["epochs_completed"], state["steps_completed"]
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -8,6 +8,7 @@ import argparse
 import torch
 import torch.distributed
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, TensorDataset
 
 import core_sdk as det
 import digits
@@ -19,65 +20,35 @@ def main(args: argparse.Namespace, core_context: det.core.Context) -> None:
     torch.manual_seed(args.seed)
     device = torch.device("cuda", distributed.local_rank) if torch.cuda.is_available() else torch.device("cpu")
     train_digits, test_digits = (part.to(device) for part in digits.load())
+    # The order is the same on all ranks, and each takes its own share of every batch.
+    data = DataLoader(TensorDataset(*train_digits), args.batch_size // distributed.size, shuffle=True)
+    loader = det.loop.resumable(data, seed=args.seed, distributed=distributed)
     model = digits.make_model().to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
-    epochs_completed, steps_completed = load_state(core_context, model, optimizer)
+    state = det.loop.State(model=model, optimizer=optimizer, loader=loader)
+    state.restore(core_context)
     parallel_model = DistributedDataParallel(model)
 
-    for epoch in range(epochs_completed, args.epochs):
-        # The order is the same on all ranks, and each takes its own share of every batch.
-        for batch in train_digits.batches(args.batch_size, seed=args.seed + epoch):
-            mine = digits.share(batch, distributed.rank, distributed.size)
-            loss = digits.train_step(parallel_model, optimizer, mine)
-            steps_completed += 1
-            if steps_completed % 15 == 0:
-                core_context.train.report_training_metrics(steps_completed=steps_completed, metrics={"loss": loss})
+    for epoch in range(loader.epoch, args.epochs):
+        for batch in loader:
+            loss = digits.train_step(parallel_model, optimizer, batch)
+            # On other ranks than the chief, reports do nothing.
+            if loader.batches % 15 == 0:
+                core_context.train.report_training_metrics(steps_completed=loader.batches, metrics={"loss": loss})
+            # True on all ranks after the same batch, whichever of them was asked to stop.
+            if core_context.preempt.should_preempt():
+                state.save(core_context)
+                return
         test_loss, accuracy = digits.evaluate(model, test_digits)
-        print(f"epoch {epoch + 1}, step {steps_completed}: loss {loss:.3f}, accuracy {accuracy:.3f}", flush=True)
-        # On other ranks than the chief, reports do nothing.
+        print(f"epoch {epoch + 1}, step {loader.batches}: loss {test_loss:.3f}, accuracy {accuracy:.3f}", flush=True)
         core_context.train.report_validation_metrics(
-            steps_completed=steps_completed, metrics={"loss": test_loss, "accuracy": accuracy}
+            steps_completed=loader.batches, metrics={"loss": test_loss, "accuracy": accuracy}
         )
         core_context.train.report_progress((epoch + 1) / args.epochs)
-        if distributed.rank == 0:
-            save_state(core_context, model, optimizer, epoch + 1, steps_completed)
-        # True on all ranks in the same epoch, whichever of them was asked to stop.
-        if core_context.preempt.should_preempt():
-            return
+        state.save(core_context)
 
     _, accuracy = digits.evaluate(model, test_digits)
     print(f"accuracy {accuracy:.3f} on the test images (expected: {digits.EXPECTED_ACCURACY} or more)")
-
-
-def save_state(
-    core_context: det.core.Context,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    epochs_completed: int,
-    steps_completed: int,
-) -> None:
-    state = {
-        "epochs_completed": epochs_completed,
-        "steps_completed": steps_completed,
-        "model": model.state_dict(),
-        "optimizer": optimizer.state_dict(),
-    }
-    with core_context.checkpoint.store_path({"steps_completed": steps_completed}) as (path, _storage_id):
-        torch.save(state, path / "state.pt")
-
-
-def load_state(
-    core_context: det.core.Context, model: torch.nn.Module, optimizer: torch.optim.Optimizer
-) -> tuple[int, int]:
-    """The numbers of epochs and steps that are completed."""
-    latest_checkpoint = core_context.info.latest_checkpoint
-    if latest_checkpoint is None:
-        return 0, 0
-    with core_context.checkpoint.restore_path(latest_checkpoint) as path:
-        state = torch.load(path / "state.pt", map_location="cpu")
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return state["epochs_completed"], state["steps_completed"]
 
 
 def parse_arguments() -> argparse.Namespace:

@@ -70,11 +70,12 @@ def make_model(num_filters: int = 16, dropout: float = 0.25, num_classes: int = 
     )
 
 
-def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Digits) -> float:
-    """Makes one step of training; returns the loss before it."""
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Sequence[Tensor]) -> float:
+    """Makes one step of training with a batch of images and labels; returns the loss before it."""
+    images, labels = batch
     model.train()
     optimizer.zero_grad()
-    loss = functional.cross_entropy(model(batch.images), batch.labels)
+    loss = functional.cross_entropy(model(images), labels)
     loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
     return loss.item()
