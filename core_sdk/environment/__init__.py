@@ -60,6 +60,7 @@ from core_sdk.environment._ranks import (
     is_horovod_launch,
     launch_directory,
     launched_chief_ip,
+    name_local_rank_of_one,
     num_ranks_started,
     num_restarts,
     torchrun_launch,

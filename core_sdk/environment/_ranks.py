@@ -85,6 +85,11 @@ def num_ranks_started() -> int:
     return 1
 
 
+def name_local_rank_of_one() -> None:
+    """Sets LOCAL_RANK for a rank that no launcher has started: DeepSpeed does not work without it."""
+    os.environ.setdefault("LOCAL_RANK", "0")
+
+
 def is_horovod_launch() -> bool:
     """Whether Horovod's launcher, or ours for it, has started this process."""
     return "HOROVOD_RANK" in os.environ

@@ -57,6 +57,12 @@ def _process_group() -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def group_of_one() -> None:
+    """Begins torch's process group for a single rank, which no launcher has started."""
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+
+
 @contextlib.contextmanager
 def _horovod() -> Iterator[Any]:
     import horovod.torch as hvd  # not everybody has it

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from core_sdk.pytorch._context._trial_context import TrialContext
+
 
 class PyTorchExperimentalContext:
     """`context.experimental`."""
 
-    def __init__(self, use_amp: Callable[[], None]) -> None:
+    def __init__(self, context: TrialContext, use_amp: Callable[[], None]) -> None:
+        self._context = context
         self._turn_amp_on = use_amp
-        self._checks_datasets = True
-        self._moves_batches = True
 
     def use_amp(self) -> None:
         """Trains all models in mixed precision: autocast, and on a GPU losses that are scaled.
@@ -23,8 +24,8 @@ class PyTorchExperimentalContext:
 
     def disable_dataset_reproducibility_checks(self) -> None:
         """Accepts data loaders of any class; dividing and shuffling the data is then up to the trial."""
-        self._checks_datasets = False
+        self._context._checks_datasets = False
 
     def disable_auto_to_device(self) -> None:
         """Leaves batches where the loader has put them; `context.to_device()` moves them."""
-        self._moves_batches = False
+        self._context._moves_batches = False

@@ -57,8 +57,7 @@ class PyTorchTrialContext(TrialContext):
         self.models: list[nn.Module] = []
         self.optimizers: list[Optimizer] = []
         self.lr_schedulers: list[LRScheduler] = []
-        self.profiler: Any = None
-        self.experimental = PyTorchExperimentalContext(self._use_amp)
+        self.experimental = PyTorchExperimentalContext(self, self._use_amp)
         self._strategy = strategy
         self._strategies: list[Strategy] = []
         self._steps: dict[Optimizer, OptimizerStep] = {}
@@ -270,14 +269,6 @@ class PyTorchTrialContext(TrialContext):
             )
         if not auto_zero_grads:
             raise ValueError("step_optimizer(auto_zero_grads=False) needs an aggregation_frequency of 1")
-
-    def set_profiler(self, *args: Any, **kwargs: Any) -> None:
-        """Profiles the training with `torch.profiler.profile(*args, **kwargs)`, whose `step()` follows each batch.
-
-        Traces are written to `get_tensorboard_path()`.
-        """
-        writer = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
-        self.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
 
     def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
         super()._begin_batch(batch_index, epoch_index, is_epoch_start, is_epoch_end)

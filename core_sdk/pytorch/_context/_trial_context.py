@@ -40,7 +40,10 @@ class TrialContext:
         self._core_context = core_context
         self._hparams = None if hparams is None else dict(hparams)
         self._exp_conf = None if exp_conf is None else dict(exp_conf)
+        self.profiler: Any = None
         self._reducers = Reducers()
+        self._checks_datasets = True
+        self._moves_batches = True
         self._warned_types: set[type] = set()
         self._stop_requested = False
         self._enable_tensorboard_logging = enable_tensorboard_logging
@@ -215,6 +218,14 @@ class TrialContext:
             raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
         self._enable_tensorboard_logging = enable_tensorboard_logging
 
+    def set_profiler(self, *args: Any, **kwargs: Any) -> None:
+        """Profiles the training with `torch.profiler.profile(*args, **kwargs)`, whose `step()` follows each batch.
+
+        Traces are written to `get_tensorboard_path()`.
+        """
+        writer = torch.profiler.tensorboard_trace_handler(str(self.get_tensorboard_path()))
+        self.profiler = torch.profiler.profile(*args, **{**kwargs, "on_trace_ready": writer})
+
     def _begin_batch(self, batch_index: int, epoch_index: int, is_epoch_start: bool, is_epoch_end: bool) -> None:
         """The loop calls it before each `train_batch()`."""
         self._batch_index = batch_index
@@ -224,6 +235,9 @@ class TrialContext:
 
     def _end_batch(self) -> None:
         """The loop calls it after each `train_batch()`."""
+
+    def _warn_of_open_window(self) -> None:
+        """The Trainer calls it at the end: no step may have used the last gradients."""
 
     @property
     def _data_ranks(self) -> Any:

@@ -41,7 +41,7 @@ class Fitting(Training):
         self._callbacks = callbacks
         self._train = context._core.train
         self._is_chief = context.distributed.is_chief
-        self._moves_batches = context.experimental._moves_batches
+        self._moves_batches = context._moves_batches
         self._train_batch = trial.train_batch
         self._batch_hooks = callbacks.hooks("on_training_batch_end")
         self._workload_hooks = callbacks.hooks("on_training_workload_end")
@@ -64,7 +64,7 @@ class Fitting(Training):
         loader = checked_loader(
             self._trial.build_training_data_loader(),
             "build_training_data_loader",
-            checks_datasets=self._context.experimental._checks_datasets,
+            checks_datasets=self._context._checks_datasets,
         )
         return TrainingData(self._context, loader)
 

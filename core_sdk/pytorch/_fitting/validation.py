@@ -103,7 +103,7 @@ class Validator:
         self._loader = checked_loader(
             trial.build_validation_data_loader(),
             "build_validation_data_loader",
-            checks_datasets=context.experimental._checks_datasets,
+            checks_datasets=context._checks_datasets,
         )
 
     def run(self, batches: int, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
@@ -137,7 +137,7 @@ class Validator:
             if num_samples == 0:
                 # The batch repeats samples of another rank, since models may need all ranks. It does not count.
                 contributions = copy.deepcopy([each.call("per_slot_reduce") for each in reducers])
-            returned = evaluate(context.to_device(batch) if context.experimental._moves_batches else batch, index)
+            returned = evaluate(context.to_device(batch) if context._moves_batches else batch, index)
             metrics.add(returned, index, num_samples)
             if end_hooks and num_samples:
                 outputs.append(returned)

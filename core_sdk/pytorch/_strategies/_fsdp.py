@@ -12,6 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 
+from core_sdk.pytorch._ranks import group_of_one
 from core_sdk.pytorch._strategies._strategy import Strategy
 
 
@@ -61,9 +62,7 @@ def _elements_of_lists(module: nn.Module) -> Iterator[nn.Module]:
 
 def _mesh_of_all_ranks(device: torch.device) -> DeviceMesh:
     if not dist.is_initialized():
-        # A single rank, which no launcher has started: it is a group of one.
-        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)  # type: ignore[attr-defined]
+        group_of_one()
     return init_device_mesh(device.type, (dist.get_world_size(),))
 
 

@@ -1,0 +1,141 @@
+"""What a training does with micro-batches, and with the checkpoints of engines."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from core_sdk.pytorch._fitting.checkpoint import TrialState
+from core_sdk.pytorch._fitting.fitting import Fitting
+from core_sdk.pytorch._fitting.validation import Validator
+
+_END = object()
+
+
+class MicroBatches(NamedTuple):
+    """A batch: the micro-batches between two steps of an engine."""
+
+    epoch: int
+    num_global: int
+    is_epoch_end: bool
+
+
+class EngineFitting(Fitting):
+    """A `DeepSpeedTrial` in training."""
+
+    _context: Any
+    _trial: Any
+
+    def _made_validator(self, max_batches: int | None) -> Validator:
+        return EngineValidator(self._trial, self._context, self._callbacks, max_batches)
+
+    def _made_state(self) -> TrialState:
+        return EngineState(self._trial, self._context, self._callbacks, self, self._data)
+
+    def load(self, content: dict[str, Any], storage_id: str) -> None:
+        with self._context._core.checkpoint.restore_path(storage_id) as directory:
+            self._trial.load(self._context, directory)
+        super().load(content, storage_id)
+
+    @property
+    def batches_per_epoch(self) -> int | None:
+        micro_batches = super().batches_per_epoch
+        return None if micro_batches is None else micro_batches // self._context.get_num_micro_batches_per_slot()
+
+    def train_batch(self) -> MicroBatches:  # type: ignore[override]
+        context, index = self._context, self._batch_index
+        drawn = list(itertools.islice(self._stream, context.get_num_micro_batches_per_slot()))
+        draws = [draw for draw, _ in drawn]
+        trained = MicroBatches(
+            epoch=draws[0].epoch,
+            num_global=sum(draw.num_global for draw in draws),
+            is_epoch_end=any(draw.is_epoch_end for draw in draws),
+        )
+        context._begin_batch(index, trained.epoch, self._is_epoch_start, trained.is_epoch_end)
+        if self._is_epoch_start:
+            self._callbacks.call("on_training_epoch_start", trained.epoch)
+        num_samples = [self._data.num_samples(draw, batch) for draw, batch in drawn]
+        returned = self._train_on([batch for _, batch in drawn], num_samples, trained.epoch)
+        for hook in self._batch_hooks:
+            hook(trained.epoch, index, returned)
+        self._batch_index = index + 1
+        self._is_epoch_start = trained.is_epoch_end
+        if trained.is_epoch_end:
+            self._callbacks.call("on_training_epoch_end", trained.epoch)
+        return trained
+
+    def _train_on(self, batches: list[Any], num_samples: list[int], epoch: int) -> Any:
+        """Returns what the trial has returned last."""
+        context, index, returned = self._context, self._batch_index, None
+        if context._calls_per_batch == 1:
+            num_samples = [sum(num_samples)]
+        iterator = iter(batches)
+        for count in num_samples:
+            try:
+                returned = self._trial.train_batch(iterator, epoch, index)
+            except StopIteration as error:
+                raise RuntimeError(_wrong_number("more", len(batches))) from error
+            if context._mpu.should_report_metrics:
+                self._metrics.add(returned, index, count)
+        if next(iterator, _END) is not _END:
+            raise RuntimeError(_wrong_number("fewer", len(batches)))
+        return returned
+
+
+def _wrong_number(how: str, num_micro_batches: int) -> str:
+    return (
+        f"train_batch() took {how} micro-batches from its iterator than the {num_micro_batches} of a batch, which "
+        "DeepSpeed's gradient_accumulation_steps says: take one in each call, or all of them in one call after "
+        "context.disable_auto_grad_accumulation()"
+    )
+
+
+class EngineValidator(Validator):
+    """Gives the trial iterators in the place of batches."""
+
+    _context: Any
+    _trial: Any
+
+    def _batches(self) -> Iterator[tuple[Any, int]]:
+        """Lists of micro-batches, and how many samples of this rank are in each list."""
+        length = self._context.get_num_micro_batches_per_slot() if self._context.use_pipeline_parallel else 1
+        for group in _groups(super()._batches(), length):
+            yield [batch for batch, _ in group], sum(num_samples for _, num_samples in group)
+
+    def _batch_evaluator(self) -> Callable[[Any, int], Any]:
+        def evaluate(batches: list[Any], index: int) -> Any:
+            returned = self._trial.evaluate_batch(iter(batches), index)
+            return returned if self._context._mpu.should_report_metrics else {}
+
+        return evaluate
+
+
+def _groups(items: Iterable[tuple[Any, int]], length: int) -> Iterator[list[tuple[Any, int]]]:
+    """Those that are full: a pipeline cannot take fewer micro-batches."""
+    iterator = iter(items)
+    while len(group := list(itertools.islice(iterator, length))) == length:
+        yield group
+
+
+class EngineState(TrialState):
+    """Each rank saves its part of the engines, in DeepSpeed's own files; all else is as for other trials."""
+
+    trial_type = "DeepSpeedTrial"
+
+    _context: Any
+    _trial: Any
+
+    def _wrapped_content(self) -> dict[str, Any]:
+        return {}
+
+    def _load_wrapped(self, content: dict[str, Any]) -> None:
+        """The engines are loaded already."""
+
+    def _all_ranks_write(self) -> bool:
+        return True
+
+    def _write_part(self, content: dict[str, Any], directory: Path) -> dict[str, Any]:
+        self._trial.save(self._context, directory)
+        return content

@@ -1,0 +1,100 @@
+"""Real DeepSpeed trains a trial, which is stopped and goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from frameworks.environments import FrameworkEnvironment
+
+TRIAL = Path(__file__).with_name("deepspeed_trial.py")
+
+# Each test starts three trainings, each of which imports DeepSpeed; the first one may compile parts of it.
+pytestmark = pytest.mark.timeout(600)
+
+
+def train(
+    environment: FrameworkEnvironment, directory: Path, job: str, *, stop_after: int, num_ranks: int, stage: int
+) -> list[dict[str, Any]]:
+    """What each rank has written down."""
+    launcher = ["-m", "launch.deepspeed", f"--num_gpus={num_ranks}", "--"] if num_ranks > 1 else []
+    arguments = [job, str(stop_after), str(stage), str(directory)]
+    done = subprocess.run(
+        [str(environment.python), *launcher, str(TRIAL), *arguments],
+        cwd=directory,
+        env={**os.environ, **environment.variables()},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode in (0, 75), done.stdout + done.stderr
+    return [json.loads((directory / f"{job}.{rank}.json").read_text()) for rank in range(num_ranks)]
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "stage"),
+    [(1, 1), pytest.param(2, 1, marks=pytest.mark.slow), pytest.param(2, 3, marks=pytest.mark.slow)],
+)
+def test_a_stopped_training_goes_on_as_if_it_had_never_been_stopped(
+    deepspeed: FrameworkEnvironment, tmp_path: Path, num_ranks: int, stage: int
+) -> None:
+    """Samples, losses, random numbers and validations of every rank are equal, bit for bit."""
+    whole = train(deepspeed, tmp_path, "whole", stop_after=-1, num_ranks=num_ranks, stage=stage)
+    first = train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=num_ranks, stage=stage)
+
+    second = train(deepspeed, tmp_path, "stopped", stop_after=-1, num_ranks=num_ranks, stage=stage)
+
+    for rank in range(num_ranks):
+        assert (first[rank]["reason"], second[rank]["reason"]) == ("preempted", "completed")
+        assert len(first[rank]["trained"]) == 6  # three batches of two micro-batches
+        assert first[rank]["trained"] + second[rank]["trained"] == whole[rank]["trained"]
+        assert second[rank]["metrics"] == whole[rank]["metrics"]
+        assert whole[rank]["metrics"]["mean_x"] == 4
+
+
+def test_all_but_deepspeeds_own_files_loads_with_weights_only(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
+    """Those lie in a directory for each engine, and beside it."""
+    train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=1, stage=1)
+
+    (state,) = Path(os.environ["CORE_SDK_HOME"]).glob("checkpoints/*/state_dict.pth")
+    names = {path.name for path in state.parent.iterdir()}
+    content = torch.load(state, weights_only=True)
+
+    assert names == {
+        ".manifest.json", "code", "load_data.json", "metadata.json", "state_dict.pth",
+        "latest", "model0", "zero_to_fp32.py", "zero_to_torch.py",
+    }  # fmt: skip
+    assert content["trainer_state"]["training"]["driver"]["counters"]["batches"] == 3
+    assert json.loads((state.parent / "load_data.json").read_text())["trial_type"] == "DeepSpeedTrial"
+
+
+def test_a_configuration_takes_over_hyperparameters(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
+    """Section by section, without changing the one that is given."""
+    program = """
+from core_sdk.pytorch.deepspeed import overwrite_deepspeed_config
+
+base = {"train_batch_size": 8, "optimizer": {"type": "Adam", "params": {"lr": 0.1, "eps": 1e-8}}}
+merged = overwrite_deepspeed_config(base, {"optimizer": {"params": {"lr": 0.5}}, "fp16": {"enabled": False}})
+
+assert merged["optimizer"] == {"type": "Adam", "params": {"lr": 0.5, "eps": 1e-8}}
+assert (merged["train_batch_size"], merged["fp16"]) == (8, {"enabled": False})
+assert base["optimizer"]["params"]["lr"] == 0.1
+"""
+
+    done = subprocess.run(
+        [str(deepspeed.python), "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, **deepspeed.variables()},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,18 @@
+"""DeepSpeed's trials without DeepSpeed."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from core_sdk.errors import MissingDependencyError
+
+
+def test_the_missing_library_is_named_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is installed here or not."""
+    monkeypatch.setitem(sys.modules, "deepspeed", None)
+
+    with pytest.raises(MissingDependencyError, match=r'core_sdk.pytorch.deepspeed needs DeepSpeed: pip install "core'):
+        importlib.import_module("core_sdk.pytorch.deepspeed")
