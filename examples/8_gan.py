@@ -104,9 +104,6 @@ def frechet_distance(these: Tensor, those: Tensor) -> float:
 
 def main(args: argparse.Namespace) -> None:
     hparams = {"global_batch_size": 32, "learning_rate": 1e-3, "latent_size": 16, "hidden_units": 128}
-    cluster_info = det.get_cluster_info()
-    if cluster_info is not None:
-        hparams |= cluster_info.trial.hparams
     searcher = {"metric": "distance"}
     with pytorch.init(hparams=hparams, exp_conf={"searcher": searcher}, name="digits-gan") as train_context:
         trainer = pytorch.Trainer(GanTrial(train_context), train_context)

@@ -15,10 +15,6 @@ from digits_trial import DigitsTrial
 
 def main(args: argparse.Namespace) -> None:
     hparams = {"global_batch_size": args.batch_size, "learning_rate": args.learning_rate, "classes": args.classes}
-    cluster_info = det.get_cluster_info()
-    if cluster_info is not None:
-        # The values of a search replace the script's defaults.
-        hparams |= cluster_info.trial.hparams
     # By what one validation is better than another.
     searcher = {"metric": "accuracy", "smaller_is_better": False}
     with pytorch.init(hparams=hparams, exp_conf={"searcher": searcher}, name="digits-trial") as train_context:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from core_sdk.environment import get_cluster_info
 from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
 from core_sdk.pytorch._strategies import default_strategy
@@ -38,8 +39,9 @@ def init(
     """Begins the attempt, and gives the context that trials and the `Trainer` need; all of them work inside the `with`.
 
     `hparams` and `exp_conf` are what the context answers to `get_hparam()` and `get_experiment_config()`; the default
-    is what the trial was started with. An optimizer makes a step every `aggregation_frequency` batches. The other
-    arguments are those of `core.init()`.
+    is what the trial was started with. A hyperparameter that the trial was started with, by a search for example,
+    replaces the script's. An optimizer makes a step every `aggregation_frequency` batches. The other arguments are
+    those of `core.init()`.
 
     Where a launcher has started several ranks, `init()` begins torch's process group or Horovod, unless the script has
     done so, and ends at the end what it has begun. Python's, NumPy's and torch's random numbers are seeded with the
@@ -92,6 +94,7 @@ def begun_attempt(
     from core_sdk.core import TensorboardMode
     from core_sdk.core import init as begin_attempt
 
+    hparams = _with_those_given(hparams)
     tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
     with begin_attempt(
         distributed=ranks, tensorboard_mode=tensorboard_mode, hparams=hparams, **core_arguments
@@ -102,7 +105,7 @@ def begun_attempt(
             core_context=core_context,
             distributed=ranks,
             device=_device(ranks),
-            hparams=hparams if hparams is not None else trial.hparams or None,
+            hparams=hparams,
             exp_conf=exp_conf if exp_conf is not None else trial._config or None,
             enable_tensorboard_logging=enable_tensorboard_logging,
             **arguments,
@@ -111,6 +114,13 @@ def begun_attempt(
             yield context
         finally:
             context._close()
+
+
+def _with_those_given(hparams: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The script's hyperparameters, with the values instead that this attempt was started with."""
+    info = get_cluster_info()
+    given = {} if info is None else info.trial.hparams
+    return {**(hparams or {}), **given} if given else hparams
 
 
 def _device(ranks: DistributedContext) -> torch.device:

@@ -75,6 +75,21 @@ def test_the_trial_reaches_its_accuracy_on_two_ranks() -> None:
     assert len(set(re.findall(r"accuracy (\S+) on", output))) == 1
 
 
+def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
+    """From a checkpoint of a trial that knows only the digits 0 to 4; an experiment says which checkpoint."""
+    run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 10, "--classes", 0, 1, 2, 3, 4)
+    pretrained = Tracker().get_trial(1).list_checkpoints()[0].uuid
+
+    assert_as_promised(run(sys.executable, EXAMPLES / "8_transfer.py", pretrained))
+
+    config = (EXAMPLES / "8_transfer.yaml").read_text()
+    with running_master(Home.create(home.root)):
+        overrides = [f"hyperparameters.pretrained={pretrained}"]
+        experiment_id = submit(home, config, source="8_transfer", overrides=overrides, model_dir=EXAMPLES).experiment_id
+        assert await_end(home, experiment_id).state == "COMPLETED"
+    assert validations(experiment_id)[-1][1]["accuracy"] >= 0.85
+
+
 def test_the_gan_draws_digits() -> None:
     """Nearer to real ones than noise is."""
     assert_as_promised(run(sys.executable, EXAMPLES / "8_gan.py"))

@@ -176,6 +176,24 @@ max_restarts: 0
 """
 
 
+LOADING = """\
+import sys
+
+import core_sdk as det
+from core_sdk import pytorch
+from core_sdk.experimental import client
+
+path = client.get_checkpoint(sys.argv[1]).download()
+with det.import_from_path(path + "/code/"):
+    import model_def as my_model_def
+
+context = pytorch.CheckpointLoadContext(hparams={"lr": 5.0, "global_batch_size": 32})
+my_trial = my_model_def.MNistTrial(context)
+loaded = pytorch.load_trial_from_checkpoint_path(path)
+print(type(my_trial).__name__, type(loaded).__name__, loaded.model[0].weight.abs().sum().item() > 0)
+"""
+
+
 @pytest.fixture(autouse=True)
 def model_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The working directory, with the Trial and its configuration."""
@@ -229,6 +247,18 @@ def test_a_script_in_test_mode_trains_one_batch() -> None:
     run(TEST_MODE)
 
     assert steps("validation") == checkpoint_steps() == [1]
+
+
+def test_a_trial_is_loaded_from_its_checkpoint() -> None:
+    """Step 6: with the code that lies in the checkpoint, and whatever the working directory has become."""
+    run(TEST_MODE)
+    uuid = Tracker().get_trial(1).list_checkpoints()[0].uuid
+    Path("model_def.py").unlink()
+    Path("load.py").write_text(LOADING)
+
+    ended = subprocess.run([sys.executable, "load.py", uuid], capture_output=True, text=True, check=False)
+
+    assert ended.stdout == "MNistTrial MNistTrial True\n", ended.stderr
 
 
 @needs("torchrun")

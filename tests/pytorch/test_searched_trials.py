@@ -38,14 +38,14 @@ class StopAfter(PyTorchCallback):
             self.folder.request_stop(1, self.source)
 
 
-def begin(home: Home, max_length: dict[str, int] | None) -> Start:
+def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, float] | None = None) -> Start:
     """The first attempt of a trial of a search, which this process then executes."""
     Home.create(home.root)
     start = begin_in_experiment(
         home.create_trial(),
         home.new_experiment("search").experiment_id,
         request_id="a",
-        hparams={},
+        hparams=hparams or {},
         seed=17,
         config={"searcher": {"metric": "error", "smaller_is_better": False, "max_length": max_length}},
         command=lambda folder: CommandRecord(argv=["true"], cwd="/", environment={}),
@@ -84,6 +84,14 @@ def test_a_trial_is_trained_length_by_length(home: Home) -> None:
     steps = sorted(each.metadata["steps_completed"] for each in client.get_trial(1).list_checkpoints())
     assert steps == [2, 4]
     assert result.best_checkpoint == result.latest_checkpoint
+
+
+def test_a_search_has_the_last_word_on_hyperparameters(home: Home) -> None:
+    """What the script says besides is added; so what is recorded is what is trained with."""
+    begin(home, {"batches": 1}, hparams={"lr": 0.5})
+
+    with init(hparams={"lr": 0.1, "momentum": 0.9}) as context:
+        assert context.get_hparams() == {"lr": 0.5, "momentum": 0.9}
 
 
 def test_lengths_have_the_unit_of_the_configuration(home: Home) -> None:
