@@ -53,30 +53,32 @@ class Fetching(Dataset[Any]):
         return self._collate(data)
 
     def _data(self, draw: Draw) -> Any:
-        if self._form == "samples":
-            return self._samples(draw.indices, draw, draw.start)
-        if self._form == "indices":
-            return self._fetched(self._dataset.__getitem__, draw.indices, draw, draw.start)
-        (index,) = draw.indices
+        indices, number = draw.indices, draw.start
+        if self._form == "batch":
+            (indices,) = indices
+            # Batches may have any size; so that no two samples share a number, each batch has a range of its own.
+            number <<= 32
         if self._form == "one sample":
-            return self._fetched(self._dataset.__getitem__, index, draw, draw.start)
-        # Batches may have any size; so that no two samples share a number, each batch has a range of its own.
-        return self._samples(index, draw, draw.start << 32)
-
-    def _samples(self, indices: list[Any], draw: Draw, number: int) -> Any:
+            return self._fetched(self._dataset.__getitem__, indices, draw, number)[0]
+        if self._form == "indices":
+            return self._fetched(self._dataset.__getitem__, [indices], draw, number)[0]
         if self._fetches_at_once:
-            return self._fetched(self._dataset.__getitems__, indices, draw, number)
-        fetch = self._dataset.__getitem__
-        return [self._fetched(fetch, index, draw, number + offset) for offset, index in enumerate(indices)]
+            return self._fetched(self._dataset.__getitems__, [indices], draw, number)[0]
+        return self._fetched(self._dataset.__getitem__, indices, draw, number)
 
-    def _fetched(self, fetch: Callable[[Any], Any], index: Any, draw: Draw, number: int) -> Any:
-        if self._dataset_draws:
-            rng.seed_cpu(rng.key(self._sample_key, number))
+    def _fetched(self, fetch: Callable[[Any], Any], keys: list[Any], draw: Draw, number: int) -> list[Any]:
+        fetched = []
         try:
-            return fetch(index)
+            for key in keys:
+                if self._dataset_draws:
+                    rng.seed_cpu(rng.key(self._sample_key, number))
+                    number += 1
+                fetched.append(fetch(key))
         except Exception as error:
-            error.add_note(f"This came from the dataset when it was asked for {index!r}, in epoch {draw.epoch}.")
+            asked = keys[len(fetched)]
+            error.add_note(f"This came from the dataset when it was asked for {asked!r}, in epoch {draw.epoch}.")
             raise
+        return fetched
 
 
 class WorkerStart:

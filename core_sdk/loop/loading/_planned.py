@@ -88,21 +88,17 @@ def _fetched(loader: DataLoader[Any], draws: Iterable[Draw]) -> Iterator[tuple[D
     batch_sampler: Any = loader.batch_sampler
     batch_sampler.source = _noted(draws, ahead)
     try:
-        for batch in _with_causes(loader):
-            yield ahead.popleft(), batch
+        try:
+            for batch in loader:
+                yield ahead.popleft(), batch
+        except (OSError, EOFError) as error:
+            # A worker that dies closes its connections first. Then torch's handler of the signal says why it died.
+            if _lost_worker(error, loader):
+                time.sleep(_DEATH_S)
+            raise
     except (RuntimeError, OSError, EOFError) as error:
         if _lost_worker(error, loader):
             error.add_note(_about_lost_worker(ahead))
-        raise
-
-
-def _with_causes(loader: DataLoader[Any]) -> Iterator[Any]:
-    """Batches. A worker that dies closes its connections first, which raises errors that do not say why."""
-    try:
-        yield from loader
-    except (OSError, EOFError) as error:
-        if _lost_worker(error, loader):
-            time.sleep(_DEATH_S)
         raise
 
 
@@ -122,7 +118,7 @@ def _noted(draws: Iterable[Draw], ahead: deque[Draw]) -> Iterator[Draw]:
         yield draw
 
 
-# The time within which the signal of a child's death comes; torch's handler then raises an error that says why.
+# The time within which the signal of a child's death comes.
 _DEATH_S = 1.0
 
 

@@ -106,7 +106,7 @@ class ResumableLoader:
                 yield batch
                 if draw.is_epoch_end:
                     break
-        progress.position = self._source.next_epoch(progress.position)
+        progress.start, progress.draw = self._source.next_epoch(progress.position), None
 
     def stream(self) -> Iterator[tuple[Draw, Any]]:
         """All further batches without an end, each with what it was drawn from. There is one stream at a time."""
@@ -150,15 +150,22 @@ class _Progress:
     """How far a training is in its data."""
 
     seed: int
-    position: Position
+    start: Position
+    """Where the loader went on, or the epoch began."""
     batches: int = 0
     samples: int = 0
+    draw: Draw | None = None
+    """The last batch since then."""
+
+    @property
+    def position(self) -> Position:
+        return self.start if self.draw is None else Position(self.draw.epoch, self.draw.offset)
 
 
 def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], None, None]:
     """Apart from the loader, so that the workers end at once when the loader is dropped: there is no circle."""
     for draw, batch in source.stream(progress.position):
-        progress.position = Position(draw.epoch, draw.offset)
+        progress.draw = draw
         progress.batches += 1
         progress.samples += draw.num_global
         yield draw, batch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from core_sdk.loop.orders._order import Order
@@ -17,18 +19,18 @@ class Weighted(Order):
 
     def __init__(self, weights: torch.Tensor, num_positions: int, seed: int, *, replacement: bool = True) -> None:
         """Raises `ValueError` for weights that no draw can follow."""
-        weights = weights.double()
-        if not bool((weights >= 0).all() and weights.isfinite().all() and weights.any()):
+        self._sums = weights.double().cumsum(0)
+        if not (float(weights.min()) >= 0 and 0 < float(self._sums[-1]) < math.inf):
             raise ValueError("weights must be finite numbers of 0 or more, and one of them must be above 0")
         if not replacement and num_positions > (possible := int(weights.count_nonzero())):
             raise ValueError(
                 f"cannot draw {num_positions} samples without replacement, because only {possible} have a weight "
                 f"above 0: draw at most {possible}, or with replacement"
             )
+        # Where the sum of all weights is reached; a product that is rounded up to it would be one too far.
+        self._last_index = int(torch.searchsorted(self._sums, self._sums[-1]))
         self._num_positions = num_positions
         self._seed = seed
-        self._sums = weights.cumsum(0)
-        self._last_index = int(weights.nonzero()[-1])
         self._replacement = replacement
         self._drawn: tuple[int, torch.Tensor] = -1, torch.empty(0, dtype=torch.int64)
         """Without replacement, the last epoch and its draws."""
@@ -42,7 +44,6 @@ class Weighted(Order):
                 self._drawn = epoch, self._drawn_without_replacement(epoch)
             return self._drawn[1][positions].tolist()
         drawn = uniform(self._key(epoch), positions) * self._sums[-1]
-        # A product that is rounded up to the sum of all weights would be one too far.
         return torch.searchsorted(self._sums, drawn, right=True).clamp(max=self._last_index).tolist()
 
     def _drawn_without_replacement(self, epoch: int) -> torch.Tensor:
