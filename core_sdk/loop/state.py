@@ -74,8 +74,7 @@ class State:
         content = self.state_dict(core_context)
 
         def store() -> str:
-            for name, state in content["objects"].items():
-                check_plain(state, f"the state of {name!r}")
+            _check_content(content)
             with core_context.checkpoint.store_path(all_metadata, wait=wait) as (directory, storage_id):
                 torch.save(content, directory / STATE_FILE)
                 if write is not None:
@@ -155,6 +154,14 @@ def _state_of(target: Any) -> Any:
     if isinstance(target, dict):
         return dict(target)
     return unwrapped(target).state_dict() if isinstance(target, torch.nn.Module) else target.state_dict()
+
+
+def _check_content(content: Mapping[str, Any]) -> None:
+    for name, state in content["objects"].items():
+        check_plain(state, f"the state of {name!r}")
+    for rank, own in enumerate(content["ranks"]):
+        for name, state in own["loaders"].items():
+            check_plain(state, f"the state of {name!r} on rank {rank}")
 
 
 def _load(targets: Mapping[str, Any], states: Mapping[str, Any], strict: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import math
 import os
@@ -36,6 +37,7 @@ from buckets.servers import BucketServer
 from cli.recorded import damage, new_attempt, new_trial
 from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
+from loop.exact_training import Training, loader_of
 from master.searches import await_end, events_of, submit_search
 from masters import running_master
 from parts import needs
@@ -1288,3 +1290,31 @@ def test_49_a_home_has_one_master(home: Home) -> None:
         answered = call(home.root, "status")
 
     assert answered["pid"] == os.getpid()
+
+
+def test_50_a_training_resumes_exactly() -> None:
+    """In the middle of an epoch, with shuffled and augmented data, dropout and a schedule of learning rates."""
+    undisturbed = list(Training().run())
+    stopped = Training()
+    seen = list(itertools.islice(stopped.run(), 5))
+    checkpoint = pickle.loads(pickle.dumps(stopped.state.state_dict()))
+    random.seed()
+    resumed = Training()
+    resumed.state.load_state_dict(checkpoint)
+
+    assert stopped.loader.batches == 4
+    assert seen + list(resumed.run()) == undisturbed
+
+
+def test_51_each_batch_has_its_samples_on_any_number_of_ranks() -> None:
+    """Three ranks go on where one was stopped."""
+    undisturbed, stopped = loader_of(0, 1), loader_of(0, 1)
+    expected = [samples.tolist() for _ in range(2) for samples, _ in undisturbed]
+    next(stopped.stream())
+
+    ranks = [loader_of(rank, 3) for rank in range(3)]
+    for rank in ranks:
+        rank.load_state_dict(stopped.state_dict())
+    parts = [[samples.tolist() for _ in range(2) for samples, _ in rank] for rank in ranks]
+
+    assert [list(itertools.chain(*shares)) for shares in zip(*parts, strict=True)] == expected[1:]

@@ -16,7 +16,8 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -55,14 +56,19 @@ class Augmented(Dataset[tuple[int, Tensor]]):
         return index, torch.tensor([index / NUM_SAMPLES, noise])
 
 
+def loader_of(rank: int, num_ranks: int, num_workers: int = 0) -> det.loop.ResumableLoader:
+    """The same batches on any number of ranks."""
+    data = DataLoader(Augmented(), BATCH_SIZE // num_ranks, shuffle=True, num_workers=num_workers)
+    distributed = cast(det.core.DistributedContext, SimpleNamespace(rank=rank, size=num_ranks))
+    return det.loop.resumable(data, seed=5, distributed=distributed)
+
+
 class Training:
-    def __init__(self, num_workers: int = 0, distributed: det.core.DistributedContext | None = None) -> None:
+    def __init__(self, num_workers: int = 0, rank: int = 0, num_ranks: int = 1) -> None:
         random.seed(1)
         np.random.seed(1)
         torch.manual_seed(1)
-        num_ranks = 1 if distributed is None else distributed.size
-        data = DataLoader(Augmented(), BATCH_SIZE // num_ranks, shuffle=True, num_workers=num_workers)
-        self.loader = det.loop.resumable(data, seed=5, distributed=distributed)
+        self.loader = loader_of(rank, num_ranks, num_workers)
         self.model: nn.Module = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 1))
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=0.1)
         self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=2)
@@ -129,7 +135,7 @@ def main(output: Path, num_workers: int, stops: list[str]) -> None:
         torch.distributed.init_process_group("gloo")
         distributed = det.core.DistributedContext.from_torch_distributed()
     with det.core.init(distributed=distributed) as core_context:
-        training = Training(num_workers, core_context.distributed)
+        training = Training(num_workers, core_context.distributed.rank, core_context.distributed.size)
         training.state.restore(core_context)
         stop = Stop(stops, core_context.info.trial._trial_run_id, core_context.distributed)
         with output.with_suffix(f".{core_context.distributed.rank}").open("a") as file:

@@ -11,19 +11,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from loop import exact_training
-from loop.exact_training import BATCH_SIZE, NUM_BATCHES, NUM_EPOCHS, Augmented, Seen, Training
+from loop.exact_training import NUM_BATCHES, NUM_EPOCHS, Seen, Training, loader_of
 from parts import needs
-from torch.utils.data import DataLoader
 
-import core_sdk as det
-from core_sdk.core import DistributedContext
 from core_sdk.loop import ResumableLoader
 
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
@@ -88,14 +84,8 @@ def samples(loader: ResumableLoader) -> list[list[int]]:
 def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
     """After a stop at any batch, on one to four ranks, and whatever the number of ranks was before."""
 
-    def loader(rank: int, num_ranks: int) -> ResumableLoader:
-        distributed = cast(DistributedContext, SimpleNamespace(rank=rank, size=num_ranks))
-        return det.loop.resumable(
-            DataLoader(Augmented(), BATCH_SIZE // num_ranks, shuffle=True), seed=5, distributed=distributed
-        )
-
     def global_batches(num_ranks: int, state: dict[str, Any] | None = None) -> list[list[int]]:
-        loaders = [loader(rank, num_ranks) for rank in range(num_ranks)]
+        loaders = [loader_of(rank, num_ranks) for rank in range(num_ranks)]
         if state is not None:
             for each in loaders:
                 each.load_state_dict(state)
@@ -104,7 +94,7 @@ def test_every_batch_has_the_same_samples_on_any_number_of_ranks() -> None:
     expected = global_batches(1)
     assert all(global_batches(num_ranks) == expected for num_ranks in (2, 3, 4))
     for num_ranks_before, num_ranks in [(1, 3), (2, 1), (3, 4), (4, 2)]:
-        before = loader(0, num_ranks_before)
+        before = loader_of(0, num_ranks_before)
         for _ in range(before.epoch, NUM_EPOCHS):
             for _ in before:
                 assert global_batches(num_ranks, before.state_dict()) == expected[before.batches :]

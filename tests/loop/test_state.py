@@ -7,15 +7,19 @@ import io
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from core.rank_threads import Rank, Trial
+from loop.datasets import Counting
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import distribute_tensor
 from torch.optim import lr_scheduler
+from torch.utils.data import DataLoader, TensorDataset
 
 import core_sdk as det
 from core_sdk.core import Context
@@ -33,10 +37,17 @@ class Training:
         self.optimizer = torch.optim.Adam(self.model.parameters())
         self.scheduler = lr_scheduler.StepLR(self.optimizer, step_size=2)
         self.values: dict[str, Any] = {"best": None}
+        self.loader = det.loop.resumable(DataLoader(TensorDataset(torch.ones(4)), shuffle=True))
 
     @property
     def state(self) -> State:
-        return State(model=self.model, optimizer=self.optimizer, scheduler=self.scheduler, values=self.values)
+        return State(
+            model=self.model,
+            optimizer=self.optimizer,
+            scheduler=self.scheduler,
+            values=self.values,
+            loader=self.loader,
+        )
 
     def steps(self, num_steps: int) -> list[float]:
         """Losses, and what other random numbers there are."""
@@ -104,13 +115,14 @@ def test_a_checkpoint_is_saved_and_found_by_the_next_attempt(core_context: Conte
     assert not training.state.restore(core_context)
 
     training.steps(3)
-    storage_id = training.state.save(core_context, steps_completed=3, metadata={"note": "good"})
+    next(training.loader.stream())
+    storage_id = training.state.save(core_context, metadata={"note": "good"})
     expected = training.steps(2)
     resumed = Training()
 
     assert resumed.state.restore(going_on(core_context, storage_id))
     assert resumed.steps(2) == expected
-    assert core_context.checkpoint.get_metadata(storage_id) == {"steps_completed": 3, "note": "good"}
+    assert core_context.checkpoint.get_metadata(storage_id) == {"steps_completed": 1, "note": "good"}
 
 
 def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
@@ -137,8 +149,9 @@ def test_a_save_in_the_background_has_what_there_was_at_the_call(core_context: C
 def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Context) -> None:
     """As after `core-sdk trial continue`."""
     training = Training()
+    next(training.loader.stream())
     training.steps(3)
-    storage_id = training.state.save(core_context, steps_completed=3)
+    storage_id = training.state.save(core_context)
     other = Training()
     torch_numbers = torch.get_rng_state()
 
@@ -148,6 +161,7 @@ def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Co
     assert other.optimizer.state_dict()["state"] == {}
     assert other.scheduler.last_epoch == 0
     assert other.values == {"best": None}
+    assert (training.loader.batches, other.loader.batches) == (1, 0)
     assert torch.equal(torch.get_rng_state(), torch_numbers)
 
 
@@ -271,7 +285,7 @@ def test_a_model_that_is_split_over_ranks_is_refused() -> None:
     [
         (0.5, "keep values in a dict"),
         (nn.functional.relu, "without state_dict"),
-        (torch.utils.data.DataLoader([1, 2]), r"register loop\.resumable\(loader\)"),  # type: ignore[arg-type]
+        (DataLoader(Counting(1)), r"register loop\.resumable\(loader\)"),
     ],
 )
 def test_an_object_that_cannot_be_kept_is_refused_at_once(target: Any, words: str) -> None:
@@ -283,7 +297,50 @@ def test_an_object_that_cannot_be_kept_is_refused_at_once(target: Any, words: st
 def test_save_asks_for_the_steps_if_no_loader_counts_them(core_context: Context) -> None:
     """A checkpoint has its step."""
     with pytest.raises(ValueError, match="steps_completed"):
-        Training().state.save(core_context)
+        State(model=nn.Linear(1, 1)).save(core_context)
+
+
+class Renumbered(Counting):
+    """Has a state that a checkpoint cannot hold."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"next": np.int64(1)}
+
+
+def test_a_loaders_state_that_could_not_be_loaded_again_is_refused(core_context: Context) -> None:
+    """It may come from a dataset of the user's."""
+    loader = det.loop.resumable(DataLoader(Renumbered(4), 2))
+    next(loader.stream())
+
+    with pytest.raises(ForeignValueError, match=r"the state of 'loader' on rank 0\[.*numpy\.int64"):
+        State(loader=loader).save(core_context)
+
+
+def test_each_rank_goes_on_with_the_data_that_it_reads_by_itself(tmp_path: Path) -> None:
+    """A loader has a state on each rank, and all of them are in the checkpoint."""
+
+    def train(rank: Rank, storage_id: str | None) -> tuple[str | None, list[int]]:
+        core_context = cast(Context, SimpleNamespace(**vars(rank), info=info(storage_id)))
+        dataset = Counting(100 * (rank.number + 1), shuffles=False)
+        loader = det.loop.resumable(DataLoader(dataset, 2), distributed=rank.distributed)
+        state = State(loader=loader)
+        if not state.restore(core_context):
+            next(loader.stream())
+            if rank.number == 1:
+                dataset.load_state_dict({"next": 50, "ahead": []})
+            next(loader.stream())
+            storage_id = state.save(core_context)
+        return storage_id, next(loader.stream())[1].tolist()
+
+    def info(storage_id: str | None) -> Any:
+        return SimpleNamespace(latest_checkpoint=storage_id, trial=SimpleNamespace(trial_id=1))
+
+    trial = Trial(tmp_path / "trial", 2)
+    saved = trial.run(lambda rank: train(rank, None))
+    resumed = trial.run(lambda rank: train(rank, saved[0][0]))
+
+    assert saved == resumed
+    assert saved[0] != saved[1]
 
 
 @pytest.mark.parametrize(
