@@ -55,7 +55,7 @@ def seed_cpu(seed: int) -> None:
     """Seed the generators of Python, NumPy and torch on the CPU; quicker than `seed_all`."""
     random.seed(seed)
     if numpy_random := _numpy_random():
-        numpy_random.seed([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF])
+        numpy_random.seed(seed & 0xFFFFFFFF)  # an array of all 64 bits would take five times as long
     torch.default_generator.manual_seed(seed & _MASK)
 
 
@@ -108,7 +108,7 @@ def cpu_kept() -> Iterator[None]:
     """Put the generators of the CPU back after a block that seeds them or draws from them."""
     python_state, torch_state = random.getstate(), torch.get_rng_state()
     numpy_random = _numpy_random()
-    numpy_state = numpy_random and numpy_random.get_state()
+    numpy_state = numpy_random and numpy_random.get_state(legacy=False)
     try:
         yield
     finally:

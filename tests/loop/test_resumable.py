@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import pickle
 import random
 import subprocess
 import sys
@@ -160,34 +162,32 @@ def test_a_resume_at_any_batch_gives_the_same_samples(kind: str) -> None:
         assert take(other, 14 - index) == batches[index:], index
 
 
+def global_batches(
+    num_ranks: int, count: int, last_batch: LastBatch, state: dict[str, Any] | None = None
+) -> tuple[Batches, list[dict[str, Any]]]:
+    """The batches of all ranks together, of 12 samples, and the state after each."""
+    parts = []
+    for rank in range(num_ranks):
+        loader = loop.resumable(augmented(12 // num_ranks), last_batch=last_batch, distributed=ranked(rank, num_ranks))
+        if state:
+            loader.load_state_dict(state)
+        part, states = [], []
+        for draw, batch in islice(loader.stream(), count):
+            part.append([] if draw.is_filler else list(zip(*plain(batch), strict=True)))
+            states.append(loader.state_dict())
+        parts.append(part)
+    return [[sample for part in batch for sample in part] for batch in zip(*parts, strict=True)], states
+
+
 @pytest.mark.parametrize("last_batch", ["drop", "keep", "carry"])
 def test_a_resume_on_another_number_of_ranks_gives_the_same_global_batches(last_batch: LastBatch) -> None:
-    """Each sample with what it drew, from 4 ranks to 3, 1 and 2."""
+    """Each sample with what it drew, from 4 ranks to 3 and then to 1, after each batch."""
+    expected, states = global_batches(4, 7, last_batch)
 
-    def global_batches(num_ranks: int, count: int, state: dict[str, Any] | None) -> tuple[Batches, dict[str, Any]]:
-        parts = []
-        for rank in range(num_ranks):
-            loader = loop.resumable(
-                augmented(12 // num_ranks), last_batch=last_batch, distributed=ranked(rank, num_ranks)
-            )
-            if state:
-                loader.load_state_dict(state)
-            parts.append(
-                [
-                    [] if draw.is_filler else list(zip(*plain(batch), strict=True))
-                    for draw, batch in islice(loader.stream(), count)
-                ]
-            )
-            final_state = loader.state_dict()
-        return [[sample for part in batch for sample in part] for batch in zip(*parts, strict=True)], final_state
-
-    expected, _ = global_batches(1, 13, None)
-    found, state = [], None
-    for num_ranks, count in ((4, 3), (3, 4), (1, 1), (2, 5)):
-        batches, state = global_batches(num_ranks, count, state)
-        found += batches
-
-    assert found == expected
+    for index, state in enumerate(states, 1):
+        first, states_of_three = global_batches(3, 2, last_batch, state)
+        second, _ = global_batches(1, 2, last_batch, states_of_three[-1])
+        assert [*first, *second][: 7 - index] == expected[index : index + 4], index
 
 
 @pytest.mark.parametrize("kind", ["shuffled", "batch sampler", "fetched at once", "no batches"])
@@ -350,6 +350,26 @@ OPTIONS: dict[str, Any] = {
     "persistent_workers": True,
     "in_order": True,
 }
+
+
+def test_the_workers_end_with_the_loader() -> None:
+    """At once, not when somebody collects garbage."""
+    loader = loop.resumable(augmented(num_workers=1))
+    take(loader, 1)
+    assert multiprocessing.active_children()
+
+    del loader
+
+    assert not multiprocessing.active_children()
+
+
+def test_workers_may_be_spawned() -> None:
+    """All that they need can be pickled."""
+    source: Any = loop.resumable(DataLoader(Augmented(22), 4, worker_init_fn=start_worker))._source
+
+    pickle.loads(
+        pickle.dumps((source._streaming.dataset, source._streaming.worker_init_fn, source._streaming.collate_fn))
+    )
 
 
 def test_all_options_of_the_loader_are_kept() -> None:
