@@ -19,7 +19,7 @@ from core_sdk.loop.schedule import Counters
 from core_sdk.loop.state import restore_random_numbers
 from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.data import TrainingData
+from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.gradients import (
     GRADIENT_FILES,
     pending_gradients,
@@ -133,7 +133,7 @@ class TrialState:
         context: PyTorchTrialContext,
         callbacks: Callbacks,
         progress: Progress,
-        data: TrainingData,
+        data: Data,
     ) -> None:
         self._trial = trial
         self._context = context

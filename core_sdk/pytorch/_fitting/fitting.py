@@ -13,7 +13,7 @@ from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained
-from core_sdk.pytorch._fitting.data import TrainingData, checked_loader
+from core_sdk.pytorch._fitting.data import Data, checked_loader
 from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
 from core_sdk.pytorch._fitting.stopping import StopFlag
 from core_sdk.pytorch._fitting.validation import Validator
@@ -60,13 +60,13 @@ class Fitting(Training):
         self.metrics: dict[str, Any] = {}
         """Those of the last validation."""
 
-    def _training_data(self) -> TrainingData:
+    def _training_data(self) -> Data:
         loader = checked_loader(
             self._trial.build_training_data_loader(),
             "build_training_data_loader",
             checks_datasets=self._context._checks_datasets,
         )
-        return TrainingData(self._context, loader)
+        return Data(self._trial, loader, self._context)
 
     def _made_validator(self, max_batches: int | None) -> Validator:
         return Validator(self._trial, self._context, self._callbacks, max_batches)
@@ -78,7 +78,6 @@ class Fitting(Training):
         """Goes on from the content of a checkpoint. Collective."""
         self._state.load(content)
         self._batch_index = self.counters.batches
-        self._is_epoch_start = self._data.is_epoch_start
         if batches_trained(self._context, content):
             self.latest_checkpoint = storage_id
 
@@ -103,10 +102,11 @@ class Fitting(Training):
 
     def state_dict(self) -> dict[str, Any]:
         numbers = {name: value for name, value in self.metrics.items() if isinstance(value, int | float)}
-        return {"driver": self.driver.state_dict(), "metrics": numbers}
+        return {"driver": self.driver.state_dict(), "is_epoch_start": self._is_epoch_start, "metrics": numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.driver.load_state_dict(state["driver"])
+        self._is_epoch_start = state["is_epoch_start"]
         self.metrics = state["metrics"]
 
     def should_stop(self) -> bool:
@@ -142,7 +142,7 @@ class Fitting(Training):
         ranks = [columns for columns, _ in gathered]
         means = reduced(ranks, dict.fromkeys(metric_names(ranks), mean))
         avg_metrics = {**without_none(means), **reduce_across_slots(reducers, [each for _, each in gathered])}
-        batch_metrics = [without_none(each) for each in means_of_batches(ranks)]
+        batch_metrics = means_of_batches(ranks)
         if self._is_chief:
             self._train.report_training_metrics(self._steps, self._numbers(avg_metrics), batch_metrics)
             self._train.report_progress(progress)

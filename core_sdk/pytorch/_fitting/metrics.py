@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -22,10 +23,10 @@ class BatchMetrics:
         """`method` is named in errors: `train_batch`."""
         self._method = method
         self._names: tuple[str, ...] | None = None
+        self._rows: list[tuple[list[Any], int, int]] = []
+        """Values as they were returned, the index of the batch, and its number of samples."""
         self._blocks: list[list[Number]] = []
         """The values that were read already, for each name."""
-        self._rows: list[list[Any]] = []
-        self._batch_indices: list[int] = []
         self._num_samples: list[int] = []
 
     def add(self, returned: Any, batch_idx: int, num_samples: int) -> None:
@@ -34,23 +35,17 @@ class BatchMetrics:
             returned = self._as_dict(returned)
         if tuple(returned) != self._names:
             returned = self._ordered(returned, batch_idx)
-        rows = self._rows
-        rows.append([_kept(value) if isinstance(value, torch.Tensor) else value for value in returned.values()])
-        self._batch_indices.append(batch_idx)
-        self._num_samples.append(num_samples)
-        if len(rows) == _ROWS_PER_BLOCK:
+        values = [_kept(value) if isinstance(value, torch.Tensor) else value for value in returned.values()]
+        self._rows.append((values, batch_idx, num_samples))
+        if len(self._rows) == _ROWS_PER_BLOCK:
             self._read()
-
-    def __len__(self) -> int:
-        return len(self._batch_indices)
 
     def take(self) -> Columns:
         """The values since the last time, read from the device."""
         self._read()
-        columns = dict(zip(self._names or (), self._blocks, strict=True))
-        taken = Columns(columns, self._num_samples)
+        taken = Columns(dict(zip(self._names or (), self._blocks, strict=True)), self._num_samples)
         self._blocks = [[] for _ in self._names or ()]
-        self._batch_indices, self._num_samples = [], []
+        self._num_samples = []
         return taken
 
     def _as_dict(self, returned: Any) -> dict[str, Any]:
@@ -82,15 +77,15 @@ class BatchMetrics:
         return {name: metrics[name] for name in self._names}
 
     def _read(self) -> None:
-        indices = self._batch_indices[-len(self._rows) :] if self._rows else []
+        indices = [index for _, index, _ in self._rows]
         for column, (name, block) in enumerate(zip(self._names or (), self._blocks, strict=True)):
-            block.extend(self._numbers(name, [row[column] for row in self._rows], indices))
+            block.extend(self._numbers(name, [values[column] for values, _, _ in self._rows], indices))
+        self._num_samples += [num_samples for _, _, num_samples in self._rows]
         self._rows.clear()
 
     def _numbers(self, name: str, values: list[Any], batch_indices: list[int]) -> list[Number]:
-        """One transfer from the device for each name, where all values are tensors of one kind."""
-        if all(isinstance(value, torch.Tensor) and value.ndim == 0 for value in values) and _are_alike(values):
-            return [] if not values else [_plain(value) for value in torch.stack(values).tolist()]
+        if _are_alike_on_a_device(values):
+            values = torch.stack(values).tolist()  # in one transfer
         return [self._number(name, value, index) for value, index in zip(values, batch_indices, strict=True)]
 
     def _number(self, name: str, value: Any, batch_idx: int) -> Number:
@@ -140,22 +135,22 @@ def without_none(metrics: Mapping[str, Number]) -> dict[str, float | int]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-def means_of_batches(ranks: Sequence[Columns]) -> list[dict[str, Number]]:
-    """For each batch, the means over all ranks."""
+def means_of_batches(ranks: Sequence[Columns]) -> list[dict[str, Any]]:
+    """For each batch, the means over all ranks, without metrics of which it has none."""
     if len(ranks) == 1:
         values = ranks[0].values
-        return [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
-    names = metric_names(ranks)
-    num_batches = max(len(columns.num_samples) for columns in ranks)
-    return [
-        reduced([_batch(columns, index) for columns in ranks], dict.fromkeys(names, mean))
-        for index in range(num_batches)
-    ]
-
-
-def _batch(columns: Columns, index: int) -> Columns:
-    values = {name: values[index : index + 1] for name, values in columns.values.items()}
-    return Columns(values, columns.num_samples[index : index + 1])
+        rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+        return [without_none(row) for row in rows] if any(None in column for column in values.values()) else rows
+    num_samples = list(zip_longest(*(columns.num_samples for columns in ranks), fillvalue=0))
+    batches: list[dict[str, Any]] = [{} for _ in num_samples]
+    for name in metric_names(ranks):
+        of_ranks = zip_longest(*(columns.values.get(name, ()) for columns in ranks))
+        for batch, found, counts in zip(batches, of_ranks, num_samples, strict=True):
+            pairs = zip(found, counts, strict=True)
+            counted = [(value, count) for value, count in pairs if value is not None and count]
+            if counted:
+                batch[name] = mean([value for value, _ in counted], [count for _, count in counted])
+    return batches
 
 
 def metric_names(ranks: Sequence[Columns]) -> list[str]:
@@ -175,11 +170,17 @@ def metric_names(ranks: Sequence[Columns]) -> list[str]:
 
 def _kept(value: torch.Tensor) -> torch.Tensor:
     """Without the graph; a copy if somebody may still change it in place, as an optimizer changes a parameter."""
-    return value.detach() if value.grad_fn is not None and value._version == 0 else value.detach().clone()
+    detached = value.detach()
+    return detached if value.grad_fn is not None and value._version == 0 else detached.clone()
 
 
-def _are_alike(values: list[torch.Tensor]) -> bool:
-    return len({(value.dtype, value.device) for value in values}) == 1
+def _are_alike_on_a_device(values: list[Any]) -> bool:
+    """Whether they are tensors of one kind that are not on the CPU, where reading one by one costs least."""
+    first = values[0] if values else None
+    if not isinstance(first, torch.Tensor) or first.device.type == "cpu" or first.ndim:
+        return False
+    kind = (first.shape, first.dtype, first.device)
+    return all(isinstance(each, torch.Tensor) and (each.shape, each.dtype, each.device) == kind for each in values)
 
 
 def _plain(value: Any) -> float | int:

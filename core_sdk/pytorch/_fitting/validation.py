@@ -14,7 +14,7 @@ import torch
 from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.data import checked_loader, validation_batches
+from core_sdk.pytorch._fitting.data import Data, checked_loader
 from core_sdk.pytorch._fitting.metrics import (
     BatchMetrics,
     Columns,
@@ -105,6 +105,8 @@ class Validator:
             "build_validation_data_loader",
             checks_datasets=context._checks_datasets,
         )
+        if self._evaluates_batches:
+            self._data = Data(trial, self._loader, context)
 
     def run(self, batches: int, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         """The metrics, on every rank; None if a stop has cut the validation off. The flag is read before each batch.
@@ -130,9 +132,9 @@ class Validator:
         end_hooks = self._callbacks.hooks("on_validation_epoch_end")
         outputs: list[Any] = []
         self._callbacks.call("on_validation_epoch_start")
-        batches = self._batches()
-        for index, (batch, num_samples) in enumerate(itertools.islice(batches, self._max_batches)):
-            if should_stop():
+        for index, (batch, num_samples) in enumerate(itertools.islice(self._batches(), self._max_batches)):
+            # All ranks must read the flag equally often, and may have different numbers of batches.
+            if (index == 0 or self._data.is_divided) and should_stop():
                 return None
             if num_samples == 0:
                 # The batch repeats samples of another rank, since models may need all ranks. It does not count.
@@ -151,7 +153,7 @@ class Validator:
 
     def _batches(self) -> Iterator[tuple[Any, int]]:
         """Each batch of this rank, with its number of samples; 0 if they are another rank's."""
-        return validation_batches(self._context, self._loader, self._trial)
+        return self._data.single_pass()
 
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
         return batch_evaluator(self._trial)
