@@ -135,6 +135,19 @@ def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
         assert (directory / "words.txt").read_text() == "a b"
 
 
+def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:
+    """In docs/format.md, for programs that read it without Core SDK."""
+    storage_id = Training().state.save(core_context)
+
+    with core_context.checkpoint.restore_path(storage_id) as directory:
+        content = torch.load(directory / "state.pt", weights_only=True)
+    assert (content["format"], content["trial_id"]) == (1, core_context.info.trial.trial_id)
+    assert list(content["objects"]) == ["model", "optimizer", "scheduler", "values"]
+    assert [(list(rank["random"]), list(rank["loaders"])) for rank in content["ranks"]] == [
+        (["python", "torch", "numpy"], ["loader"])
+    ]
+
+
 def test_a_save_in_the_background_has_what_there_was_at_the_call(core_context: Context) -> None:
     """The training goes on meanwhile."""
     training = Training()
