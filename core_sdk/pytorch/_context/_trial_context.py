@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -11,7 +11,7 @@ import torch
 
 from core_sdk.errors import MissingDependencyError
 from core_sdk.pytorch._data import to_device
-from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, Reducers
+from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, Reducers, WrappedReducer, reduce_across_slots
 
 if TYPE_CHECKING:
     from core_sdk.core import Context, DistributedContext
@@ -190,6 +190,12 @@ class TrialContext:
     def reduce_metrics(self, for_training: bool) -> dict[str, Any]:
         """The metrics of the reducers for training, or of those for validation. Collective."""
         return self._reducers.reduce(for_training, self.distributed.allgather)
+
+    def run_cross_slot_reduction(
+        self, reducables: Sequence[WrappedReducer], gathered: Sequence[Sequence[Any]]
+    ) -> dict[str, Any]:
+        """The metrics of these reducers, from what each rank has gathered for them."""
+        return reduce_across_slots(reducables, gathered)
 
     def get_tensorboard_path(self) -> Path:
         """A directory for event files; what lies there is shown by `core-sdk tensorboard`."""
