@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch.ranks import Ranks, warm_ranks
+from pytorch.ranks import Ranks
 from pytorch.test_resume import AskToStop, StopAfter, fixed_seed
 from pytorch.trials import LineTrial
 
 from core_sdk.pytorch import Batch, Epoch, PyTorchCallback, Trainer, init
 
 WINDOW = 4
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
-        yield warm
 
 
 def run(job: str, stop: PyTorchCallback | None = None, **arguments: Any) -> LineTrial:

@@ -5,23 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from processes import TIMEOUT_S
-from pytorch.ranks import Ranks, warm_ranks
+from pytorch.ranks import Ranks
 from torch import nn
 
 from core_sdk import pytorch
-
-
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ranks]:
-    with warm_ranks(tmp_path_factory.mktemp("ranks")) as warm:
-        yield warm
 
 
 class Line(nn.Module):
