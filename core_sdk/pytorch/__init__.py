@@ -5,18 +5,25 @@ with core_sdk.pytorch.init(hparams=hparams) as train_context:
     core_sdk.pytorch.Trainer(trial, train_context).fit(max_length=core_sdk.pytorch.Epoch(10))
 """
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
 from core_sdk.pytorch import samplers
 from core_sdk.pytorch._callback import PyTorchCallback
 from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
 from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
-from core_sdk.pytorch._fitting.result import FitResult
-from core_sdk.pytorch._init import init
-from core_sdk.pytorch._loading import CheckpointLoadContext, load_trial_from_checkpoint_path
 from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._reducers import MetricReducer, Reducer
-from core_sdk.pytorch._trainer import Trainer
 from core_sdk.pytorch._trial import PyTorchTrial
+
+if TYPE_CHECKING:
+    from core_sdk.pytorch._fitting.result import FitResult
+    from core_sdk.pytorch._init import init
+    from core_sdk.pytorch._loading import CheckpointLoadContext, load_trial_from_checkpoint_path
+    from core_sdk.pytorch._trainer import Trainer
 
 __all__ = [
     "Batch",
@@ -43,3 +50,22 @@ __all__ = [
     "samplers",
     "to_device",
 ]
+
+# What trains needs all of the Core API. It is loaded when first named, for the workers of a data loader, for example.
+_NAMES = {
+    "CheckpointLoadContext": "_loading",
+    "FitResult": "_fitting.result",
+    "Trainer": "_trainer",
+    "init": "_init",
+    "load_trial_from_checkpoint_path": "_loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'core_sdk.pytorch' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"core_sdk.pytorch.{_NAMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

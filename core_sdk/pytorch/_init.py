@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import datetime
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
+from core_sdk import core
+from core_sdk.core import DistributedContext, TensorboardMode
 from core_sdk.environment import get_cluster_info
 from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
+from core_sdk.pytorch._ranks import joined_ranks
 from core_sdk.pytorch._strategies import default_strategy
-
-if TYPE_CHECKING:
-    from core_sdk.core import DistributedContext
 
 Made = TypeVar("Made", bound=TrialContext)
 
@@ -49,9 +49,6 @@ def init(
     """
     if aggregation_frequency < 1:
         raise ValueError(f"aggregation_frequency is {aggregation_frequency}; it must be at least 1")
-    # Slow to import, and not needed by the workers of a data loader, for example.
-    from core_sdk.pytorch._ranks import joined_ranks
-
     with (
         joined_ranks(distributed) as ranks,
         begun_attempt(
@@ -91,12 +88,9 @@ def begun_attempt(
 
     `core_arguments` are further arguments of `core.init()`, and `arguments` those of the context.
     """
-    from core_sdk.core import TensorboardMode
-    from core_sdk.core import init as begin_attempt
-
     hparams = _with_those_given(hparams)
     tensorboard_mode = TensorboardMode.AUTO if enable_tensorboard_logging else TensorboardMode.MANUAL
-    with begin_attempt(
+    with core.init(
         distributed=ranks, tensorboard_mode=tensorboard_mode, hparams=hparams, **core_arguments
     ) as core_context:
         trial = core_context.info.trial

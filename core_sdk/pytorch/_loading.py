@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
+from core_sdk.distributed import DistributedContext
 from core_sdk.importing import import_from_path
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.checkpoint import (
@@ -34,8 +35,6 @@ class CheckpointLoadContext(PyTorchTrialContext):
     """Builds a trial outside of any training: what it wraps stays as it is, on the CPU and in full precision."""
 
     def __init__(self, hparams: Mapping[str, Any] | None = None, exp_conf: Mapping[str, Any] | None = None) -> None:
-        from core_sdk.distributed import DistributedContext  # slow to import
-
         super().__init__(
             core_context=None,
             distributed=DistributedContext(),

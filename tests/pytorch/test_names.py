@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import core_sdk as det
@@ -32,3 +35,18 @@ def test_pytorch_exports(name: str) -> None:
     """Names of `determined.pytorch`."""
     assert hasattr(det.pytorch, name)
     assert name in det.pytorch.__all__
+
+
+def test_importing_it_loads_torch_and_little_else() -> None:
+    """The Core API, the tracker and the progress bar are loaded when a training begins."""
+    program = (
+        "import sys, torch; before = set(sys.modules); import core_sdk.pytorch;"
+        "print(*sorted({'.'.join(name.split('.')[:2]) for name in set(sys.modules) - before}))"
+    )
+
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+
+    ours = {"distributed", "environment", "errors", "loop", "placement", "pytorch", "records", "_version"}
+    libraries = {"_decimal", "decimal", "google_crc32c", "msgspec", "numpy"}
+    known = {"core_sdk"} | {f"core_sdk.{name}" for name in ours}
+    assert {name for name in loaded if name.partition(".")[0] not in libraries} <= known
