@@ -19,10 +19,10 @@ from torch.utils.data import TensorDataset
 
 from core_sdk import core, pytorch
 
-NUM_BATCHES = 5_000
+NUM_BATCHES = 2_000
 BATCH_SIZE = 4
 REPORT_EVERY = 100
-NUM_ROUNDS = 5
+NUM_ROUNDS = 15
 
 
 def dataset() -> TensorDataset:

@@ -1,0 +1,110 @@
+"""Loaders of a trial: what the Trainer makes of them, and how it goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from pytorch.trials import LineTrial, dataset
+from torch.utils.data import BatchSampler, RandomSampler, Subset
+from torch.utils.data import DataLoader as TorchDataLoader
+
+from core_sdk.errors import DataChangedError, StateMismatchError
+from core_sdk.loop import resumable
+from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchTrialContext, Trainer, init
+
+
+class Countdown:
+    """A foreign loader, without any position or length."""
+
+    def __iter__(self) -> Iterator[list[torch.Tensor]]:
+        yield from ([torch.full((2, 1), float(number)), torch.ones(2, 1)] for number in (3, 2, 1))
+
+
+def fit(
+    make_loader: Callable[[], Any], *, job: str = "job", checks: bool = True, **arguments: Any
+) -> tuple[FitResult, LineTrial]:
+    class Loading(LineTrial):
+        def __init__(self, context: PyTorchTrialContext) -> None:
+            super().__init__(context)
+            if not checks:
+                context.experimental.disable_dataset_reproducibility_checks()
+
+        def build_training_data_loader(self) -> Any:
+            return make_loader()
+
+    with init(job_id=job) as context:
+        context._core.info.trial.trial_seed = 17
+        trial = Loading(context)
+        return Trainer(trial, context).fit(**arguments), trial
+
+
+@pytest.mark.parametrize(
+    "make_loader",
+    [
+        lambda: DataLoader(dataset(), 4, shuffle=True, drop_last=True),
+        lambda: DataLoader(dataset(), batch_sampler=BatchSampler(RandomSampler(dataset()), 3, drop_last=False)),
+        lambda: resumable(DataLoader(dataset(), 8, shuffle=True), seed=5, last_batch="carry"),
+    ],
+    ids=["drop_last", "batch_sampler", "carry"],
+)
+def test_a_trial_goes_on_with_the_next_batch_of_any_loader_of_ours(make_loader: Callable[[], Any]) -> None:
+    """The whole training has the same samples."""
+    _, whole = fit(make_loader, job="whole", max_length=Batch(8))
+
+    first_result, first = fit(make_loader, max_length=Batch(3))
+    _, second = fit(make_loader, max_length=Batch(8), latest_checkpoint=first_result.latest_checkpoint)
+
+    assert [batch[:3] for batch in first.trained + second.trained] == [batch[:3] for batch in whole.trained]
+
+
+def test_a_loader_of_another_class_is_read_as_it_is() -> None:
+    """If the trial allows it; its epochs end where it ends, and a resume skips what was trained on."""
+    first_result, first = fit(Countdown, checks=False, max_length=Batch(2))
+    result, second = fit(Countdown, checks=False, max_length=Epoch(2), latest_checkpoint=first_result.latest_checkpoint)
+
+    assert [(epoch, index, x[0]) for epoch, index, x, _, _ in first.trained + second.trained] == [
+        (0, 0, 3.0), (0, 1, 2.0), (0, 2, 1.0), (1, 3, 3.0), (1, 4, 2.0), (1, 5, 1.0),
+    ]  # fmt: skip
+    assert result.steps_completed == 6
+
+
+def test_a_bare_loader_of_torch_is_read_in_an_order_that_resumes() -> None:
+    """If the trial allows it."""
+    make_loader = lambda: TorchDataLoader(dataset(), 8, shuffle=True)  # noqa: E731
+
+    first_result, first = fit(make_loader, checks=False, max_length=Batch(2))
+    _, second = fit(make_loader, checks=False, max_length=Epoch(1), latest_checkpoint=first_result.latest_checkpoint)
+
+    assert sorted(x for batch in first.trained + second.trained for x in batch[2]) == list(range(20))
+
+
+def test_data_that_have_another_length_than_before_are_refused() -> None:
+    """Rather than trained on in another order."""
+    first_result, _ = fit(lambda: DataLoader(dataset(), 8), max_length=Batch(2))
+
+    with pytest.raises(DataChangedError, match="the length of the data"):
+        fit(
+            lambda: DataLoader(Subset(dataset(), range(19)), 8),
+            max_length=Batch(4),
+            latest_checkpoint=first_result.latest_checkpoint,
+        )
+
+
+def test_a_checkpoint_of_another_model_is_refused_by_names_and_shapes() -> None:
+    """The message says what differs, and what to do."""
+
+    class Larger(LineTrial):
+        def __init__(self, context: PyTorchTrialContext) -> None:
+            super().__init__(context)
+            context.models.clear()
+            context._strategies.clear()
+            self.model = context.wrap_model(torch.nn.Linear(1, 2))
+
+    first_result, _ = fit(lambda: DataLoader(dataset(), 8), max_length=Batch(1))
+
+    words = r"does not fit .*model.* 0\.weight.*Build it with the hyperparameters"
+    with pytest.raises(StateMismatchError, match=words), init() as context:
+        Trainer(Larger(context), context).fit(max_length=Batch(2), latest_checkpoint=first_result.latest_checkpoint)
