@@ -26,6 +26,7 @@ from torch.utils.data import (
     RandomSampler,
     Sampler,
     SequentialSampler,
+    StackDataset,
     Subset,
     SubsetRandomSampler,
     TensorDataset,
@@ -125,6 +126,16 @@ class Pairs(Sampler[list[int]]):
         )
 
 
+class TensorBatches(Sampler[Any]):
+    """A user's batch sampler that gives tensors."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        return iter(torch.randperm(22).split(4))  # type: ignore[no-untyped-call]
+
+
 LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     "sequential": lambda: DataLoader(Augmented(22), 4),
     "shuffled": augmented,
@@ -143,6 +154,8 @@ LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     ),
     "no batches": lambda: DataLoader(Augmented(22), batch_size=None, shuffle=True),
     "fetched at once": lambda: DataLoader(AugmentedAtOnce(22), 4, shuffle=True),
+    "side by side": lambda: DataLoader(StackDataset(Augmented(22), TensorDataset(torch.arange(22))), 4, shuffle=True),
+    "tensors as batches": lambda: DataLoader(Augmented(22), batch_sampler=TensorBatches()),
     "parts": lambda: DataLoader(ConcatDataset([Augmented(9), Subset(AugmentedAtOnce(22), range(8))]), 4, shuffle=True),
 }  # fmt: skip
 
@@ -199,6 +212,26 @@ def test_workers_change_nothing(kind: str) -> None:
         options.num_workers, options.prefetch_factor = num_workers, 2
 
         assert take(loop.resumable(options), 9) == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "is_alike"),
+    [
+        (Augmented(12), True),
+        (Subset(Augmented(12), range(12)), True),
+        (StackDataset(Augmented(12), TensorDataset(torch.arange(12))), True),
+        (AugmentedAtOnce(12), False),
+    ],
+)
+def test_only_a_dataset_that_gives_several_samples_at_once_draws_by_the_batch(data: Any, is_alike: bool) -> None:
+    """All others draw the same, however large a rank's part of a batch is."""
+    large, small = (loop.resumable(DataLoader(data, size, collate_fn=list)) for size in (4, 2))
+
+    samples_of_large, samples_of_small = (
+        [sample for batch in take(each, n) for sample in batch] for each, n in ((large, 3), (small, 6))
+    )
+
+    assert (samples_of_large == samples_of_small) is is_alike
 
 
 def test_an_epoch_has_its_own_augmentations() -> None:

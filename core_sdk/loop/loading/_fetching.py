@@ -9,6 +9,7 @@ from torch.utils.data import (
     ConcatDataset,
     DataLoader,
     Dataset,
+    StackDataset,
     Subset,
     TensorDataset,
     default_collate,
@@ -56,7 +57,7 @@ class Fetching(Dataset[Any]):
     def _data(self, draw: Draw) -> Any:
         indices, number = draw.indices, draw.start
         if self._form == "batch":
-            (indices,) = indices
+            indices = [*indices[0]]
             # Batches may have any size; so that no two samples share a number, each batch has a range of its own.
             number <<= 32
         if self._form == "one sample":
@@ -102,15 +103,22 @@ def as_it_is(batch: Any) -> Any:
 
 def _draws_nothing(dataset: Any) -> bool:
     """Whether it is one of torch's datasets that only index tensors; a subclass may do more."""
-    if type(dataset) is Subset:
-        return _draws_nothing(dataset.dataset)
-    if type(dataset) is ConcatDataset:
-        return all(map(_draws_nothing, dataset.datasets))
-    return type(dataset) is TensorDataset
+    parts = _parts(dataset)
+    return all(map(_draws_nothing, parts)) if parts else type(dataset) is TensorDataset
 
 
 def _fetches_at_once(dataset: Any) -> bool:
-    """Whether it gives a list of samples better than one by one; a `Subset` does if its dataset does."""
-    if type(dataset) is Subset:
-        return _fetches_at_once(dataset.dataset)
-    return callable(getattr(dataset, "__getitems__", None))
+    """Whether it gives several samples at once in a way of its own, or one of its parts does."""
+    parts = _parts(dataset)
+    gives_several = callable(getattr(dataset, "__getitems__", None))
+    return gives_several and (not parts or any(map(_fetches_at_once, parts)))
+
+
+def _parts(dataset: Any) -> list[Any]:
+    """The datasets of which one of torch's consists."""
+    kind = type(dataset)
+    if kind is Subset:
+        return [dataset.dataset]
+    if kind is StackDataset:
+        return [*(dataset.datasets.values() if isinstance(dataset.datasets, dict) else dataset.datasets)]
+    return [*dataset.datasets] if kind is ConcatDataset else []

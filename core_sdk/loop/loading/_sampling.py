@@ -128,7 +128,7 @@ class DrawnSampler:
                     generator.manual_seed(rng.key(self._seed, "generator", epoch))
                 if callable(set_epoch := getattr(sampler, "set_epoch", None)):
                     set_epoch(epoch)
-            return list(self._sampler)
+            return [each.tolist() if isinstance(each, torch.Tensor) else each for each in self._sampler]
 
 
 def _chain(sampler: Any) -> Iterator[Any]:

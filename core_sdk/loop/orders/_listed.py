@@ -41,10 +41,7 @@ class Listed(Order):
 
 
 class ListedBatches(Listed):
-    """The same of a sampler that gives whole batches, of any sizes."""
-
-    def indices(self, epoch: int, positions: torch.Tensor) -> list[list[Any]]:
-        return [list(batch) for batch in super().indices(epoch, positions)]
+    """The same of a sampler that gives whole batches, of any sizes, each of which is a sequence here."""
 
     def num_samples(self, epoch: int, start: int, stop: int) -> int:
         return sum(map(len, self._list(epoch)[start:stop]))
