@@ -26,6 +26,7 @@ from core_sdk.environment import launch_directory
 from core_sdk.errors import ChannelError, InvalidHP, RankFailedError
 from core_sdk.records import Alert, ClusterInfo, Ended, Outcome, check_text
 from core_sdk.storage import Storage
+from core_sdk.tensorboard import TensorboardMirror
 from core_sdk.tracking.attempts.claiming import Attempt
 from core_sdk.tracking.states import TRY_AGAIN
 
@@ -159,6 +160,12 @@ class Context:
             logger.exception("closing the Context failed")
         if invalid_hp is not None:
             raise SystemExit(0) from exc_val
+
+    def _stop_tensorboard(self) -> None:
+        """Writes no more of TensorBoard's event files."""
+        for service in self._services:
+            if isinstance(service, TensorboardMirror):
+                service.close()
 
     def alert(
         self, title: str | None = None, description: str | None = None, level: AlertLevel | None = "info"

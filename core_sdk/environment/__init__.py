@@ -29,7 +29,8 @@ Slurm's `SLURM_…` and the `JOB_COMPLETION_INDEX` of Kubernetes' indexed Jobs t
 torchrun sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `GROUP_RANK` and `GROUP_WORLD_SIZE` for each rank;
 DeepSpeed's launcher sets `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_SIZE`, `CROSS_RANK` and `CROSS_SIZE`. Both set the
 address of torch's store in `MASTER_ADDR` and `MASTER_PORT`. Ranks that Lightning starts have only `WORLD_SIZE` and
-`LOCAL_RANK`. `DET_CHIEF_IP` is the address of rank 0's node, as Determined's launchers set it.
+`LOCAL_RANK`. Launchers of Horovod set `HOROVOD_RANK`. `DET_CHIEF_IP` is the address of rank 0's node, as Determined's
+launchers set it.
 """
 
 from __future__ import annotations

@@ -111,6 +111,8 @@ class Trainer:
                 content = None  # its memory is not needed any more
                 fitting.start()
                 callbacks.call("on_training_start")
+                if context.profiler is not None:
+                    ends.enter_context(context.profiler)
                 if profiling_enabled:
                     context._core.profiler.on()
                     ends.callback(context._core.profiler.off)

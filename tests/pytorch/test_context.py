@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from pytorch.trials import LineTrial
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
@@ -237,6 +238,34 @@ def test_a_profiler_writes_its_traces_where_tensorboard_looks(context: pytorch.P
         torch.ones(1) + 1
 
     assert list(context.get_tensorboard_path().glob("*.pt.trace.json"))
+
+
+def test_a_profiler_follows_the_batches_of_a_training() -> None:
+    """It begins and ends with `fit()`, and steps after each batch."""
+    stepped: list[int] = []
+
+    with pytorch.init() as context:
+        trial = LineTrial(context)
+        context.set_profiler(
+            activities=[torch.profiler.ProfilerActivity.CPU],
+            schedule=lambda step: stepped.append(step) or torch.profiler.ProfilerAction.NONE,  # type: ignore[func-returns-value]
+        )
+        pytorch.Trainer(trial, context).fit(max_length=pytorch.Batch(2))
+
+    assert stepped == [0, 1, 2]
+
+
+def test_event_files_can_be_turned_off() -> None:
+    """By an argument, or later in the trial; not on again."""
+    with pytorch.init() as context:
+        path = context.get_tensorboard_path()
+        context.set_enable_tensorboard_logging(False)
+        context._core.train.report_training_metrics(1, {"loss": 1.0})
+        with pytest.raises(RuntimeError, match="cannot be turned on again"):
+            context.set_enable_tensorboard_logging(True)
+        assert not context.get_enable_tensorboard_logging()
+
+    assert not any(b"loss" in file.read_bytes() for file in path.glob("events.out*"))
 
 
 def test_a_tensorboard_writer_is_made_on_demand_and_closed_at_the_end() -> None:

@@ -305,6 +305,7 @@ class PyTorchTrialContext(TrialContext):
         return self._batch_index is not None and not self._is_stepping and self._averages_once_a_step
 
     def _end_batch(self) -> None:
+        super()._end_batch()
         if self._has_scaled_step:
             self._automatic_scaler.update()
             self._has_scaled_step = False

@@ -219,9 +219,13 @@ class TrialContext:
         return self._enable_tensorboard_logging
 
     def set_enable_tensorboard_logging(self, enable_tensorboard_logging: bool) -> None:
-        """Whether metrics are also written as TensorBoard's event files. Call it in the trial's `__init__()`."""
+        """Whether reported metrics are also written as TensorBoard's event files. What is off stays off."""
         if not isinstance(enable_tensorboard_logging, bool):
             raise TypeError(f"enable_tensorboard_logging is {enable_tensorboard_logging!r}; it must be True or False")
+        if enable_tensorboard_logging and not self._enable_tensorboard_logging:
+            raise RuntimeError("TensorBoard's event files are off for this attempt, and cannot be turned on again")
+        if not enable_tensorboard_logging and self._core_context is not None:
+            self._core_context._stop_tensorboard()
         self._enable_tensorboard_logging = enable_tensorboard_logging
 
     def set_profiler(self, *args: Any, **kwargs: Any) -> None:
@@ -241,6 +245,8 @@ class TrialContext:
 
     def _end_batch(self) -> None:
         """The loop calls it after each `train_batch()`."""
+        if self.profiler is not None:
+            self.profiler.step()
 
     def _warn_of_open_window(self) -> None:
         """The Trainer calls it at the end: no step may have used the last gradients."""

@@ -58,6 +58,7 @@ class EngineFitting(Fitting):
             self._callbacks.call("on_training_epoch_start", trained.epoch)
         num_samples = [self._data.num_samples(draw, batch) for draw, batch in drawn]
         returned = self._train_on([batch for _, batch in drawn], num_samples, trained.epoch)
+        context._end_batch()
         for hook in self._batch_hooks:
             hook(trained.epoch, index, returned)
         self._batch_index = index + 1
