@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 import torch
 
-from core_sdk import errors
 from core_sdk.loop.orders import Listed, Order, Sequential, Shuffled, Weighted
 from core_sdk.loop.orders._shuffled import shuffled
 from core_sdk.loop.rng import key
@@ -23,7 +22,7 @@ def epoch_of(order: Order, epoch: int = 0) -> list[int]:
 
 def test_a_shuffle_has_each_sample_once() -> None:
     """For every small number of samples, and for some large ones."""
-    for size in [*range(1, 500), *range(500, 4000, 37), 65536, 65537]:
+    for size in [*range(1, 300), *range(300, 4000, 61), 65536, 65537]:
         numbers = shuffled(torch.arange(size), size, key(size))
 
         assert torch.equal(numbers.sort().values, torch.arange(size)), size
@@ -141,9 +140,3 @@ def test_keys_of_a_sampler_may_be_anything() -> None:
     order = Listed(3, lambda epoch: ["a", ("b", 1), 2.5])
 
     assert epoch_of(order) == ["a", ("b", 1), 2.5]
-
-
-def test_a_sampler_that_has_another_length_than_it_says() -> None:
-    """Positions would mean nothing."""
-    with pytest.raises(errors.DataChangedError, match="the length of the sampler was 3 and is 2"):
-        epoch_of(Listed(3, lambda epoch: [1, 2]))

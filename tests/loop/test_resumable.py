@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -537,6 +537,23 @@ def test_a_sampler_needs_a_length() -> None:
     """Without it an epoch has no end."""
     with pytest.raises(ValueError, match="WithoutLength has no length"):
         loop.resumable(DataLoader(Augmented(22), sampler=WithoutLength()))
+
+
+class Miscounting(ByEpoch):
+    """Says that it has two samples."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[int]:
+        return cycle([1]) if self._size else iter([1])
+
+
+@pytest.mark.parametrize(("size", "given"), [(1, "more"), (0, "1")])
+def test_a_sampler_has_the_length_that_it_says(size: int, given: str) -> None:
+    """One without an end is not waited for."""
+    with pytest.raises(errors.DataError, match=f"Miscounting has a length of 2, and gives {given} in epoch 0"):
+        loop.resumable(DataLoader(Augmented(22), sampler=Miscounting(size)))
 
 
 def test_a_sampler_that_cannot_be_exact_is_refused() -> None:

@@ -16,7 +16,7 @@ from core_sdk.environment import RankPlace, get_cluster_info
 from core_sdk.errors import NotExactError
 from core_sdk.loop.loading._iterated import IteratedSource
 from core_sdk.loop.loading._planned import PlannedSource
-from core_sdk.loop.loading._source import Ranks, Source
+from core_sdk.loop.loading._source import Ranks, Source, is_stateful
 from core_sdk.loop.plan import Draw, LastBatch, Position
 
 
@@ -182,9 +182,9 @@ def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exac
         return PlannedSource(loader, seed, ranks, last_batch, exact)
     if last_batch is not None:
         raise ValueError(f"last_batch={last_batch!r} needs a dataset with __getitem__() and __len__()")
-    if _is_stateful(loader):
+    if is_stateful(loader):
         return IteratedSource(loader, loader, seed, ranks)
-    if is_torch and loader.num_workers == 0 and _is_stateful(loader.dataset):
+    if is_torch and loader.num_workers == 0 and is_stateful(loader.dataset):
         return IteratedSource(loader, loader.dataset, seed, ranks)
     if not exact and hasattr(loader, "__iter__"):
         return IteratedSource(loader, None, seed, ranks)
@@ -197,10 +197,6 @@ def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exac
         f"{type(loader).__name__} is not a torch.utils.data.DataLoader, and has no state_dict() and load_state_dict() "
         "by which it could resume: give a loader of torch, or pass exact=False"
     )
-
-
-def _is_stateful(target: Any) -> bool:
-    return callable(getattr(target, "state_dict", None)) and callable(getattr(target, "load_state_dict", None))
 
 
 def _ranks(distributed: DistributedContext | None) -> Ranks:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 import torch
 from torch.utils.data import DataLoader, DistributedSampler
 
-from core_sdk.errors import NotExactError
+from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop import rng
+from core_sdk.loop.loading._source import is_stateful
 from core_sdk.loop.orders import Listed, ListedBatches, Order, Selected, Sequential, Shuffled, Weighted
 
 Form = Literal["samples", "one sample", "indices", "batch"]
@@ -37,7 +39,7 @@ def read_sampling(loader: DataLoader[Any], seed: int, exact: bool) -> Sampling:
     batch_sampler: Any = loader.batch_sampler
     if batch_sampler is not None and _kind(batch_sampler) != "BatchSampler":
         drawn = DrawnSampler(batch_sampler, seed, exact)
-        return Sampling(ListedBatches(_length(batch_sampler), drawn.draw), 1, False, "batch", drawn)
+        return Sampling(ListedBatches(drawn.length, drawn.draw), 1, False, "batch", drawn)
     form: Form = "samples"
     if batch_sampler is None:
         batch_sampler = loader.sampler
@@ -66,7 +68,7 @@ def _order(sampler: Any, seed: int, exact: bool) -> tuple[Order, DrawnSampler | 
         case "SubsetRandomSampler":
             return Selected(Shuffled(len(sampler), seed), sampler.indices), None
     drawn = DrawnSampler(sampler, seed, exact)
-    return Listed(_length(sampler), drawn.draw), drawn
+    return Listed(drawn.length, drawn.draw), drawn
 
 
 def _kind(sampler: Any) -> str:
@@ -83,21 +85,28 @@ class DrawnSampler:
     """
 
     def __init__(self, sampler: Any, seed: int, exact: bool) -> None:
+        self.length = _length(sampler)
         self._sampler = sampler
         self._seed = seed
-        self._is_stateful = hasattr(sampler, "state_dict") and hasattr(sampler, "load_state_dict")
+        self._is_stateful = is_stateful(sampler)
         self._states = {0: copy.deepcopy(sampler.state_dict())} if self._is_stateful else {}
         _check_whole(sampler)
-        if exact and not self._is_stateful and list(self.draw(0)) != list(self.draw(0)):
+        if exact and not self._is_stateful and self.draw(0) != self.draw(0):
             raise NotExactError(
                 f"{type(sampler).__name__} gives another order each time that it is asked for the same epoch",
                 "give it set_epoch(epoch), or state_dict() and load_state_dict(), or draw from a global generator",
             )
 
-    def draw(self, epoch: int) -> Iterable[Any]:
-        if self._is_stateful:
-            self._go_to(epoch)
-        return self._draw(epoch)
+    def draw(self, epoch: int) -> list[Any]:
+        """Raises `DataError` if the epoch has another length than the sampler says."""
+        if not self._is_stateful:
+            return self._draw(epoch)
+        known = self._last_known(epoch)
+        self._sampler.load_state_dict(copy.deepcopy(self._states[known]))
+        for each in range(known, epoch + 1):
+            drawn = self._draw(each)
+            self._states[each + 1] = copy.deepcopy(self._sampler.state_dict())
+        return drawn
 
     def state(self, epoch: int) -> dict[str, Any] | None:
         """For `load()`: the sampler's last known state at the start of `epoch` or before."""
@@ -110,25 +119,28 @@ class DrawnSampler:
     def load(self, state: dict[str, Any]) -> None:
         self._states = {0: self._states[0], state["epoch"]: state["state"]}
 
-    def _go_to(self, epoch: int) -> None:
-        """Gives the sampler its state at the start of an epoch, for which it may have to draw those before."""
-        known = self._last_known(epoch)
-        self._sampler.load_state_dict(copy.deepcopy(self._states[known]))
-        for drawn in range(known, epoch):
-            self._draw(drawn)
-            self._states[drawn + 1] = copy.deepcopy(self._sampler.state_dict())
-
     def _last_known(self, epoch: int) -> int:
         return max(each for each in self._states if each <= epoch)
 
-    def _draw(self, epoch: int) -> Iterable[Any]:
+    def _draw(self, epoch: int) -> list[Any]:
         with rng.seeded(self._seed, "sampler", epoch):
             for sampler in _chain(self._sampler):
                 if isinstance(generator := getattr(sampler, "generator", None), torch.Generator):
                     generator.manual_seed(rng.key(self._seed, "generator", epoch))
                 if callable(set_epoch := getattr(sampler, "set_epoch", None)):
                     set_epoch(epoch)
-            return [each.tolist() if isinstance(each, torch.Tensor) else each for each in self._sampler]
+            drawn = [_plain(key) for key in islice(self._sampler, self.length + 1)]
+        if len(drawn) != self.length:
+            raise DataError(
+                f"{type(self._sampler).__name__} has a length of {self.length}, and gives "
+                f"{'more' if len(drawn) > self.length else len(drawn)} in epoch {epoch}: positions need epochs of "
+                "equal lengths, so let it give one round of the data, as many as __len__() says"
+            )
+        return drawn
+
+
+def _plain(key: Any) -> Any:
+    return key.tolist() if isinstance(key, torch.Tensor) else key
 
 
 def _chain(sampler: Any) -> Iterator[Any]:

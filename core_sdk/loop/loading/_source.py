@@ -43,3 +43,7 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def load(self, state: dict[str, Any], position: Position) -> None:
         """Raises `DataError` if the data are not those of the state."""
+
+
+def is_stateful(target: Any) -> bool:
+    return callable(getattr(target, "state_dict", None)) and callable(getattr(target, "load_state_dict", None))

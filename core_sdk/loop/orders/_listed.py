@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from core_sdk.errors import DataChangedError
 from core_sdk.loop.orders._order import Order
 
 
@@ -32,8 +31,6 @@ class Listed(Order):
         if epoch != self._epoch:
             self._listed = self._compact(self._draw(epoch))
             self._epoch = epoch
-            if len(self._listed) != self._num_positions:
-                raise DataChangedError("the length of the sampler", self._num_positions, len(self._listed))
         return self._listed
 
     def _compact(self, keys: Iterable[Any]) -> Sequence[Any]:
