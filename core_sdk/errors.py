@@ -59,6 +59,13 @@
     │   ├── MessageTooLargeError (ValueError)
     │   ├── UnreadableObjectError     an object that fails when it is unpickled
     │   └── ChannelClosedError
+    ├── WorkerError                   a worker group, or one of its workers
+    │   ├── WorkerFailedError         a call raised an error on a worker
+    │   ├── WorkerDiedError
+    │   ├── WorkersNotStartedError
+    │   ├── WorkersEndedError
+    │   ├── CallTimeoutError (TimeoutError)
+    │   └── NotPicklableError (TypeError)
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
@@ -689,6 +696,75 @@ class ChannelClosedError(ChannelError):
 
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"ranks {', '.join(map(str, ranks))}"
+
+
+class WorkerError(CoreSDKError):
+    """A worker group, or one of its workers, cannot do what it was asked to do."""
+
+
+class WorkerFailedError(WorkerError):
+    """`traceback_text` is the worker's traceback. Its exception is the `__cause__`, if it can be unpickled here."""
+
+    def __init__(self, rank: int, function: str, error_text: str, traceback_text: str = "") -> None:
+        self.rank = rank
+        self.function = function
+        self.error_text = error_text
+        self.traceback_text = traceback_text
+        # Indented, so that nobody takes the quoted traceback for this process's own.
+        quoted = textwrap.indent(traceback_text.rstrip(), "    ")
+        where = f"\n\nOn worker {rank}:\n{quoted}" if quoted else ""
+        super().__init__(f"{function} failed on worker {rank}: {error_text}{where}")
+
+
+class WorkerDiedError(WorkerError):
+    """`cause` follows "worker 1", for example: was killed by SIGKILL."""
+
+    def __init__(self, rank: int, process: str, cause: str, last_lines: Sequence[str] = ()) -> None:
+        self.rank = rank
+        self.process = process
+        self.cause = cause
+        self.last_lines = tuple(last_lines)
+        quoted = "".join(f"\n    {line}" for line in last_lines)
+        ending = f" The end of its stderr:{quoted}" if quoted else ""
+        super().__init__(
+            f"worker {rank} ({process}) {cause}. The other workers are ended; restart() starts all of them "
+            f"again.{ending}"
+        )
+
+
+class WorkersNotStartedError(WorkerError):
+    def __init__(self, num_workers: int, reason: str) -> None:
+        self.num_workers = num_workers
+        super().__init__(f"{num_workers} workers could not be started: {reason.removesuffix('.')}.")
+
+
+class WorkersEndedError(WorkerError):
+    def __init__(self, action: str, reason: str) -> None:
+        super().__init__(f"cannot {action}: the workers of this group {reason}.")
+
+
+class CallTimeoutError(WorkerError, TimeoutError):
+    """`missing` are the ranks that have not answered. They go on."""
+
+    def __init__(self, function: str, timeout_s: float, missing: Sequence[int]) -> None:
+        self.missing = tuple(missing)
+        ranks = ", ".join(map(str, missing))
+        super().__init__(
+            f"{function} has not ended within {timeout_s:g} s on the workers {ranks}. They go on: wait again, or end "
+            "them with kill()."
+        )
+
+
+class NotPicklableError(WorkerError, TypeError):
+    """`path` leads to the object, for example: argument 1, attribute 'lock'."""
+
+    def __init__(self, what: str, path: str, error_text: str) -> None:
+        self.path = path
+        where = f" ({path})" if path else ""
+        super().__init__(
+            f"{what} cannot be pickled{where}: {error_text}. Make this object on the worker instead, and send what it "
+            "is made of."
+        )
 
 
 class NotFoundError(CoreSDKError):

@@ -36,12 +36,14 @@ launchers set it.
 from __future__ import annotations
 
 from core_sdk.environment._children import (
+    add_variables,
     agent_variables,
     child_variables,
     login_variables,
     passed_variables,
     recorded_variables,
     unmarked_variables,
+    worker_variables,
 )
 from core_sdk.environment._command import command_of_this_process, main_script
 from core_sdk.environment._jobs import job, leave_job, left_job

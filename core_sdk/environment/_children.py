@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 
 from core_sdk.environment.names import (
     CHANNEL_KEY_VARIABLE,
+    CHIEF_IP_VARIABLE,
     ENDING_VARIABLE,
     HOME_VARIABLE,
     LAUNCH_DIR_VARIABLE,
@@ -115,6 +116,10 @@ _NEVER_PASSED = frozenset(
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
 # By which a guardian knows the processes of its launch.
 _LAUNCH_MARKS = (LAUNCH_DIR_VARIABLE, ENDING_VARIABLE)
+# What launchers tell a rank of its place, and of where ranks meet.
+_OF_LAUNCH = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", CHIEF_IP_VARIABLE, RENDEZVOUS_VARIABLE, ENDING_VARIABLE, LAUNCH_DIR_VARIABLE}
+)
 # What a process has from its login beside the passed variables.
 _LOGIN_NAMES = ("HOME", "LOGNAME", "SHELL", "TMPDIR", "USER")
 
@@ -155,6 +160,22 @@ def unmarked_variables() -> dict[str, str]:
 def agent_variables() -> dict[str, str]:
     """The environment of an agent, which must not count as part of an attempt that we may run in."""
     return {name: value for name, value in os.environ.items() if name != RUN_INFO_VARIABLE}
+
+
+def worker_variables(added: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a worker that this program starts: ours, without what a launcher has told us of our rank."""
+    kept = {name: value for name, value in os.environ.items() if not _is_of_launch(name)}
+    # As torchrun does: the ranks of a node share its cores.
+    return {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1", **kept, **added}
+
+
+def add_variables(added: Mapping[str, str]) -> None:
+    """Adds to the environment of this process, which is a worker that another program has started."""
+    os.environ.update(added)
+
+
+def _is_of_launch(name: str) -> bool:
+    return name in _OF_LAUNCH or name.startswith("TORCHELASTIC_")
 
 
 def _is_passed(name: str, wishes: Sequence[str]) -> bool:

@@ -39,6 +39,18 @@ class RankPlace:
         names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
         return cls(*_numbers(variables, names, "DeepSpeed's launcher"))
 
+    def variables(self) -> dict[str, str]:
+        """What torchrun would tell this rank about its place."""
+        return {
+            "RANK": str(self.rank),
+            "WORLD_SIZE": str(self.size),
+            "LOCAL_RANK": str(self.local_rank),
+            "LOCAL_WORLD_SIZE": str(self.local_size),
+            "GROUP_RANK": str(self.cross_rank),
+            "GROUP_WORLD_SIZE": str(self.cross_size),
+            "NODE_RANK": str(self.cross_rank),
+        }
+
 
 @dataclass(frozen=True)
 class Meeting:

@@ -12,8 +12,8 @@ Nothing here reads the environment: callers pass in what they know.
 
 from __future__ import annotations
 
-from core_sdk.processes._causes import STOPPED, WELL, Kind, kind_of
-from core_sdk.processes._failure_text import cause_of, exit_code, failure_report, signal_name
+from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
+from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, signal_name
 from core_sdk.processes._guardian import GUARDIAN_FILE, ISOLATION, Guardian, close_all_but_standard_streams
 from core_sdk.processes._outcomes import (
     Failed,
@@ -23,6 +23,7 @@ from core_sdk.processes._outcomes import (
     Obeyed,
     Outcome,
     Succeeded,
+    judge,
 )
 from core_sdk.processes._ranks import Ranks
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1

@@ -1,0 +1,24 @@
+"""Worker groups: ranks that a Python program starts, calls, and starts again.
+
+    with WorkerGroup(2) as workers:
+        workers.init_torch()
+        losses = workers.run(train, config)
+
+A `WorkerGroup` gives calls to its workers and judges what comes back; an `Engine` starts the workers: `LocalEngine` on
+this machine, `RayEngine` of `core_sdk.workers.ray` on a Ray cluster.
+
+Why it is so: workers stay between calls, because a start costs a second of imports. A call is one request and one
+answer, so that one thread of the program for each worker suffices, and nothing can deadlock. Calls run in the worker's
+main thread, where scripts may handle signals. A death ends all workers, since a rank that waits for a dead one in a
+collective would hang; an exception ends none. The workers lead sessions of their own: Ctrl-C reaches the program only.
+"""
+
+from __future__ import annotations
+
+from core_sdk.workers._call import Call
+from core_sdk.workers._engine import Engine
+from core_sdk.workers._group import WorkerGroup
+from core_sdk.workers._program import ThisWorker, this_worker
+from core_sdk.workers.local import LocalEngine
+
+__all__ = ["Call", "Engine", "LocalEngine", "ThisWorker", "WorkerGroup", "this_worker"]

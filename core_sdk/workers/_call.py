@@ -1,0 +1,120 @@
+"""A function that runs on workers, and what has come back of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from core_sdk.errors import CallTimeoutError, WorkerError
+from core_sdk.processes import Failed, RankSeen, judge
+from core_sdk.workers._messages import decode_value
+
+T = TypeVar("T")
+
+# How long a failure that looks like the consequence of another one waits for that one.
+_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a rank gives no value."""
+
+    error: WorkerError
+    seen: RankSeen
+    """By which it is judged which rank failed first."""
+
+
+class Call(Generic[T]):
+    """One call on some workers. Iterating gives `(rank, value)` of each worker, in the order in which they finish.
+
+    If the function fails on one worker, asking raises that error, whatever the others do. Of several failures the one
+    is raised that caused the others. Thread-safe.
+    """
+
+    def __init__(self, function: str, ranks: Sequence[int]) -> None:
+        self.function = function
+        """Its name, for messages."""
+        self.ranks = tuple(ranks)
+        self._changed = threading.Condition()
+        self._contents: dict[int, bytes] = {}
+        self._failures: dict[int, Failure] = {}
+        self._failed_s = 0.0
+        self._num_given = 0
+
+    def __iter__(self) -> Iterator[tuple[int, T]]:
+        while self._num_given < len(self.ranks):
+            yield self.next()
+
+    def is_done(self) -> bool:
+        """Whether every worker has answered, or one has failed. Does not block."""
+        with self._changed:
+            return bool(self._failures) or len(self._contents) == len(self.ranks)
+
+    def next(self, timeout_s: float | None = None) -> tuple[int, T]:
+        """Blocks until the next worker has finished: its rank, and what the function has returned there.
+
+        Raises `WorkerFailedError`, `WorkerDiedError` or `CallTimeoutError`, and `StopIteration` after the last one.
+        """
+        if self._num_given == len(self.ranks):
+            raise StopIteration(f"all workers have answered {self.function}")
+        index = self._num_given
+        self._wait_for(index + 1, timeout_s)
+        self._num_given += 1
+        rank = list(self._contents)[index]
+        return rank, decode_value(self.function, rank, self._contents[rank])
+
+    def results(self, timeout_s: float | None = None) -> list[T]:
+        """Blocks until all workers have finished: what the function has returned, in the order of the ranks.
+
+        Raises `WorkerFailedError`, `WorkerDiedError` or `CallTimeoutError`.
+        """
+        self._wait_for(len(self.ranks), timeout_s)
+        return [decode_value(self.function, rank, self._contents[rank]) for rank in self.ranks]
+
+    def succeed(self, rank: int, content: bytes) -> None:
+        """Called once for each rank, or `fail` is."""
+        with self._changed:
+            self._contents[rank] = content
+            self._changed.notify_all()
+
+    def fail(self, rank: int, failure: Failure) -> None:
+        with self._changed:
+            self._failed_s = self._failed_s or time.monotonic()
+            self._failures.setdefault(rank, failure)
+            self._changed.notify_all()
+
+    def _wait_for(self, num_values: int, timeout_s: float | None) -> None:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._changed:
+            while True:
+                if (failure := self._first_failure()) is not None:
+                    raise failure.error
+                if not self._failures and len(self._contents) >= num_values:
+                    return
+                if not self._changed.wait(self._time_left_s(deadline)) and _is_over(deadline):
+                    raise CallTimeoutError(self.function, timeout_s or 0, self._missing())
+
+    def _first_failure(self) -> Failure | None:
+        """None while there is none, and while the cause of those that have come may still come."""
+        if not self._failures:
+            return None
+        has_patience = bool(self._missing()) and time.monotonic() < self._failed_s + _PATIENCE_S
+        running = [RankSeen(rank, pid=0) for rank in self._missing()]
+        outcome = judge([each.seen for each in self._failures.values()] + running, (), has_patience=has_patience)
+        if isinstance(outcome, Failed):
+            return self._failures[outcome.first.rank]
+        return None if has_patience else next(iter(self._failures.values()))
+
+    def _missing(self) -> list[int]:
+        return [rank for rank in self.ranks if rank not in self._contents and rank not in self._failures]
+
+    def _time_left_s(self, deadline: float | None) -> float | None:
+        ends = [end for end in (deadline, self._failed_s + _PATIENCE_S if self._failures else None) if end is not None]
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
+
+
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline

@@ -1,0 +1,227 @@
+"""A worker group: its calls, and its starts."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any, ParamSpec, Self, TypeVar
+
+from core_sdk.environment import RankPlace
+from core_sdk.errors import WorkerDiedError, WorkerError, WorkersEndedError
+from core_sdk.processes import WELL, RankSeen
+from core_sdk.workers import _torch
+from core_sdk.workers._call import Call, Failure
+from core_sdk.workers._engine import Answer, Engine, Team, WorkerLost
+from core_sdk.workers._messages import decode_failure, encode_request, name_of
+from core_sdk.workers.local import LocalEngine
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_TORCH_TIMEOUT_S = 1800.0
+# How long workers have to end after SIGTERM.
+_GRACE_S = 5.0
+# How long the others of a dead worker have to fail by themselves, so that their output tells why.
+_AFTER_DEATH_S = 2.0
+
+
+class WorkerGroup:
+    """Workers that stay between calls. Each runs one call after another, in its main thread.
+
+    An exception in a call is raised where its results are asked for, and leaves the workers as they are. If a worker's
+    process dies, all open calls fail with a `WorkerDiedError`, the other workers are ended, and `restart` starts all
+    again. Functions, arguments and results are pickled by cloudpickle, so that those of a script or notebook work too.
+    """
+
+    def __init__(self, num_workers: int, engine: Engine | None = None) -> None:
+        """Starts the workers; by default on this machine. Raises `WorkersNotStartedError`."""
+        self._engine = engine or LocalEngine()
+        self._start = _Start(self._engine, _checked_size(num_workers))
+
+    @property
+    def size(self) -> int:
+        return len(self.places)
+
+    @property
+    def places(self) -> Sequence[RankPlace]:
+        """The six numbers of each rank."""
+        return self._start.team.places
+
+    def submit(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """Calls the function on every worker, and does not wait for it.
+
+        Raises `NotPicklableError`, and `WorkerError` if a worker has died or the group is closed.
+        """
+        return self.submit_to(range(self.size), function, *args, **kwargs)
+
+    def submit_to(self, ranks: Sequence[int], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Call[T]:
+        """Like `submit`, on some workers."""
+        if unknown := sorted(set(ranks) - set(range(self.size))):
+            raise ValueError(f"there are no workers {unknown}: the group has {self.size}")
+        if not callable(function):
+            raise TypeError(f"{function!r} is not a function")
+        return self._start.submit(Call(name_of(function), ranks), encode_request(function, args, kwargs))
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        """Calls the function on every worker, and waits: what it has returned, in the order of the ranks.
+
+        Ctrl-C meanwhile is a Ctrl-C in the function, too.
+        """
+        call = self.submit(function, *args, **kwargs)
+        try:
+            return call.results()
+        except KeyboardInterrupt:
+            self._start.signal(signal.SIGINT)
+            raise
+
+    def init_torch(self, backend: str | None = None, timeout_s: float = _TORCH_TIMEOUT_S) -> None:
+        """Sets up torch.distributed on all workers; by default with NCCL where they have GPUs, otherwise with Gloo.
+
+        The system chooses the port. A call of a collective may take `timeout_s`. To be called again after `restart`.
+        """
+        host = self._start.team.address
+        (port,) = self.submit_to([0], _torch.open_store, host).results()
+        self.submit(_torch.tell_store, host, port)
+        self.run(_torch.init_process_group, backend, timeout_s)
+
+    def stop(self) -> None:
+        """Sends SIGTERM to the workers that run a call: their `should_preempt()` becomes true.
+
+        A worker whose function has never asked dies of it.
+        """
+        self._start.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Kills all workers at once. Open calls fail; `restart` starts the workers again."""
+        self._start.end("were killed", 0)
+
+    def restart(self, num_workers: int | None = None) -> None:
+        """Kills all workers at once, and starts as many again, or `num_workers`. Raises `WorkersNotStartedError`."""
+        size = self.size if num_workers is None else _checked_size(num_workers)
+        self._start.end("were started again", 0)
+        self._start = _Start(self._engine, size)
+
+    def close(self, grace_s: float = _GRACE_S) -> None:
+        """Ends all workers. Those that still run a call get a SIGTERM, and are killed after `grace_s`."""
+        self._start.end("are closed", grace_s)
+        self._engine.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Start:
+    """The workers of one start, and a thread for each that gives it its calls."""
+
+    def __init__(self, engine: Engine, num_workers: int) -> None:
+        self.team: Team = engine.start(num_workers)
+        self._lock = threading.Lock()
+        self._end: WorkerError | None = None
+        """Why no calls are taken any more."""
+        self._lanes = [_Lane(self.team, rank, self._lost) for rank in range(num_workers)]
+
+    def submit(self, call: Call[T], request: bytes) -> Call[T]:
+        with self._lock:
+            if self._end is not None:
+                raise self._end
+            for rank in call.ranks:
+                self._lanes[rank].give(call, request)
+        return call
+
+    def signal(self, number: int) -> None:
+        for lane in self._lanes:
+            if lane.is_in_call():
+                self.team.signal(lane.rank, number)
+
+    def end(self, reason: str, grace_s: float) -> None:
+        self._close(WorkersEndedError("call them", reason))
+        self.team.end(grace_s)
+
+    def _lost(self, rank: int) -> tuple[WorkerError, RankSeen]:
+        """A worker has ended before its answer: why it, or the whole group, has; and what was seen of it."""
+        if self._end is not None:
+            return self._end, RankSeen(rank, pid=0, code=-signal.SIGKILL, ended_s=time.monotonic())
+        death = self.team.death(rank)
+        error = WorkerDiedError(rank, death.process, death.cause, death.last_lines)
+        if self._close(error):
+            threading.Thread(target=self._end_others, name="core-sdk-ending-workers", daemon=True).start()
+        # Nobody has asked it to end, so that exit status 0 is a failure, too.
+        return error, replace(death.seen, code=1) if death.seen.code in WELL else death.seen
+
+    def _close(self, error: WorkerError) -> bool:
+        """Takes no more calls. Returns whether this is the first reason."""
+        with self._lock:
+            if self._end is not None:
+                return False
+            self._end = error
+            for lane in self._lanes:
+                lane.close()
+        return True
+
+    def _end_others(self) -> None:
+        deadline = time.monotonic() + _AFTER_DEATH_S
+        while any(lane.is_in_call() for lane in self._lanes) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.team.end(_GRACE_S)
+
+
+class _Lane:
+    """The thread that gives one worker its calls, one after another."""
+
+    def __init__(self, team: Team, rank: int, lost: Callable[[int], tuple[WorkerError, RankSeen]]) -> None:
+        """`lost` tells why the worker has gone."""
+        self.rank = rank
+        self._team = team
+        self._lost = lost
+        self._calls: SimpleQueue[tuple[Call[Any], bytes] | None] = SimpleQueue()
+        self._is_in_call = threading.Event()
+        threading.Thread(target=self._run, name=f"core-sdk-worker-{rank}", daemon=True).start()
+
+    def is_in_call(self) -> bool:
+        return self._is_in_call.is_set()
+
+    def give(self, call: Call[Any], request: bytes) -> None:
+        self._calls.put((call, request))
+
+    def close(self) -> None:
+        """The thread ends after the calls that were given."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (given := self._calls.get()) is not None:
+            call, request = given
+            self._is_in_call.set()
+            try:
+                answer = self._team.exchange(self.rank, request)
+            except WorkerLost:
+                call.fail(self.rank, Failure(*self._lost(self.rank)))
+            else:
+                self._deliver(call, answer)
+            finally:
+                self._is_in_call.clear()
+
+    def _deliver(self, call: Call[Any], answer: Answer) -> None:
+        if not answer.is_failure:
+            call.succeed(self.rank, answer.content)
+            return
+        error = decode_failure(call.function, self.rank, answer.content)
+        now = time.monotonic()
+        text = error.traceback_text.encode(errors="replace")
+        seen = RankSeen(self.rank, pid=0, code=1, ended_s=now, traceback_s=now, stderr=text)
+        call.fail(self.rank, Failure(error, seen))
+
+
+def _checked_size(num_workers: int) -> int:
+    if num_workers < 1:
+        raise ValueError(f"num_workers is {num_workers}; a group has at least 1 worker")
+    return num_workers

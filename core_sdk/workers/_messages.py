@@ -1,0 +1,104 @@
+"""Calls, values and failures as bytes.
+
+They are pickled by cloudpickle, so that functions and classes of a script or a notebook come along. Both sides unpickle
+only what came over a connection that is private to this program and its worker.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from core_sdk.errors import NotPicklableError, WorkerFailedError
+from core_sdk.workers._engine import Answer
+from core_sdk.workers._unpicklable import path_to_culprit
+
+Function = Callable[..., Any]
+
+_NOT_PICKLABLE = (pickle.PicklingError, AttributeError, TypeError, ValueError, RecursionError)
+
+
+class _Raised(msgspec.Struct):
+    """An exception of a worker."""
+
+    error_text: str
+    traceback_text: str
+    pickled: bytes = b""
+    """Empty if it cannot be pickled."""
+
+
+def name_of(function: Function) -> str:
+    name: str = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{name}()"
+
+
+def encode_request(function: Function, args: Sequence[object], kwargs: Mapping[str, object]) -> bytes:
+    """Raises `NotPicklableError`."""
+    parts = {name_of(function): function, **{f"argument {index}": each for index, each in enumerate(args, start=1)}}
+    parts |= {f"argument {name!r}": value for name, value in kwargs.items()}
+    return _pickle((function, tuple(args), dict(kwargs)), f"the call of {name_of(function)}", parts)
+
+
+def decode_request(request: bytes) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:
+    return pickle.loads(request)  # type: ignore[no-any-return]  # noqa: S301 - of the program that has started us
+
+
+def encode_value(value: object) -> bytes:
+    """Raises `NotPicklableError`."""
+    return _pickle(value, "what the function has returned", {"": value})
+
+
+def decode_value(function: str, rank: int, content: bytes) -> Any:
+    try:
+        return pickle.loads(content)  # noqa: S301 - of a worker that we have started
+    except Exception as error:
+        reason = f"what it has returned cannot be unpickled here: {_last_line(error)}"
+        raise WorkerFailedError(rank, function, reason) from error
+
+
+def encode_failure(error: BaseException) -> Answer:
+    lines = traceback.format_exception(error)
+    try:
+        pickled = _dumps(error)
+        # Many exceptions can be pickled, but not unpickled, since their class takes other arguments than its message.
+        pickle.loads(pickled)  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - whatever a class of the script's raises
+        pickled = b""
+    raised = _Raised(_printable(_last_line(error)), _printable("".join(lines)), pickled)
+    return Answer(is_failure=True, content=msgspec.msgpack.encode(raised))
+
+
+def decode_failure(function: str, rank: int, content: bytes) -> WorkerFailedError:
+    raised = msgspec.msgpack.decode(content, type=_Raised)
+    failed = WorkerFailedError(rank, function, raised.error_text, raised.traceback_text)
+    if raised.pickled:
+        try:
+            failed.__cause__ = pickle.loads(raised.pickled)  # noqa: S301 - of a worker that we have started
+        except Exception:  # noqa: BLE001 - its module is missing here; the text says all
+            return failed
+    return failed
+
+
+def _pickle(value: object, what: str, parts: Mapping[str, object]) -> bytes:
+    try:
+        return _dumps(value)
+    except _NOT_PICKLABLE as error:
+        raise NotPicklableError(what, path_to_culprit(parts, _dumps), _last_line(error)) from error
+
+
+def _dumps(value: object) -> bytes:
+    import cloudpickle  # slow to import
+
+    return bytes(cloudpickle.dumps(value))
+
+
+def _last_line(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(error)).strip()
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()

@@ -1,0 +1,74 @@
+"""What a worker does: it runs one call after another in its main thread, and keeps what they leave."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from core_sdk.environment import RankPlace
+from core_sdk.workers._engine import Answer
+from core_sdk.workers._messages import decode_request, encode_failure, encode_value
+
+
+@dataclass(frozen=True)
+class ThisWorker:
+    """The worker in which a function runs."""
+
+    place: RankPlace
+    state: dict[str, Any] = field(default_factory=dict)
+    """For whatever one call leaves to the next ones, such as a model."""
+
+    @property
+    def rank(self) -> int:
+        return self.place.rank
+
+    @property
+    def size(self) -> int:
+        return self.place.size
+
+
+# A process is a worker for all its life.
+_this_worker: ThisWorker | None = None
+
+
+def this_worker() -> ThisWorker:
+    """The worker in which this function runs. Raises `RuntimeError` in a process that is none."""
+    if _this_worker is None:
+        raise RuntimeError("this process is not a worker: call this_worker() in a function that a WorkerGroup runs")
+    return _this_worker
+
+
+class WorkerProgram:
+    """In the main thread of a worker's process, of which there is one."""
+
+    def __init__(self, place: RankPlace) -> None:
+        global _this_worker
+        _this_worker = ThisWorker(place)
+        self._is_in_call = False
+        signal.signal(signal.SIGINT, self._interrupt)
+
+    def answer(self, request: bytes) -> Answer:
+        """Runs a call. Whatever it raises is its answer, `KeyboardInterrupt` and `SystemExit` included."""
+        try:
+            function, args, kwargs = decode_request(request)
+            self._is_in_call = True
+            try:
+                value = function(*args, **kwargs)
+            finally:
+                self._is_in_call = False
+            return Answer(is_failure=False, content=encode_value(value))
+        except BaseException as error:  # noqa: BLE001 - it is raised by the program that calls
+            return encode_failure(_from_function(error))
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Ctrl-C ends the call that runs, and never the worker."""
+        if self._is_in_call:
+            raise KeyboardInterrupt
+
+
+def _from_function(error: BaseException) -> BaseException:
+    """Without our own line in its traceback."""
+    trace = error.__traceback__
+    return error.with_traceback(trace.tb_next) if trace is not None and trace.tb_next is not None else error

@@ -1,0 +1,47 @@
+"""Sets up torch.distributed in workers. These functions run there."""
+
+from __future__ import annotations
+
+import atexit
+import datetime
+import socket
+
+from core_sdk.environment import add_variables
+
+# Open until this process ends.
+_stores: list[object] = []
+
+
+def open_store(host: str) -> int:
+    """On rank 0: opens torch's store, and returns its port, which the system has chosen."""
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]  # slow to import
+
+    listener = socket.create_server((host, 0))
+    port: int = listener.getsockname()[1]
+    # The store takes the descriptor over.
+    _stores.append(TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()))
+    return port
+
+
+def tell_store(host: str, port: int) -> None:
+    """Ranks meet through this store from now on: those of torch, and those of a `DistributedContext`."""
+    # The last one keeps torch from opening another store at this address on rank 0.
+    add_variables({"MASTER_ADDR": host, "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True"})
+
+
+def init_process_group(backend: str | None, timeout_s: float) -> None:
+    """On all ranks, after `tell_store`."""
+    import torch  # slow to import
+    import torch.distributed as dist
+
+    chosen = backend or ("nccl" if torch.cuda.is_available() else "gloo")
+    dist.init_process_group(chosen, timeout=datetime.timedelta(seconds=timeout_s))
+    # Otherwise threads of torch's may run when Python ends, which then aborts.
+    atexit.register(_destroy_process_group)
+
+
+def _destroy_process_group() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()

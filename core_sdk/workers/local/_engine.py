@@ -1,0 +1,187 @@
+"""Starts workers as children of this process, each in a session of its own, with a guardian for all of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from core_sdk.environment import RankPlace, unmarked_variables, worker_variables
+from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.errors import WorkersNotStartedError
+from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, excerpt
+from core_sdk.processes.output import RankOutput
+from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
+from core_sdk.workers._output import WorkerOutput
+
+_WORKER_FILE = Path(__file__).with_name("_worker.py")
+# Processes that a worker leaves behind may hold its connection open.
+_LOOK_S = 0.2
+_POLL_S = 0.01
+# Processes that a worker leaves behind may keep its output open.
+_LAST_OUTPUT_S = 0.5
+_DEATH_S = 2.0
+# How long an idle worker may take to run what is registered for the end of its process.
+_LEAVING_S = 2.0
+
+
+class LocalEngine(Engine):
+    """Workers on this machine."""
+
+    def __init__(self, *, log_path: str | os.PathLike[str] | None = None) -> None:
+        """What the workers write is shown, each line with its rank, and appended to the file `log_path`."""
+        # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
+        self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
+        mark = f"{LAUNCH_DIR_VARIABLE}={self._directory}"
+        self._guardian = Guardian(self._directory, mark, unmarked_variables())
+        self._output = WorkerOutput(self._directory, log_path)
+        self._num_starts = 0
+        self._is_closed = False
+
+    def start(self, num_workers: int) -> LocalTeam:
+        self._num_starts += 1
+        meeting_place = self._directory / f"ranks-{self._num_starts}"
+        meeting_place.mkdir(mode=0o700)
+        return LocalTeam(num_workers, self._directory, meeting_place, self._guardian, self._output)
+
+    def num_available(self) -> None:
+        return None
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._output.close()
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._guardian.dismiss()
+
+
+class LocalTeam(Team):
+    def __init__(
+        self, num_workers: int, directory: Path, meeting_place: Path, guardian: Guardian, output: RankOutput
+    ) -> None:
+        """Returns once all workers listen. Raises `WorkersNotStartedError`."""
+        self.address = "127.0.0.1"
+        self.places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
+        self._variables = {LAUNCH_DIR_VARIABLE: str(directory), RENDEZVOUS_VARIABLE: str(meeting_place)}
+        self._guardian = guardian
+        self._output = output
+        self._ending = threading.Lock()
+        self._is_ended = False
+        self._connections: list[Connection[bytes, bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
+        try:
+            for place in self.places:
+                self._start(place)
+        except OSError as error:
+            self._watch()
+            self.end(0)
+            raise WorkersNotStartedError(num_workers, f"{error.strerror or error}") from error
+        self._watch()
+        for place in self.places:
+            self._await_ready(place.rank)
+
+    def exchange(self, rank: int, request: bytes) -> Answer:
+        connection = self._connections[rank]
+        try:
+            connection.send_bytes(request)
+            return Answer(is_failure=bool(self._receive(rank)), content=self._receive(rank))
+        except (EOFError, OSError) as error:
+            raise WorkerLost from error
+
+    def death(self, rank: int) -> Death:
+        deadline = time.monotonic() + _DEATH_S
+        while (death := self._ranks.deaths().get(rank)) is None and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+        self._output.wait_for_end(rank, _LAST_OUTPUT_S)
+        pid = self._processes[rank].pid
+        seen = RankSeen(
+            rank,
+            pid,
+            code=None if death is None else death.code,
+            ended_s=time.monotonic() if death is None else death.time_s,
+            traceback_s=self._output.traceback_time(rank),
+            stderr=self._output.tail(rank),
+        )
+        cause = "closed its connection, and did not end" if death is None else cause_of(seen)
+        return Death(seen, f"pid {pid}", cause, excerpt(seen.stderr))
+
+    def signal(self, rank: int, number: int) -> None:
+        with self._ending:
+            # Nobody has reaped it before the end, so that its pid cannot mean another process.
+            if not self._is_ended:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._processes[rank].pid, number)
+
+    def end(self, grace_s: float) -> None:
+        with self._ending:
+            if self._is_ended:
+                return
+            self._is_ended = True
+            for connection in self._connections:
+                _shut_down(connection)
+            if grace_s > 0:
+                self._await_leaving()
+            self._ranks.end(grace_s)
+            for rank, process in enumerate(self._processes):
+                self._output.wait_for_end(rank, _LAST_OUTPUT_S)
+                self._guardian.release(process.pid)
+                process.wait()
+
+    def _await_leaving(self) -> None:
+        """Idle workers see that the connection is closed, and leave."""
+        deadline = time.monotonic() + _LEAVING_S
+        while self._ranks.running() and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
+
+    def _start(self, place: RankPlace) -> None:
+        ours, theirs = socket.socketpair()
+        pipes = self._output.open(place.rank)
+        with theirs, Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
+            self._connections.append(Connection(ours.detach()))
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(_WORKER_FILE), str(theirs.fileno())],
+                env=worker_variables(place.variables() | self._variables),
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        self._guardian.guard(process.pid)
+        self._processes.append(process)
+        order = {"path": sys.path, "argv": sys.argv}
+        self._connections[place.rank].send_bytes(json.dumps(order).encode())
+
+    def _watch(self) -> None:
+        self._ranks = Ranks({rank: process.pid for rank, process in enumerate(self._processes)})
+
+    def _await_ready(self, rank: int) -> None:
+        try:
+            self._receive(rank)
+        except (EOFError, OSError) as error:
+            death = self.death(rank)
+            self.end(0)
+            reason = "".join(f"\n    {line}" for line in death.last_lines)
+            raise WorkersNotStartedError(len(self.places), f"worker {rank} {death.cause}{reason}") from error
+
+    def _receive(self, rank: int) -> bytes:
+        connection = self._connections[rank]
+        while not connection.poll(_LOOK_S):
+            if rank in self._ranks.deaths():
+                raise EOFError
+        return connection.recv_bytes()
+
+
+def _shut_down(connection: Connection[bytes, bytes]) -> None:
+    """A thread may be reading from it: it gets an `EOFError` now, and the descriptor is not used for something else."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as same, contextlib.suppress(OSError):
+        same.shutdown(socket.SHUT_RDWR)

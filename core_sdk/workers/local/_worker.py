@@ -1,0 +1,38 @@
+"""A worker's process: `python -P _worker.py DESCRIPTOR`, where the descriptor is a socket to the program that calls.
+
+It is started by the path of this file, so that a directory of the user's cannot shadow a package. The first message is
+the program's `sys.path`, so that the worker finds all that the program can import.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from multiprocessing.connection import Connection
+
+
+def main() -> None:
+    descriptor = int(sys.argv[1])
+    os.set_inheritable(descriptor, False)
+    connection = Connection(descriptor)
+    order = json.loads(connection.recv_bytes())
+    sys.path[:] = order["path"]
+    sys.argv = order["argv"]
+    # Only now: Core SDK itself may stand on that path.
+    from core_sdk.environment import RankPlace
+    from core_sdk.workers._program import WorkerProgram
+
+    program = WorkerProgram(RankPlace.from_torchrun())
+    connection.send_bytes(b"ready")
+    # The program has closed the connection, or it is dead.
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            answer = program.answer(connection.recv_bytes())
+            connection.send_bytes(b"failed" if answer.is_failure else b"")
+            connection.send_bytes(answer.content)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Programs that use workers, each a process of its own, on each engine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from processes import Script
+
+_BEGINNING = """
+import os, signal, sys, time
+from core_sdk.errors import *
+from core_sdk.workers import WorkerGroup, this_worker
+
+def rank():
+    return this_worker().rank
+
+"""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """Programs whose `engine()` makes the engine that is tested."""
+
+    engine: str
+    python: Path
+    make_engine: str
+    directory: Path
+    variables: dict[str, str]
+    started: list[Script] = field(default_factory=list)
+
+    def start(self, source: str, *, is_piped: bool = False, **variables: str) -> Script:
+        """`is_piped`: the program comes on stdin, as from a person, and is no file."""
+        text = _BEGINNING + textwrap.dedent(self.make_engine) + textwrap.dedent(source)
+        path = self.directory / "program.py"
+        path.write_text(text)
+        with path.open() as file:
+            process = subprocess.Popen(
+                [str(self.python), "-u", "-" if is_piped else str(path)],
+                stdin=file if is_piped else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ | self.variables | variables,
+                cwd=self.directory,
+            )
+        self.started.append(Script(process))
+        return self.started[-1]
+
+    def run(self, source: str, *, is_piped: bool = False, **variables: str) -> str:
+        """What it has printed, once it has ended well."""
+        code, output, errors = self.start(source, is_piped=is_piped, **variables).wait()
+        assert code == 0, f"exit status {code}\n{output}\n{errors}"
+        return output

@@ -1,0 +1,613 @@
+"""What every engine promises of its workers."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import psutil
+import pytest
+from workers.programs import Programs
+
+
+def test_results_come_in_the_order_of_the_ranks(programs: Programs) -> None:
+    """Whichever worker finishes first."""
+    programs.run("""
+        def late(first):
+            time.sleep(0.3 if rank() == 0 else 0)
+            return first + rank()
+
+        with WorkerGroup(3, engine()) as workers:
+            assert workers.run(late, 10) == [10, 11, 12]
+            assert workers.size == 3
+    """)
+
+
+def test_values_can_be_taken_as_workers_finish(programs: Programs) -> None:
+    """The fastest worker's first."""
+    programs.run("""
+        def late():
+            time.sleep(1.0 if rank() == 0 else 0)
+            return rank() * 10
+
+        with WorkerGroup(2, engine()) as workers:
+            call = workers.submit(late)
+            assert not call.is_done()
+            assert call.next() == (1, 10)
+            assert list(call) == [(0, 0)]
+            assert call.is_done()
+            assert call.results() == [0, 10]
+    """)
+
+
+def test_calls_run_one_after_another_in_the_main_thread_and_share_a_state(programs: Programs) -> None:
+    """What one call leaves is there for the next one, also for calls that were given without waiting."""
+    programs.run("""
+        import threading
+
+        def append(number):
+            assert threading.current_thread() is threading.main_thread()
+            time.sleep(0.2 if number == 0 else 0)
+            this_worker().state.setdefault("numbers", []).append(number)
+            return list(this_worker().state["numbers"])
+
+        with WorkerGroup(2, engine()) as workers:
+            calls = [workers.submit(append, number) for number in range(3)]
+            assert calls[2].results() == [[0, 1, 2]] * 2
+            assert workers.submit_to([1], append, 3).results() == [[0, 1, 2, 3]]
+    """)
+
+
+def test_each_worker_has_what_torchrun_would_tell_it(programs: Programs) -> None:
+    """The numbers of its place, in its environment and in `this_worker()`."""
+    programs.run("""
+        def numbers():
+            place = this_worker().place
+            names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE")
+            return [int(os.environ[name]) for name in names], place.rank, place.size
+
+        with WorkerGroup(2, engine()) as workers:
+            assert workers.run(numbers) == [([0, 2, 0, 2, 0, 1], 0, 2), ([1, 2, 1, 2, 0, 1], 1, 2)]
+            assert [place.rank for place in workers.places] == [0, 1]
+    """)
+
+
+def test_an_exception_arrives_with_its_traceback_and_leaves_the_workers(programs: Programs) -> None:
+    """It is the cause of the error; the next call works."""
+    programs.run("""
+        def divide(number):
+            if rank() == 1:
+                return number / 0
+            time.sleep(60)
+
+        with WorkerGroup(2, engine()) as workers:
+            began_at = time.monotonic()
+            try:
+                workers.run(divide, 1)
+            except WorkerFailedError as error:
+                assert error.rank == 1
+                assert isinstance(error.__cause__, ZeroDivisionError)
+                assert "return number / 0" in error.traceback_text, error.traceback_text
+                assert "_program.py" not in error.traceback_text, error.traceback_text
+                assert "divide() failed on worker 1: ZeroDivisionError: division by zero" in str(error)
+            else:
+                raise AssertionError
+            assert time.monotonic() - began_at < 30  # the other worker is not waited for
+            assert workers.submit_to([1], rank).results() == [1]
+    """)
+
+
+def test_an_exception_that_cannot_be_pickled_arrives_as_text(programs: Programs) -> None:
+    """Neither one that holds a lock, nor one whose class takes other arguments than its message."""
+    programs.run("""
+        import threading
+
+        class Locked(Exception):
+            def __init__(self):
+                super().__init__("locked")
+                self.lock = threading.Lock()
+
+        class Peculiar(Exception):
+            def __init__(self, first, second):
+                super().__init__(f"{first} and {second}")
+
+        def fail():
+            raise Locked() if rank() == 0 else Peculiar(1, 2)
+
+        with WorkerGroup(2, engine()) as workers:
+            for number, text in enumerate(["Locked: locked", "Peculiar: 1 and 2"]):
+                try:
+                    workers.submit_to([number], fail).results()
+                except WorkerFailedError as error:
+                    assert error.__cause__ is None
+                    assert text in str(error) and "raise Locked()" in error.traceback_text
+                else:
+                    raise AssertionError
+    """)
+
+
+def test_sys_exit_in_a_call_ends_the_call_only(programs: Programs) -> None:
+    """As an exception does."""
+    programs.run("""
+        with WorkerGroup(2, engine()) as workers:
+            try:
+                workers.run(sys.exit, 3)
+            except WorkerFailedError as error:
+                assert isinstance(error.__cause__, SystemExit)
+            assert workers.run(rank) == [0, 1]
+    """)
+
+
+def test_a_killed_worker_is_named_and_ends_the_others(programs: Programs) -> None:
+    """With its cause; the call does not wait for the others, and later calls say why they cannot be made."""
+    programs.run("""
+        def die():
+            if rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(60)
+
+        def is_alive(pid):
+            try:
+                return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z"
+            except FileNotFoundError:
+                return False
+
+        with WorkerGroup(3, engine()) as workers:
+            pids = workers.run(os.getpid)
+            began_at = time.monotonic()
+            try:
+                workers.run(die)
+            except WorkerDiedError as error:
+                assert error.rank == 1
+                assert "worker 1 (" in str(error) and "SIGKILL" in error.cause, error
+            else:
+                raise AssertionError
+            assert time.monotonic() - began_at < 20
+            try:
+                workers.run(rank)
+            except WorkerDiedError as error:
+                assert error.rank == 1
+            deadline = time.monotonic() + 30
+            while any(map(is_alive, pids)):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            workers.restart()
+            assert workers.run(rank) == [0, 1, 2]
+    """)
+
+
+def test_a_worker_that_exits_well_in_a_call_has_died(programs: Programs) -> None:
+    """Nobody asked it to."""
+    programs.run("""
+        with WorkerGroup(2, engine()) as workers:
+            try:
+                workers.run(os._exit, 0)
+            except WorkerDiedError as error:
+                print(error)
+            else:
+                raise AssertionError
+    """)
+
+
+def test_the_root_cause_is_raised_rather_than_its_consequences(programs: Programs) -> None:
+    """The ranks that lose their peer in a collective fail sooner than the death of that peer may be seen."""
+    programs.run("""
+        def train():
+            import torch, torch.distributed as dist
+            dist.all_reduce(torch.ones(1))
+            if rank() == 2:
+                os.kill(os.getpid(), signal.SIGKILL)
+            dist.all_reduce(torch.ones(1))
+
+        with WorkerGroup(3, engine()) as workers:
+            workers.init_torch()
+            try:
+                workers.run(train)
+            except WorkerDiedError as error:
+                assert error.rank == 2, error
+            else:
+                raise AssertionError
+    """)
+
+
+def test_an_exception_before_a_collective_does_not_wait_for_the_others(programs: Programs) -> None:
+    """They wait in the collective; `restart` ends them."""
+    programs.run("""
+        def train():
+            import torch, torch.distributed as dist
+            if rank() == 1:
+                raise ValueError("no data")
+            dist.all_reduce(torch.ones(1))
+
+        with WorkerGroup(2, engine()) as workers:
+            workers.init_torch()
+            try:
+                workers.run(train)
+            except WorkerFailedError as error:
+                assert error.rank == 1 and isinstance(error.__cause__, ValueError)
+            workers.restart(1)
+            assert workers.run(rank) == [0]
+    """)
+
+
+def test_workers_start_again_with_fewer_and_with_more(programs: Programs) -> None:
+    """They are new processes, with the numbers of the new group."""
+    programs.run("""
+        def numbers():
+            return rank(), this_worker().size, os.environ["WORLD_SIZE"], dict(this_worker().state)
+
+        with WorkerGroup(3, engine()) as workers:
+            pids = set(workers.run(os.getpid))
+            workers.restart(2)
+            assert workers.run(numbers) == [(0, 2, "2", {}), (1, 2, "2", {})]
+            assert not pids & set(workers.run(os.getpid))
+            workers.restart(4)
+            assert workers.run(numbers) == [(each, 4, "4", {}) for each in range(4)]
+    """)
+
+
+def test_functions_and_classes_of_a_program_that_is_no_file_work(programs: Programs) -> None:
+    """As those of a notebook do. What comes back is of the same class."""
+    programs.run(
+        """
+        FACTOR = 3
+
+        class Model:
+            def __init__(self, size):
+                self.size = size
+
+            def grown(self):
+                return Model(self.size * FACTOR)
+
+        def grow(model):
+            assert isinstance(model, Model)
+            return model.grown()
+
+        with WorkerGroup(2, engine()) as workers:
+            first, second = workers.run(grow, Model(2))
+            assert type(first) is Model and first.size == second.size == 6
+            FACTOR = 5
+            assert workers.run(lambda: FACTOR) == [5, 5]
+        """,
+        is_piped=True,
+    )
+
+
+def test_modules_beside_the_script_are_found(programs: Programs) -> None:
+    """A worker has the search path of the program."""
+    (programs.directory / "own_module.py").write_text("def answer():\n    return 42\n")
+
+    programs.run("""
+        import own_module
+
+        with WorkerGroup(2, engine()) as workers:
+            assert workers.run(own_module.answer) == [42, 42]
+    """)
+
+
+def test_large_values_travel_both_ways(programs: Programs) -> None:
+    """100 MB as an argument and as a result, also while the worker is busy with a call."""
+    programs.run("""
+        with WorkerGroup(2, engine()) as workers:
+            data = os.urandom(1 << 20) * 100
+            first = workers.submit(lambda data: data[::-1], data)
+            second = workers.submit(len, data)
+            assert second.results() == [len(data)] * 2
+            assert first.results() == [data[::-1]] * 2
+    """)
+
+
+def test_what_cannot_be_pickled_is_named(programs: Programs) -> None:
+    """An argument, what a function refers to, and a result."""
+    programs.run("""
+        import threading
+
+        class Client:
+            def __init__(self):
+                self.settings = {"lock": threading.Lock()}
+
+        client = Client()
+
+        def expect(path, function, *args):
+            try:
+                workers.run(function, *args)
+            except NotPicklableError as error:
+                assert path in str(error) and isinstance(error, TypeError), error
+            except WorkerFailedError as error:
+                assert path in str(error) and isinstance(error.__cause__, NotPicklableError), error
+            else:
+                raise AssertionError(path)
+
+        with WorkerGroup(2, engine()) as workers:
+            expect("argument 1, attribute 'settings', key 'lock'", len, client)
+            expect("<lambda>(), global 'client', attribute 'settings', key 'lock'", lambda: client)
+            expect("what the function has returned cannot be pickled (key 'lock')", lambda: {"lock": threading.Lock()})
+            assert workers.run(rank) == [0, 1]
+    """)
+
+
+def test_a_module_that_a_worker_cannot_import_is_named(programs: Programs) -> None:
+    """The call fails; the worker stays."""
+    programs.run("""
+        import types
+
+        module = types.ModuleType("made_up")
+        exec("def f(): return 1", module.__dict__)
+        sys.modules["made_up"] = module
+        with WorkerGroup(1, engine()) as workers:
+            try:
+                workers.run(module.f)
+            except WorkerFailedError as error:
+                assert "f() failed on worker 0: ModuleNotFoundError: No module named 'made_up'" in str(error), error
+            else:
+                raise AssertionError
+            assert workers.run(rank) == [0]
+    """)
+
+
+def test_a_call_that_takes_too_long_names_its_workers_and_goes_on(programs: Programs) -> None:
+    """Its results can still be asked for."""
+    programs.run("""
+        def late():
+            time.sleep(1.0 if rank() == 1 else 0)
+            return rank()
+
+        with WorkerGroup(2, engine()) as workers:
+            call = workers.submit(late)
+            try:
+                call.results(timeout_s=0.3)
+            except CallTimeoutError as error:
+                assert 1 in error.missing and isinstance(error, TimeoutError), error
+            else:
+                raise AssertionError
+            assert call.results() == [0, 1]
+    """)
+
+
+def test_torch_distributed_works_on_two_and_three_workers(programs: Programs) -> None:
+    """Without a port that somebody has chosen; every worker has its `DistributedContext`, too."""
+    programs.run("""
+        def train():
+            import torch, torch.distributed as dist
+            from core_sdk.core import DistributedContext
+            total = torch.tensor([float(rank())])
+            dist.all_reduce(total)
+            with DistributedContext.from_torch_distributed() as distributed:
+                ranks = distributed.allgather(distributed.rank)
+            return total.item(), ranks, dist.get_world_size()
+
+        with WorkerGroup(2, engine()) as workers:
+            workers.init_torch()
+            assert workers.run(train) == [(1.0, [0, 1], 2)] * 2
+            workers.restart(3)
+            workers.init_torch()
+            assert workers.run(train) == [(3.0, [0, 1, 2], 3)] * 3
+    """)
+
+
+def test_workers_have_their_context_without_torch(programs: Programs) -> None:
+    """The ranks of one node meet without torch's store."""
+    programs.run("""
+        def ranks():
+            from core_sdk.core import DistributedContext
+            with DistributedContext.from_torch_distributed() as distributed:
+                result = distributed.allgather(distributed.rank)
+            assert "torch" not in sys.modules
+            return result
+
+        with WorkerGroup(2, engine()) as workers, WorkerGroup(2, engine()) as others:
+            calls = [group.submit(ranks) for group in (workers, others)]
+            assert [call.results() for call in calls] == [[[0, 1]] * 2] * 2
+    """)
+
+
+def test_two_groups_work_beside_each_other(programs: Programs) -> None:
+    """Each has a process group of its own."""
+    programs.run("""
+        def total(number):
+            import torch, torch.distributed as dist
+            tensor = torch.tensor([number])
+            dist.all_reduce(tensor)
+            return tensor.item()
+
+        with WorkerGroup(2, engine()) as first, WorkerGroup(2, engine()) as second:
+            first.init_torch()
+            second.init_torch()
+            calls = [first.submit(total, 1), second.submit(total, 10)]
+            assert [call.results() for call in calls] == [[2, 2], [20, 20]]
+            first.close()
+            assert second.run(total, 100) == [200, 200]
+    """)
+
+
+def test_stop_is_seen_by_should_preempt(programs: Programs) -> None:
+    """All workers that run a call get a SIGTERM; the idle ones stay."""
+    output = programs.run("""
+        def train():
+            from core_sdk import core
+            distributed = core.DistributedContext.from_torch_distributed()
+            with core.init(distributed=distributed) as context:
+                print("training", flush=True)
+                while not context.preempt.should_preempt():
+                    time.sleep(0.01)
+            return "stopped"
+
+        def ready(directory):
+            open(os.path.join(directory, str(rank())), "w").close()
+            return train()
+
+        import tempfile
+        with tempfile.TemporaryDirectory() as directory, WorkerGroup(2, engine()) as workers:
+            call = workers.submit(ready, directory)
+            while len(os.listdir(directory)) < 2:
+                time.sleep(0.01)
+            time.sleep(1)
+            workers.stop()
+            assert call.results(timeout_s=60) == ["stopped"] * 2
+            workers.stop()
+            assert workers.run(rank) == [0, 1]
+    """)
+    assert "training" in output
+
+
+def test_kill_ends_open_calls(programs: Programs) -> None:
+    """They fail, and say why; the group can be started again."""
+    programs.run("""
+        with WorkerGroup(2, engine()) as workers:
+            call = workers.submit(time.sleep, 60)
+            workers.kill()
+            try:
+                call.results()
+            except WorkersEndedError as error:
+                assert "were killed" in str(error)
+            else:
+                raise AssertionError
+            workers.restart()
+            assert workers.run(rank) == [0, 1]
+        try:
+            workers.run(rank)
+        except WorkersEndedError as error:
+            assert "are closed" in str(error)
+        else:
+            raise AssertionError
+        workers.close()
+    """)
+
+
+def test_ctrl_c_ends_the_program_and_its_workers(programs: Programs) -> None:
+    """With one traceback, of the program."""
+    program = programs.start("""
+        def train():
+            print(f"pid {os.getpid()}", flush=True)
+            time.sleep(60)
+
+        with WorkerGroup(2, engine()) as workers:
+            pids = workers.run(os.getpid)
+            print(*pids, flush=True)
+            print("started", flush=True)
+            workers.run(time.sleep, 60)
+    """)
+    assert program.process.stdout is not None
+    pids = [int(word) for word in program.process.stdout.readline().split()]
+    program.read_until("started")
+    time.sleep(0.5)  # until the program waits, or even if it does not yet
+
+    program.process.send_signal(signal.SIGINT)
+    code, _, errors = program.wait()
+
+    assert code == -signal.SIGINT
+    assert errors.count("Traceback") == 1, errors
+    _wait_until_gone(pids)
+
+
+def test_ctrl_c_ends_a_call_and_leaves_the_workers_to_a_notebook(programs: Programs) -> None:
+    """The function gets its `KeyboardInterrupt`; the next call is not kept waiting."""
+    program = programs.start("""
+        with WorkerGroup(2, engine()) as workers:
+            workers.run(rank)
+            print("started", flush=True)
+            try:
+                workers.run(time.sleep, 600)
+            except KeyboardInterrupt:
+                print(workers.run(rank), flush=True)
+    """)
+    program.read_until("started")
+    time.sleep(0.5)  # as above
+
+    program.process.send_signal(signal.SIGINT)
+    code, output, errors = program.wait()
+
+    assert (code, output.strip().splitlines()[-1:]) == (0, ["[0, 1]"]), errors
+
+
+@pytest.mark.parametrize("moment", ["idle", "in a call"])
+def test_no_worker_outlives_a_killed_program(programs: Programs, moment: str) -> None:
+    """Nor does what a worker has started."""
+    program = programs.start(f"""
+        import subprocess
+
+        def pids():
+            return os.getpid(), subprocess.Popen(["sleep", "600"]).pid
+
+        with WorkerGroup(2, engine()) as workers:
+            print(*[pid for both in workers.run(pids) for pid in both], flush=True)
+            call = workers.submit(time.sleep, 600) if {moment!r} == "in a call" else None
+            time.sleep(600)
+    """)
+    assert program.process.stdout is not None
+    pids = [int(word) for word in program.process.stdout.readline().split()]
+    assert len(pids) == 4
+
+    program.process.kill()
+    program.wait()
+
+    _wait_until_gone(pids)
+
+
+def test_output_of_workers_is_forwarded_line_by_line_and_kept(programs: Programs) -> None:
+    """Each line has its rank, on the program's own output and in the file."""
+    output = programs.run("""
+        def speak():
+            print("out of", rank())
+            os.write(2, b"err of %d\\n" % rank())
+
+        with WorkerGroup(2, engine(log_path="kept.log")) as workers:
+            workers.run(speak)
+            workers.restart()
+            workers.run(speak)
+    """)
+
+    kept = (programs.directory / "kept.log").read_text().splitlines()
+    expected = sorted(2 * [f"[rank={each}] {which} of {each}" for each in (0, 1) for which in ("out", "err")])
+    assert sorted(kept) == expected
+    assert sorted(output.splitlines()) == [line for line in expected if "out" in line]
+
+
+def test_output_appears_in_a_notebook(programs: Programs) -> None:
+    """Where `sys.stdout` is not the process's own, it is written to that one."""
+    programs.run("""
+        import io
+
+        sys.stdout = cell = io.StringIO()
+        with WorkerGroup(1, engine()) as workers:
+            workers.run(print, "hello")
+        assert "hello" in cell.getvalue()
+    """)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("WorkerGroup(0, engine())", "ValueError: num_workers is 0"),
+        ("WorkerGroup(1, engine()).run(3)", "TypeError: 3 is not a function"),
+        ("WorkerGroup(1, engine()).submit_to([1], rank)", "ValueError: there are no workers [1]: the group has 1"),
+    ],
+)
+def test_mistakes_are_refused(programs: Programs, source: str, error: str) -> None:
+    """Before anything is sent; and a program that does not close its group ends all the same."""
+    code, _, errors = programs.start(source).wait()
+
+    assert code == 1
+    assert error in errors
+
+
+def test_sixty_four_workers_start_answer_and_end(programs: Programs) -> None:
+    """On however few cores."""
+    programs.run("""
+        with WorkerGroup(64, engine()) as workers:
+            assert workers.run(rank) == list(range(64))
+    """)
+
+
+def _wait_until_gone(pids: list[int]) -> None:
+    deadline = time.monotonic() + 30
+    while left := [pid for pid in pids if _is_running(pid)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
