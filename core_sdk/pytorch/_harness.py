@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
+from typing import Any
 
 from core_sdk.environment import get_cluster_info
 from core_sdk.errors import TrialClassError
 from core_sdk.pytorch._configuration import fit_arguments
 from core_sdk.pytorch._init import init
 from core_sdk.pytorch._trainer import Trainer
+from core_sdk.pytorch._trial import PyTorchTrial
 from core_sdk.pytorch._trial_class import load_trial_class
 
 
@@ -27,11 +30,22 @@ def train(spec: str) -> None:
     config, hparams = info.trial._config, info.trial.hparams
     logging.basicConfig(level=logging.DEBUG if config.get("debug") else logging.INFO)
     trial_class, arguments = load_trial_class(spec), fit_arguments(config)
+    if _is_of_deepspeed(trial_class):
+        from core_sdk.pytorch import deepspeed
+
+        with deepspeed.init(hparams=hparams, exp_conf=config) as engine_context:
+            trial: Any = trial_class(engine_context)
+            deepspeed.Trainer(trial, engine_context).fit(**arguments)
+        return
     optimizations = config.get("optimizations", {})
     aggregation_frequency = optimizations.get("aggregation_frequency", 1)
     with init(hparams=hparams, exp_conf=config, aggregation_frequency=aggregation_frequency) as context:
-        if context.distributed.rank > 0:
-            logging.getLogger().setLevel(logging.DEBUG if config.get("debug") else logging.WARNING)
         context._averages_gradients = optimizations.get("average_aggregated_gradients", True)
         context._compresses_gradients = optimizations.get("gradient_compression", False)
         Trainer(trial_class(context), context).fit(**arguments)
+
+
+def _is_of_deepspeed(trial_class: type[PyTorchTrial]) -> bool:
+    """Only a class that has imported DeepSpeed can be one of its trials; others must do without it."""
+    deepspeed: Any = sys.modules.get("core_sdk.pytorch.deepspeed")
+    return deepspeed is not None and issubclass(trial_class, deepspeed.DeepSpeedTrial)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,12 @@ from typing import Any
 import pytest
 import torch
 from frameworks.environments import FrameworkEnvironment
+from master.searches import await_end
+from masters import running_master
+
+from core_sdk.client import Tracker
+from core_sdk.experiments.submission import submit
+from core_sdk.tracking import Home
 
 TRIAL = Path(__file__).with_name("deepspeed_trial.py")
 
@@ -72,6 +79,28 @@ def test_all_but_deepspeeds_own_files_loads_with_weights_only(deepspeed: Framewo
     }  # fmt: skip
     assert content["trainer_state"]["training"]["driver"]["counters"]["batches"] == 3
     assert json.loads((state.parent / "load_data.json").read_text())["trial_type"] == "DeepSpeedTrial"
+
+
+def test_a_class_trains_without_a_script(deepspeed: FrameworkEnvironment, home: Home, tmp_path: Path) -> None:
+    """As the experiment's configuration says."""
+    (tmp_path / "code").mkdir()
+    arguments = f'("class", -1, 1, Path({str(tmp_path)!r}))'
+    text = re.sub(r"(JOB, STOP_AFTER, STAGE, RESULTS =) .*", rf"\1 {arguments}", TRIAL.read_text())
+    (tmp_path / "code" / "model_def.py").write_text(text)
+    config = {
+        "entrypoint": "python3 -m launch.deepspeed --num_gpus=1 -- --trial model_def:EngineTrial",
+        "searcher": {"name": "single", "metric": "error", "max_length": {"batches": 6}},
+        "min_validation_period": {"batches": 3},
+        "max_restarts": 0,
+    }
+    os.environ.update(deepspeed.variables())
+
+    with running_master(Home.create(home.root)):
+        submitted = submit(home, json.dumps(config), source="deepspeed.yaml", model_dir=tmp_path / "code")
+        ended = await_end(home, submitted.experiment_id)
+
+    assert ended.state == "COMPLETED", (home.root / "runs/1/1.log").read_text()
+    assert [report.steps_completed for report in Tracker().get_trial(1).iter_metrics("validation")] == [3, 6]
 
 
 def test_a_configuration_takes_over_hyperparameters(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
