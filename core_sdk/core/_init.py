@@ -108,7 +108,7 @@ def init(
             grace_s=known_grace_s(),
         )
 
-    distributed = distributed or _only_rank()
+    distributed = distributed or only_rank()
     given = _on_all(distributed, check)
     home = Home(distributed.channel.broadcast_outcome(lambda: Home.create(Environment.read().home).root))
     if checkpoint_storage is None:
@@ -187,7 +187,8 @@ class _Given:
     grace_s: float | None
 
 
-def _only_rank() -> DistributedContext:
+def only_rank() -> DistributedContext:
+    """For a script that says nothing of other ranks. Raises `SeveralRanksError` if several were started."""
     info = run_info()
     num_slots = 1 if info is None else max(len(info.slot_ids), len(info.container_addrs))
     if (num_ranks := max(num_ranks_started(), num_slots, _process_group_size())) > 1:

@@ -10,6 +10,7 @@ import torch
 from torch import distributed as dist
 
 from core_sdk.core import DistributedContext
+from core_sdk.core._init import only_rank
 from core_sdk.distributed import has_process_group
 from core_sdk.environment import RankPlace, is_horovod_launch, num_ranks_started
 
@@ -18,7 +19,8 @@ from core_sdk.environment import RankPlace, is_horovod_launch, num_ranks_started
 def joined_ranks(given: DistributedContext | None) -> Iterator[DistributedContext]:
     """The ranks that `given` has joined, else those that a launcher has started; ends what is begun here.
 
-    For several ranks torch's process group is there afterwards, or Horovod.
+    For several ranks torch's process group is there afterwards, or Horovod. Raises `SeveralRanksError` if several were
+    started in a way that leads to neither.
     """
     with contextlib.ExitStack() as begun:
         if given is not None:
@@ -33,7 +35,7 @@ def joined_ranks(given: DistributedContext | None) -> Iterator[DistributedContex
             begun.enter_context(_process_group())
             yield DistributedContext.from_torch_distributed()
         else:
-            yield DistributedContext()
+            yield only_rank()
 
 
 def _is_under_torchrun() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 
 from core_sdk import core, pytorch
+from core_sdk.errors import SeveralRanksError
 from core_sdk.pytorch import LRScheduler
+from core_sdk.pytorch._strategies import default_strategy
 
 EVERY_EPOCH = LRScheduler.StepMode.STEP_EVERY_EPOCH
 MANUAL = LRScheduler.StepMode.MANUAL_STEP
@@ -362,6 +365,22 @@ def test_a_context_can_be_given_its_ranks() -> None:
     with pytorch.init(distributed=core.DistributedContext()) as context:
         assert context.distributed.size == 1
         assert context.device == torch.device("cpu")
+
+
+def test_ranks_that_cannot_come_together_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would train a trial of its own."""
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+
+    with pytest.raises(SeveralRanksError, match="2 ranks were started"), pytorch.init():
+        pass
+
+
+def test_ranks_without_anything_that_averages_gradients_are_refused() -> None:
+    """A channel for small objects is not enough."""
+    with pytest.raises(
+        RuntimeError, match=r"call torch\.distributed\.init_process_group\(\) or horovod\.torch\.init\(\)"
+    ):
+        default_strategy(SimpleNamespace(size=2))  # type: ignore[arg-type]
 
 
 def test_only_a_module_is_wrapped(context: pytorch.PyTorchTrialContext) -> None:
