@@ -76,7 +76,8 @@ resources: {slots_per_trial: 4}
 
 `python3 -m determined.launch.torch_distributed` means the same, and so do the other launchers' old names.
 
-A Trial class needs no script: `entrypoint: model_def:MyTrial` trains it as the configuration says. It means
+A Trial class [needs no script](pytorch.md#trial-classes-without-a-script): `entrypoint: model_def:MyTrial` trains it as
+the configuration says. It means
 `python3 -m core_sdk.pytorch model_def:MyTrial`, or, on several slots,
 `python3 -m launch.torch_distributed --trial model_def:MyTrial`. The other launchers have `--trial`, too.
 
