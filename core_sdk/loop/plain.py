@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from typing import Any
@@ -23,6 +24,17 @@ def check_plain(value: Any, place: str) -> None:
     if (foreign := _find_foreign(value)) is not None:
         inner_place, found = foreign
         raise ForeignValueError(place + inner_place, found)
+
+
+def holds_sharded_tensors(value: Any) -> bool:
+    """Whether a tensor in it is spread over ranks, so that each of them has only a part of it."""
+    module = sys.modules.get("torch.distributed.tensor")  # slow to import, and not there unless it is in use
+    return module is not None and _holds(value, module.DTensor)
+
+
+def _holds(value: Any, kind: type[Any]) -> bool:
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    return isinstance(value, kind) or any(_holds(item, kind) for item in items)
 
 
 def _find_foreign(value: Any) -> tuple[str, Any] | None:

@@ -11,13 +11,14 @@ import torch
 
 from core_sdk.errors import CheckpointTooNewError, StateMismatchError
 from core_sdk.loop import rng
-from core_sdk.loop.plain import check_plain
+from core_sdk.loop.plain import check_plain, holds_sharded_tensors
 from core_sdk.loop.restoring import load_object, unwrapped
 
 if TYPE_CHECKING:
     from core_sdk.core import Context
 
 STATE_FILE = "state.pt"
+SHARDED_FILES = "sharded_tensors."
 FORMAT = 1
 
 
@@ -73,15 +74,28 @@ class State:
         all_metadata = {"steps_completed": steps, **(metadata or {})}
         content = self.state_dict(core_context)
 
-        def store() -> str:
+        def write_content(directory: Path) -> None:
             _check_content(content)
+            torch.save(content, directory / STATE_FILE)
+            if write is not None:
+                write(directory)
+
+        def store() -> str:
             with core_context.checkpoint.store_path(all_metadata, wait=wait) as (directory, storage_id):
-                torch.save(content, directory / STATE_FILE)
-                if write is not None:
-                    write(directory)
+                write_content(directory)
             return storage_id
 
-        return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
+        if not holds_sharded_tensors(content["objects"]):
+            return core_context.distributed.channel.broadcast_outcome(store, is_patient=True)
+        from core_sdk.loop.sharded_tensors import take_out  # slow to import
+        from core_sdk.loop.sharded_tensors import write as write_tensors
+
+        content["objects"], tensors = take_out(content["objects"])
+        with core_context.checkpoint.store_path(all_metadata, shard=True, wait=wait) as (directory, storage_id):
+            write_tensors(tensors, directory)
+            if core_context.distributed.is_chief:
+                write_content(directory)
+        return storage_id
 
     def restore(self, core_context: Context, *, strict: bool = True) -> bool:
         """Loads the checkpoint from which this attempt goes on, and returns whether there is one. Collective.
@@ -92,8 +106,12 @@ class State:
         storage_id = core_context.info.latest_checkpoint
         if storage_id is None:
             return False
-        with core_context.checkpoint.restore_path(storage_id, selector=STATE_FILE.__eq__) as directory:
+        selected = (STATE_FILE, SHARDED_FILES)
+        with core_context.checkpoint.restore_path(
+            storage_id, selector=lambda name: name.startswith(selected)
+        ) as directory:
             content = _read(storage_id, directory / STATE_FILE)
+            content["objects"] = self._put_back(content["objects"], directory)
             self.load_state_dict(content, core_context, strict=strict)
         return True
 
@@ -125,6 +143,16 @@ class State:
         loaders = ranks[rank if rank < len(ranks) else 0]["loaders"]
         _load({**objects, **self._loaders}, {**stored, **loaders}, strict)
         restore_random_numbers([each["random"] for each in ranks], rank)
+
+    def _put_back(self, objects: dict[str, Any], directory: Path) -> dict[str, Any]:
+        """With the tensors of which each rank has written a part, spread as those of the objects here are."""
+        own = [_state_of(each) for each in self._objects.values() if isinstance(each, torch.nn.Module)]
+        if not holds_sharded_tensors(own) and not any(directory.glob(f"{SHARDED_FILES}*")):
+            return objects
+        from core_sdk.loop.sharded_tensors import presence, put_back  # slow to import
+
+        present = {name: presence(target) for name, target in self._objects.items()}
+        return cast(dict[str, Any], put_back(objects, directory, present))
 
     def _num_batches(self) -> int:
         for loader in self._loaders.values():

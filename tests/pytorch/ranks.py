@@ -34,7 +34,8 @@ class Ranks:
     def start(self, function: Callable[..., None], num_ranks: int, *arguments: object) -> list[WarmProcess]:
         """For ranks that may fail."""
         rendezvous = self.directory / f"rendezvous-{uuid.uuid4()}"
-        entry = f"pytorch.{Path(function.__code__.co_filename).stem}:{function.__name__}"
+        file = Path(function.__code__.co_filename)
+        entry = f"{file.parent.name}.{file.stem}:{function.__name__}"
         return [
             self.program.start(
                 ["ranks", entry, *map(str, arguments)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -16,7 +16,7 @@ from core_sdk.loop import rng
 from core_sdk.loop.plain import check_plain
 from core_sdk.loop.restoring import load_object
 from core_sdk.loop.schedule import Counters
-from core_sdk.loop.state import restore_random_numbers
+from core_sdk.loop.state import SHARDED_FILES, restore_random_numbers
 from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.data import Data
@@ -31,12 +31,8 @@ from core_sdk.pytorch._fitting.sources import entrypoint, imported_sources
 from core_sdk.pytorch._trial import PyTorchTrial
 
 STATE_FILE = "state_dict.pth"
-SHARDED_FILES = "sharded_tensors."
 LOAD_DATA_FILE = "load_data.json"
 CODE_DIRECTORY = "code"
-
-Place = tuple[str | int, ...]
-"""Where a value stands in the content: the keys and positions that lead to it."""
 
 
 def read_state(context: PyTorchTrialContext, storage_id: str) -> dict[str, Any]:
@@ -64,9 +60,11 @@ def read_content(context: PyTorchTrialContext, file: Path, **options: Any) -> di
     """What the state file of a checkpoint holds, with the tensors beside it. `options` are those of `torch.load`."""
     content = cast(dict[str, Any], torch.load(file, **{"map_location": "cpu", "weights_only": True, **options}))
     if is_sharded(context) or any(file.parent.glob(SHARDED_FILES + "*")):
-        from core_sdk.pytorch._fitting.sharded_tensors import put_back  # slow to import
+        from core_sdk.loop.sharded_tensors import put_back  # slow to import
 
-        content = put_back(content, file.parent, tensors_of(context))
+        is_training = context._core_context is not None
+        wanted = () if is_training else ("models_state_dict",)
+        content = put_back(content, file.parent, tensors_of(context), within=wanted)
     return content
 
 
@@ -75,29 +73,16 @@ def is_sharded(context: PyTorchTrialContext) -> bool:
     return any(strategy.is_sharding for strategy in context._strategies)
 
 
-def tensors_of(context: PyTorchTrialContext) -> Callable[[Place, torch.Size], torch.Tensor | None]:
-    """The model's tensor, or the optimizer's parameter, to which a place of a checkpoint belongs."""
-    models = model_states(context)
-    parameters = [
-        [each for group in optimizer.param_groups for each in group["params"]] for optimizer in context.optimizers
-    ]
+def tensors_of(context: PyTorchTrialContext) -> dict[str, Any]:
+    """The tensors of models, and the parameters of optimizers, in the places that they have in a checkpoint."""
+    from core_sdk.loop.sharded_tensors import presence  # slow to import
 
-    def find(place: Place, size: torch.Size) -> torch.Tensor | None:
-        try:
-            match place:
-                case "models_state_dict", int(model), str(name):
-                    tensor = models[model][name]
-                case "optimizers_state_dict", int(optimizer), "state", int(parameter), *_:
-                    tensor = parameters[optimizer][parameter]
-                case "gradients", int(optimizer), int(parameter):
-                    tensor = parameters[optimizer][parameter]
-                case _:
-                    return None
-        except LookupError:
-            return None  # it is another model's checkpoint; whoever loads it will say so
-        return tensor if tensor.size() == size else None
-
-    return find
+    optimizers = [presence(optimizer) for optimizer in context.optimizers]
+    return {
+        "models_state_dict": model_states(context),
+        "optimizers_state_dict": optimizers,
+        "gradients": [optimizer["state"] for optimizer in optimizers],
+    }
 
 
 def model_states(context: PyTorchTrialContext) -> list[dict[str, Any]]:
@@ -226,7 +211,7 @@ class TrialState:
     def _write_part(self, content: dict[str, Any], directory: Path) -> dict[str, Any]:
         """Collective. Writes what only this rank has, and returns the content without that."""
         if is_sharded(self._context):
-            from core_sdk.pytorch._fitting.sharded_tensors import take_out, write  # slow to import
+            from core_sdk.loop.sharded_tensors import take_out, write  # slow to import
 
             content, tensors = take_out(content)
             write(tensors, directory)

@@ -32,15 +32,13 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.futures import Future
 
 from core_sdk.errors import CheckpointTooNewError
+from core_sdk.loop.restoring import unwrapped
 
 INDEX_NAME = "sharded_tensors.json"
 INDEX_VERSION = 1
 
 Place = tuple[str | int, ...]
 """Where a value stands in a state: the keys and positions that lead to it."""
-
-Like = Callable[[Place, torch.Size], torch.Tensor | None]
-"""The tensor at that place now, if it has that size."""
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -85,38 +83,61 @@ def write(tensors: Mapping[Place, DTensor], directory: Path) -> None:
     )
 
 
-def put_back(state: Any, directory: Path, like: Like) -> Any:
-    """The state with its tensors, each spread over ranks as the one in its place now.
+def put_back(state: Any, directory: Path, present: Any, *, within: Place = ()) -> Any:
+    """The state with its tensors, each spread over ranks as the one in its place in `present`.
 
-    Where that is not spread, or not there, the whole tensor is given, on the CPU. Each rank reads for itself.
+    Where that is not spread, or not there, or has another size, the whole tensor is given, on the CPU. Where `present`
+    has a tensor in the place of a dict or list, it stands for all in it. Each rank reads for itself. Of the tensors in
+    the directory, only those `within` a place are read.
     """
-    tensors = _read(directory, like)
+    tensors = _read(directory, present, within)
 
     def put(place: Place, value: Any) -> Any:
         if place in tensors:
             return tensors[place]
-        target = like(place, value.size()) if isinstance(value, torch.Tensor) else None
+        target = _tensor_at(present, place, value.size()) if isinstance(value, torch.Tensor) else None
         return _spread(value, target) if isinstance(target, DTensor) else value
 
     return _mapped(state, put)
 
 
-def _read(directory: Path, like: Like) -> dict[Place, torch.Tensor]:
+def presence(target: Any) -> Any:
+    """What `put_back()` needs to know of an object: a module's tensors, and an optimizer's parameters."""
+    if isinstance(target, torch.optim.Optimizer):
+        return {"state": [parameter for group in target.param_groups for parameter in group["params"]]}
+    if isinstance(target, torch.nn.Module):
+        return unwrapped(target).state_dict()
+    return target if isinstance(target, dict) else {}
+
+
+def _tensor_at(present: Any, place: Place, size: torch.Size) -> torch.Tensor | None:
+    for key in place:
+        if isinstance(present, torch.Tensor):
+            break
+        try:
+            present = present[key]
+        except (LookupError, TypeError):
+            return None
+    return present if isinstance(present, torch.Tensor) and present.size() == size else None
+
+
+def _read(directory: Path, present: Any, within: Place) -> dict[Place, torch.Tensor]:
     if not (directory / INDEX_NAME).exists():
         return {}
     index = msgspec.json.decode((directory / INDEX_NAME).read_bytes(), type=_Index)
     if index.version > INDEX_VERSION:
         raise CheckpointTooNewError(directory.name, index.version, INDEX_VERSION)
-    tensors = {entry.place: _empty(entry, like) for entry in index.tensors}
+    entries = [entry for entry in index.tensors if entry.place[: len(within)] == within]
+    tensors = {entry.place: _empty(entry, present) for entry in entries}
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner({_name(place): tensor for place, tensor in tensors.items()}, _metadata(index))
     _fill(planner, index, directory)
     return tensors
 
 
-def _empty(entry: _Entry, like: Like) -> torch.Tensor:
+def _empty(entry: _Entry, present: Any) -> torch.Tensor:
     size, dtype = torch.Size(entry.size), _dtype(entry.dtype)
-    target = like(entry.place, size)
+    target = _tensor_at(present, entry.place, size)
     if isinstance(target, DTensor):
         return torch.empty_like(target, dtype=dtype, requires_grad=False)
     return torch.empty(size, dtype=dtype)

@@ -13,8 +13,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from core_sdk.errors import CheckpointTooNewError
-from core_sdk.pytorch._fitting import sharded_tensors
-from core_sdk.pytorch._fitting.sharded_tensors import Place
+from core_sdk.loop import sharded_tensors
+from core_sdk.loop.sharded_tensors import Place
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +41,12 @@ def spread(tensor: torch.Tensor) -> DTensor:
     return distribute_tensor(tensor, mesh, [Shard(0)])
 
 
-def like(place: Place, size: torch.Size) -> DTensor | None:
-    return spread(torch.empty(size)) if place in SPREAD else None
+def present() -> dict[str, Any]:
+    """Tensors of the same sizes, spread over these ranks where they are to be."""
+    model = {
+        key: value if key == "buffer" else spread(torch.empty_like(value)) for key, value in WHOLE["models"][0].items()
+    }
+    return {"models": [model], "steps": [None, spread(torch.empty_like(WEIGHT))]}
 
 
 def write(directory: str) -> None:
@@ -58,12 +62,12 @@ def write(directory: str) -> None:
 def read(directory: str) -> None:
     """Checks every value, and that it is spread over these ranks."""
     rest = torch.load(Path(directory) / "rest.pt", weights_only=True)
-    state = sharded_tensors.put_back(rest, Path(directory), like)
+    state = sharded_tensors.put_back(rest, Path(directory), present())
     check(state, is_spread=True)
 
 
 def spread_whole(directory: str) -> None:
-    check(sharded_tensors.put_back(WHOLE, Path(directory), like), is_spread=True)
+    check(sharded_tensors.put_back(WHOLE, Path(directory), present()), is_spread=True)
 
 
 def write_replicas(directory: str) -> None:
@@ -95,7 +99,7 @@ def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path,
 def test_without_a_process_group_whole_tensors_are_read(written: Path) -> None:
     """As for inference on a laptop."""
     rest = torch.load(written / "rest.pt", weights_only=True)
-    state = sharded_tensors.put_back(rest, written, lambda place, size: None)
+    state = sharded_tensors.put_back(rest, written, {})
 
     check(state, is_spread=False)
 
@@ -124,7 +128,7 @@ def test_what_several_ranks_hold_is_written_once(ranks: Ranks, tmp_path: Path) -
     ranks.run(write_replicas, 4, tmp_path)
 
     parts = [torch.load(file, weights_only=True) for file in tmp_path.glob("*.pt")]
-    state = sharded_tensors.put_back({"weight": None}, tmp_path, lambda place, size: None)
+    state = sharded_tensors.put_back({"weight": None}, tmp_path, {})
 
     assert sum(tensor.numel() for part in parts for tensor in part.values()) == WEIGHT.numel()
     assert torch.equal(state["weight"], WEIGHT)
@@ -135,4 +139,4 @@ def test_an_index_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "sharded_tensors.json").write_text('{"version": 2, "tensors": []}')
 
     with pytest.raises(CheckpointTooNewError):
-        sharded_tensors.put_back({}, tmp_path, lambda place, size: None)
+        sharded_tensors.put_back({}, tmp_path, {})

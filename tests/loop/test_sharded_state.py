@@ -1,0 +1,70 @@
+"""The state of a loop of one's own whose model is split over ranks."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pytorch.ranks import Ranks
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+from core_sdk import core
+from core_sdk.loop import State
+
+
+def train(job: str, num_steps: str, result: str, splits: str = "True") -> None:
+    """Goes on to so many steps, and writes the weights that the chief sees then."""
+    distributed = core.DistributedContext.from_torch_distributed()
+    with core.init(distributed=distributed, job_id=job) as core_context:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 1))
+        if splits == "True":
+            fully_shard(model)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        progress = {"steps": 0}
+        state = State(model=model, optimizer=optimizer, progress=progress)
+        state.restore(core_context)
+        while progress["steps"] < int(num_steps):
+            batch = torch.randn(6, 3, generator=torch.Generator().manual_seed(progress["steps"]))
+            model(batch.chunk(distributed.size)[distributed.rank]).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            progress["steps"] += 1
+        state.save(core_context, steps_completed=progress["steps"])
+        whole = {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in weights(model)}
+        if distributed.is_chief:
+            torch.save(whole, result)
+
+
+def weights(model: torch.nn.Module) -> list[tuple[str, Any]]:
+    return list(model.state_dict().items())
+
+
+def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path) -> None:
+    """On as many ranks, bit for bit; every file loads with `weights_only=True`."""
+    ranks.run(train, 2, "whole", 4, tmp_path / "whole")
+    ranks.run(train, 2, "stopped", 2, tmp_path / "half")
+
+    ranks.run(train, 2, "stopped", 4, tmp_path / "stopped")
+
+    torch.testing.assert_close(torch.load(tmp_path / "stopped"), torch.load(tmp_path / "whole"), rtol=0, atol=0)
+    parts = list(Path(os.environ["CORE_SDK_HOME"]).glob("checkpoints/*/*.pt"))
+    assert {part.name for part in parts} == {"state.pt", "sharded_tensors.0.pt", "sharded_tensors.1.pt"}
+    for part in parts:
+        torch.load(part, weights_only=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num_ranks", "splits"), [(3, True), (1, True), (1, False)])
+def test_it_goes_on_with_any_number_of_ranks(ranks: Ranks, tmp_path: Path, num_ranks: int, splits: bool) -> None:
+    """Also with a model that is whole. Numbers differ by as much as sums in another order do."""
+    ranks.run(train, 2, "whole", 4, tmp_path / "whole")
+    ranks.run(train, 2, "stopped", 2, tmp_path / "half")
+
+    ranks.run(train, num_ranks, "stopped", 4, tmp_path / "stopped", splits)
+
+    torch.testing.assert_close(torch.load(tmp_path / "stopped"), torch.load(tmp_path / "whole"), rtol=1e-4, atol=1e-5)
