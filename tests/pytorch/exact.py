@@ -146,9 +146,10 @@ class ExactTrial(PyTorchTrial):
         }
 
     def reach(self, place: Place) -> None:
-        """Ends the training where it is to end, on the last rank."""
+        """Ends the training where it is to end, on one rank: the last one, or the chief, which stores checkpoints."""
         end, ranks = self.end, self.context.distributed
-        if end is not None and (end.place, end.batch_idx) == (place, self.batch_idx) and ranks.rank == ranks.size - 1:
+        ending_rank = 0 if place == "checkpoint" else ranks.size - 1
+        if end is not None and (end.place, end.batch_idx) == (place, self.batch_idx) and ranks.rank == ending_rank:
             self.end = None
             end.happen()
 
@@ -165,8 +166,7 @@ class EndInCheckpoint(PyTorchCallback):
         self._trial = trial
 
     def on_checkpoint_save_start(self, checkpoint: dict[str, Any]) -> None:
-        if self._trial.context.distributed.size == 1:
-            self._trial.reach("checkpoint")
+        self._trial.reach("checkpoint")
 
 
 def train(folder: str, num_workers: str, end: str = "") -> None:
