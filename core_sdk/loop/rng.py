@@ -32,8 +32,13 @@ def key(*parts: int | str) -> int:
     return mixed
 
 
+def key_of(start: int, part: int) -> int:
+    """`key(…, part)`, where `start` is `key(…)` and `part` a number of 64 bits."""
+    return _mix(start ^ part)
+
+
 def keys(start: int, parts: torch.Tensor) -> torch.Tensor:
-    """`key(…, part)` for each of `parts`, where `start` is `key(…)`; both parts and keys as int64."""
+    """`key_of(start, part)` for each of `parts`; both parts and keys as int64."""
     mixed = (parts ^ _signed(start)) + _signed(_GAMMA)
     for shift, factor in zip(_SHIFTS, _FACTORS, strict=False):
         mixed = (mixed ^ _shifted(mixed, shift)) * _signed(factor)
@@ -106,16 +111,36 @@ def seeded(*parts: int | str) -> Iterator[None]:
 @contextlib.contextmanager
 def cpu_kept() -> Iterator[None]:
     """Put the generators of the CPU back after a block that seeds them or draws from them."""
-    python_state, torch_state = random.getstate(), torch.get_rng_state()
-    numpy_random = _numpy_random()
-    numpy_state = numpy_random and numpy_random.get_state(legacy=False)
+    state = CPUState()
     try:
         yield
     finally:
-        random.setstate(python_state)
-        torch.set_rng_state(torch_state)
-        if numpy_random:
-            numpy_random.set_state(numpy_state)
+        state.restore()
+
+
+class CPUState:
+    """The state of the generators of Python, NumPy and torch on the CPU, for this process only."""
+
+    def __init__(self) -> None:
+        self._python = random.getstate()
+        self._torch = torch.get_rng_state()
+        self._numpy = (numpy_random := _numpy_random()) and numpy_random.get_state()
+
+    def is_current(self) -> bool:
+        """Whether nothing has been drawn or seeded since."""
+        now = CPUState()
+        return (
+            self._python == now._python
+            and torch.equal(self._torch, now._torch)
+            and (self._numpy is None or self._numpy[2:] == now._numpy[2:])
+            and (self._numpy is None or bool((self._numpy[1] == now._numpy[1]).all()))
+        )
+
+    def restore(self) -> None:
+        random.setstate(self._python)
+        torch.set_rng_state(self._torch)
+        if numpy_random := _numpy_random():
+            numpy_random.set_state(self._numpy)
 
 
 @functools.cache

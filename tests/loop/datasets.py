@@ -29,6 +29,18 @@ class Augmented(Dataset[Drawn]):
         return index, random.random(), float(np.random.normal()), float(torch.rand(()))
 
 
+class RarelyAugmented(Augmented):
+    """Only some samples draw, each from another generator."""
+
+    def __getitem__(self, index: int) -> Drawn:
+        return (
+            index,
+            random.random() if index == 3 else 0.0,
+            float(np.random.normal()) if index == 7 else 0.0,
+            float(torch.rand(())) if index == 11 else 0.0,
+        )
+
+
 class AugmentedAtOnce(Augmented):
     """The same, with one call for all samples of a batch."""
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loop.datasets import Augmented, AugmentedAtOnce, Described, Failing, Lethal
+from loop.datasets import Augmented, AugmentedAtOnce, Described, Failing, Lethal, RarelyAugmented
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -154,6 +154,7 @@ LOADERS: dict[str, Callable[[], DataLoader[Any]]] = {
     ),
     "no batches": lambda: DataLoader(Augmented(22), batch_size=None, shuffle=True),
     "fetched at once": lambda: DataLoader(AugmentedAtOnce(22), 4, shuffle=True),
+    "rarely augmented": lambda: DataLoader(RarelyAugmented(22), 4, shuffle=True),
     "side by side": lambda: DataLoader(StackDataset(Augmented(22), TensorDataset(torch.arange(22))), 4, shuffle=True),
     "tensors as batches": lambda: DataLoader(Augmented(22), batch_sampler=TensorBatches()),
     "parts": lambda: DataLoader(ConcatDataset([Augmented(9), Subset(AugmentedAtOnce(22), range(8))]), 4, shuffle=True),
@@ -203,7 +204,7 @@ def test_a_resume_on_another_number_of_ranks_gives_the_same_global_batches(last_
         assert [*first, *second][: 7 - index] == expected[index : index + 4], index
 
 
-@pytest.mark.parametrize("kind", ["shuffled", "batch sampler", "fetched at once", "no batches"])
+@pytest.mark.parametrize("kind", ["shuffled", "rarely augmented", "batch sampler", "fetched at once", "no batches"])
 def test_workers_change_nothing(kind: str) -> None:
     """Neither the samples nor what they draw from Python, NumPy and torch."""
     expected = take(loop.resumable(LOADERS[kind]()), 9)
@@ -262,6 +263,32 @@ def test_the_generators_of_the_training_are_not_disturbed(num_workers: int) -> N
 
 def collate_drawing(samples: list[Any]) -> Any:
     return [sample[0] for sample in samples], random.random(), float(torch.rand(()))
+
+
+@pytest.mark.parametrize("drawing", [3, 7, 11])
+def test_a_dataset_that_draws_late_draws_by_the_position(drawing: int) -> None:
+    """Its first batch has shown nothing; and it leaves the generators of the training as they were."""
+    early, late = (
+        loop.resumable(
+            DataLoader(RarelyAugmented(22), 2, sampler=[drawing if number == at else 0 for number in range(8)])
+        )
+        for at in (1, 5)
+    )
+    rng.seed_all(3)
+    expected = [random.random(), np.random.rand(), float(torch.rand(()))]
+    rng.seed_all(3)
+
+    first, second = take(early, 4), take(late, 4)
+
+    assert [random.random(), np.random.rand(), float(torch.rand(()))] == expected
+    drawn = [number for batch in (first[0], second[2]) for column in batch[1:] for number in column if number]
+    assert len(set(drawn)) == 2
+    late.load_state_dict({**late.state_dict(), "epoch": 0, "offset": 4})
+    assert take(late, 2) == second[2:]
+    others = loop.resumable(
+        DataLoader(RarelyAugmented(22), 1, sampler=[drawing if number == 5 else 0 for number in range(8)])
+    )
+    assert [column[0] for column in take(others, 6)[5]] == [column[1] for column in second[2]]
 
 
 def test_collating_may_draw_too() -> None:

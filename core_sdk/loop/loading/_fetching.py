@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from torch.utils.data import (
     ConcatDataset,
@@ -27,8 +28,10 @@ class Fetching(Dataset[Any]):
 
     The generators of Python, NumPy and torch are seeded before each sample, by its position in the training, and before
     the batch is collated. So neither the number of workers nor a stop changes what a sample draws, and the generators
-    of the training process stay as they are. That takes some ten microseconds a sample, so torch's own datasets that
-    only index tensors, and its own ways to collate, are spared: they draw nothing.
+    of the training process stay as they are.
+
+    Seeding takes longer than many a dataset. So one that draws nothing for its first batch is only watched: if it draws
+    later, that batch is fetched again and seeded. Torch's own datasets of tensors are not even watched.
     """
 
     def __init__(self, loader: DataLoader[Any], form: Form, seed: int) -> None:
@@ -38,49 +41,86 @@ class Fetching(Dataset[Any]):
         self._fetches_at_once = _fetches_at_once(self._dataset)
         self._sample_key = rng.key(seed, "sample")
         self._collate_key = rng.key(seed, "collate")
-        self._dataset_draws = not _draws_nothing(self._dataset)
-        self._collate_draws = self._collate not in (default_collate, default_convert)
+        draws_nothing = _draws_nothing(self._dataset) and self._collate in (default_collate, default_convert)
+        self._mode: Literal["plain", "first", "watched", "seeded"] = "plain" if draws_nothing else "first"
 
     def __getitems__(self, draw: Draw) -> Any:
         """The whole batch of a draw, where torch's loader expects a list of samples that it collates."""
-        if (self._dataset_draws or self._collate_draws) and get_worker_info() is None:
-            with rng.cpu_kept():
-                return self._batch(draw)
-        return self._batch(draw)
+        if self._mode == "plain":
+            return self._batch(draw, None)
+        if self._mode == "first":
+            return self._first_batch(draw)
+        if self._mode == "watched":
+            state = rng.CPUState()
+            try:
+                batch = self._batch(draw, None)
+            except BaseException:
+                state.restore()
+                raise
+            if state.is_current():
+                return batch
+            state.restore()
+            self._mode = "seeded"
+        with _generators_kept():
+            return self._batch(draw, rng.seed_cpu)
 
-    def _batch(self, draw: Draw) -> Any:
-        data = self._data(draw)
-        if self._collate_draws:
-            rng.seed_cpu(rng.key(self._collate_key, draw.start))
+    def _first_batch(self, draw: Draw) -> Any:
+        watch = _Watch()
+        with _generators_kept():
+            batch = self._batch(draw, watch.seed)
+            watch.look()
+        self._mode = "seeded" if watch.has_drawn else "watched"
+        return batch
+
+    def _batch(self, draw: Draw, seed: Callable[[int], None] | None) -> Any:
+        data = self._data(draw, seed)
+        if seed is not None:
+            seed(rng.key_of(self._collate_key, draw.start))
         return self._collate(data)
 
-    def _data(self, draw: Draw) -> Any:
+    def _data(self, draw: Draw, seed: Callable[[int], None] | None) -> Any:
         indices, number = draw.indices, draw.start
+        fetch, gives_several = self._dataset.__getitem__, False
         if self._form == "batch":
             indices = [*indices[0]]
             # Batches may have any size; so that no two samples share a number, each batch has a range of its own.
             number <<= 32
-        if self._form == "one sample":
-            return self._fetched(self._dataset.__getitem__, indices, draw, number)[0]
         if self._form == "indices":
-            return self._fetched(self._dataset.__getitem__, [indices], draw, number)[0]
-        if self._fetches_at_once:
-            return self._fetched(self._dataset.__getitems__, [indices], draw, number)[0]
-        return self._fetched(self._dataset.__getitem__, indices, draw, number)
-
-    def _fetched(self, fetch: Callable[[Any], Any], keys: list[Any], draw: Draw, number: int) -> list[Any]:
+            indices, gives_several = [indices], True
+        elif self._fetches_at_once and self._form != "one sample":
+            fetch, indices, gives_several = self._dataset.__getitems__, [indices], True
         fetched = []
         try:
-            for key in keys:
-                if self._dataset_draws:
-                    rng.seed_cpu(rng.key(self._sample_key, number))
-                    number += 1
-                fetched.append(fetch(key))
+            for offset, index in enumerate(indices):
+                if seed is not None:
+                    seed(rng.key_of(self._sample_key, number + offset))
+                fetched.append(fetch(index))
         except Exception as error:
-            asked = keys[len(fetched)]
-            error.add_note(f"This came from the dataset when it was asked for {asked!r}, in epoch {draw.epoch}.")
+            error.add_note(f"This came from the dataset when it was asked for {index!r}, in epoch {draw.epoch}.")
             raise
-        return fetched
+        return fetched[0] if gives_several or self._form == "one sample" else fetched
+
+
+class _Watch:
+    """Seeds, and notices whether anything was drawn after that."""
+
+    def __init__(self) -> None:
+        self.has_drawn = False
+        self._state: rng.CPUState | None = None
+
+    def seed(self, seed: int) -> None:
+        self.look()
+        rng.seed_cpu(seed)
+        self._state = rng.CPUState()
+
+    def look(self) -> None:
+        if self._state is not None and not self._state.is_current():
+            self.has_drawn = True
+
+
+def _generators_kept() -> contextlib.AbstractContextManager[None]:
+    """The generators of a worker need not be put back."""
+    return rng.cpu_kept() if get_worker_info() is None else contextlib.nullcontext()
 
 
 class WorkerStart:
