@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from masters import running_master
 from parts import needs
 
@@ -62,6 +63,95 @@ class MNistTrial(PyTorchTrial):
         output = self.model(inputs)
         accuracy = (output.argmax(dim=1) == labels).float().mean().item()
         return {"validation_loss": torch.nn.functional.nll_loss(output, labels).item(), "accuracy": accuracy}
+"""
+
+TRIAL_GUIDE = """\
+from typing import Any, Dict
+
+import numpy as np
+import torch
+from torch import nn
+
+import core_sdk as det
+from core_sdk import pytorch
+from core_sdk.pytorch import DataLoader, LRScheduler, PyTorchCallback, PyTorchTrial, PyTorchTrialContext
+
+
+class Samples(torch.utils.data.Dataset):
+    def __init__(self, num_samples):
+        self.inputs = np.random.RandomState(num_samples).randn(num_samples, 8).astype(np.float32)
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, index):
+        return {"data": [{"image": self.inputs[index]}], "label": (self.inputs[index, :2].argmax(), index)}
+
+
+class Epochs(PyTorchCallback):
+    def __init__(self):
+        self.ended = 0
+
+    def on_training_epoch_end(self, epoch_idx):
+        self.ended = epoch_idx + 1
+
+    def state_dict(self):
+        return {"ended": self.ended}
+
+    def load_state_dict(self, state_dict):
+        self.ended = state_dict["ended"]
+
+
+class MyTrial(PyTorchTrial):
+    def __init__(self, context: PyTorchTrialContext) -> None:
+        self.context = context
+        self.download_directory = f"/tmp/data-rank{self.context.distributed.get_rank()}"
+        self.model = self.context.wrap_model(nn.Linear(8, 2))
+        optimizer = torch.optim.SGD(
+            self.model.parameters(),
+            self.context.get_hparam("lr"),
+            momentum=self.context.get_hparam("momentum"),
+            weight_decay=self.context.get_hparam("weight_decay"),
+        )
+        self.optimizer = self.context.wrap_optimizer(optimizer)
+        lr_sch = torch.optim.lr_scheduler.StepLR(self.optimizer, gamma=0.1, step_size=2)
+        self.lr_sch = self.context.wrap_lr_scheduler(lr_sch, step_mode=LRScheduler.StepMode.MANUAL_STEP)
+        self.criterion = nn.CrossEntropyLoss()
+
+    def build_training_data_loader(self) -> DataLoader:
+        workers = self.context.get_hparam("workers")
+        return pytorch.DataLoader(
+            Samples(64), batch_size=self.context.get_per_slot_batch_size(), shuffle=True, num_workers=workers
+        )
+
+    def build_validation_data_loader(self) -> DataLoader:
+        return DataLoader(Samples(50), batch_size=self.context.get_per_slot_batch_size())
+
+    def train_batch(self, batch, epoch_idx: int, batch_idx: int):
+        images, (target, _) = batch["data"][0]["image"], batch["label"]
+        output = self.model(images)
+        loss = self.criterion(output, target)
+        top1 = (output.argmax(dim=1) == target).float().mean(dim=0, keepdim=True)
+        self.context.backward(loss)
+        self.context.step_optimizer(self.optimizer, clip_grads=lambda p: torch.nn.utils.clip_grad_norm_(p, 1.0))
+        if self.context.is_epoch_end():
+            self.lr_sch.step()
+        return {"loss": loss.item(), "top1": top1[0]}
+
+    def evaluate_batch(self, batch) -> Dict[str, Any]:
+        images, (target, _) = batch["data"][0]["image"], batch["label"]
+        return {"right": (self.model(images).argmax(dim=1) == target).sum(), "largest": float(len(target))}
+
+    def evaluation_reducer(self):
+        return {"right": pytorch.Reducer.SUM, "largest": pytorch.Reducer.MAX}
+
+    def build_callbacks(self):
+        return {"epochs": Epochs()}
+
+
+hparams = {"global_batch_size": 16, "lr": 0.5, "momentum": 0.9, "weight_decay": 1e-4, "workers": 0}
+with det.pytorch.init(hparams=hparams) as context:
+    det.pytorch.Trainer(MyTrial(context), context).fit(max_length=pytorch.Epoch(3), checkpoint_policy="all")
 """
 
 LOCAL = """\
@@ -259,6 +349,19 @@ def test_a_trial_is_loaded_from_its_checkpoint() -> None:
     ended = subprocess.run([sys.executable, "load.py", uuid], capture_output=True, text=True, check=False)
 
     assert ended.stdout == "MNistTrial MNistTrial True\n", ended.stderr
+
+
+def test_a_trial_with_all_that_its_guide_teaches_trains() -> None:
+    """Nested batches of arrays, schedulers, clipping, reducers and callbacks, whose state is saved."""
+    run(TRIAL_GUIDE)
+
+    (validation,) = Tracker().get_trial(1).iter_metrics("validation")
+    (checkpoint,) = Tracker().get_trial(1).list_checkpoints()
+    state = torch.load(Path(checkpoint.download("checkpoint")) / "state_dict.pth", weights_only=True)
+    assert validation.metrics["right"] > 35
+    assert validation.metrics["largest"] == 16
+    assert state["callbacks"] == {"epochs": {"ended": 3}}
+    assert state["lr_schedulers_state_dict"][0]["last_epoch"] == 3
 
 
 @needs("torchrun")

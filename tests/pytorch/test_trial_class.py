@@ -50,6 +50,16 @@ def test_a_class_is_found_in_the_working_directory(spec: str) -> None:
     assert f"{found.__module__}:{found.__qualname__}" == spec
 
 
+def test_a_class_is_found_in_an_installed_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the rules of `import`: what lies in the working directory comes first."""
+    site_packages = tmp_path / "site-packages"
+    site_packages.mkdir()
+    (site_packages / "installed_trials.py").write_text(MODEL_DEF)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(site_packages)])
+
+    assert load_trial_class("installed_trials:MyTrial").__module__ == "installed_trials"
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [
