@@ -12,16 +12,22 @@ from pytorch.ranks import Ranks
 from pytorch.test_resume import AskToStop, StopAfter, fixed_seed
 from pytorch.trials import LineTrial
 
-from core_sdk.pytorch import Batch, Epoch, PyTorchCallback, Trainer, init
+from core_sdk.pytorch import Batch, Epoch, LRScheduler, PyTorchCallback, Trainer, init
 
 WINDOW = 4
 
 
-def run(job: str, stop: PyTorchCallback | None = None, **arguments: Any) -> LineTrial:
-    """Three epochs of three batches, in windows of four."""
-    with init(job_id=job, aggregation_frequency=WINDOW) as context:
+def run(
+    job: str,
+    stop: PyTorchCallback | None = None,
+    kind: type[LineTrial] = LineTrial,
+    window: int = WINDOW,
+    **arguments: Any,
+) -> LineTrial:
+    """Three epochs of three batches."""
+    with init(job_id=job, aggregation_frequency=window) as context:
         fixed_seed(context)
-        trial = LineTrial(context)
+        trial = kind(context)
         if stop is not None:
             trial.callbacks = {"stop": stop}
         Trainer(trial, context).fit(**{"max_length": Epoch(3), **arguments})
@@ -101,3 +107,37 @@ def test_other_ranks_take_the_mean_of_all_gradients(tmp_path: Path) -> None:
         gradients = read_gradients(context, tmp_path)
 
     assert gradients == [[torch.tensor([3.0]), None]]
+
+
+class AdversarialTrial(LineTrial):
+    """Two models against each other; the step of one leaves gradients in the other."""
+
+    def __init__(self, context: Any, **loader: Any) -> None:
+        super().__init__(context, **loader)
+        self.judge = context.wrap_model(torch.nn.Linear(1, 1))
+        self.judge_optimizer = context.wrap_optimizer(torch.optim.Adam(self.judge.parameters(), lr=0.01))
+        schedule = torch.optim.lr_scheduler.ExponentialLR(self.judge_optimizer, 0.9)
+        context.wrap_lr_scheduler(schedule, LRScheduler.StepMode.STEP_EVERY_BATCH, frequency=2)
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        x, _ = batch
+        judged = self.judge(self.model(x).detach()).mean() - self.judge(x).mean()
+        self.context.backward(judged)
+        self.context.step_optimizer(self.judge_optimizer)
+        fooled = -self.judge(self.model(x)).mean()
+        self.context.backward(fooled)
+        self.context.step_optimizer(self.optimizer)
+        self.trained.append((epoch_idx, batch_idx, x.flatten().tolist(), judged.item(), fooled.item()))
+        return {"judged": judged, "fooled": fooled}
+
+
+@pytest.mark.parametrize("window", [1, 2])
+def test_gradients_that_one_model_leaves_in_another_survive_a_stop(window: int) -> None:
+    """They add to those of the next batch, whether the trial means that or not."""
+    whole = run("whole", kind=AdversarialTrial, window=window)
+
+    first = run("stopped", StopAfter(2), kind=AdversarialTrial, window=window)
+    second = run("stopped", kind=AdversarialTrial, window=window)
+
+    assert first.trained + second.trained == whole.trained
+    assert weights(second) == weights(whole)
