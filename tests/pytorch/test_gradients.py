@@ -79,8 +79,7 @@ def train(job: str, stop_after: str, home: str) -> None:
         print(json.dumps([trial.trained, weights(trial)]))
 
 
-@pytest.mark.parametrize("stopped_after", [1, 3])
-def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, stopped_after: int, tmp_path: Path) -> None:
+def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_path: Path) -> None:
     """Each has gradients of its own, which are averaged only at the end of the window."""
 
     def outcomes(job: str, stop: str = "") -> list[Any]:
@@ -88,7 +87,7 @@ def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, stoppe
 
     whole = outcomes("whole")
 
-    first, second = outcomes("stopped", str(stopped_after)), outcomes("stopped")
+    first, second = outcomes("stopped", "1"), outcomes("stopped")
 
     for rank in range(2):
         assert first[rank][0] + second[rank][0] == whole[rank][0]
