@@ -145,7 +145,7 @@ class Driver:
         units = (length, schedule.validation, schedule.checkpoint, schedule.reporting)
         next_look, looks_at_epochs = _next_look(units, self.counters)
         should_stop, train_batch = training.should_stop, training.train_batch
-        batches, epochs, records, _ = before = self.counters
+        batches, epochs, records, seconds = before = self.counters
         while not should_stop():
             trained = train_batch()
             batches += 1
@@ -153,7 +153,9 @@ class Driver:
             is_epoch_end = trained.is_epoch_end
             if is_epoch_end:
                 epochs += 1
-            self.counters = after = Counters(batches, epochs, records, clock.after_batch(batches))
+            if clock.is_read:
+                seconds = clock.after_batch(batches)
+            self.counters = after = Counters(batches, epochs, records, seconds)
             if batches < next_look and not (is_epoch_end and looks_at_epochs):
                 continue
             due = [is_due(unit, before, after) for unit in units[1:]]

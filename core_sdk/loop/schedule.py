@@ -152,6 +152,8 @@ class TrainingClock:
     ) -> None:
         """All ranks give equal `units` and `counters`. `broadcast` returns the value of the chief to every rank."""
         self._units = [unit for unit in units if isinstance(unit, Seconds)]
+        self.is_read = bool(self._units)
+        """Whether anything depends on it; otherwise it need not be asked after each batch."""
         self._broadcast = broadcast
         self._now = now
         self._start = now() - counters.seconds

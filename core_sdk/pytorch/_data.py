@@ -138,8 +138,6 @@ def to_device(data: Any, device: torch.device, warned_types: set[type] | None = 
     if isinstance(data, dict):
         return like(data, {key: to_device(value, device, warned_types) for key, value in data.items()})
     if isinstance(data, (list, tuple)):
-        if all(type(value) is torch.Tensor and value.device == device for value in data):
-            return data  # as nearly every batch on the CPU
         return like(data, [to_device(value, device, warned_types) for value in data])
     if _is_array(data) and data.dtype.kind in "fciub":
         return torch.from_numpy(data).to(device, non_blocking=True)

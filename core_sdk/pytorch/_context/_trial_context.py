@@ -154,6 +154,13 @@ class TrialContext:
         """
         if type(data) is torch.Tensor:
             return data.to(self.device, non_blocking=True)
+        if type(data) in (list, tuple):
+            # On the CPU nearly every batch is where it should be; a loop asks in a fraction of the time.
+            for value in data:
+                if type(value) is not torch.Tensor or value.device != self.device:
+                    break
+            else:
+                return data
         return to_device(data, self.device, self._warned_types)
 
     @overload

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from core_sdk.loop.driver import Driver, Schedule, Training
+from core_sdk.loop.driver import Driver, Schedule
 from core_sdk.loop.plan import Draw
 from core_sdk.loop.schedule import Counters
 from core_sdk.pytorch._context import PyTorchTrialContext
@@ -23,8 +23,8 @@ from core_sdk.pytorch._trial import PyTorchTrial
 logger = logging.getLogger("core_sdk.pytorch")
 
 
-class Fitting(Training):
-    """A trial in training. It does what its driver says, and its driver knows how far it is."""
+class Fitting:
+    """A trial in training: what a `Driver` drives. It does what its driver says, and its driver knows how far it is."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Fitting(Training):
         self._validator = self._made_validator(max_validation_batches)
         self._best = BestValidation(context)
         self.stop_flag = StopFlag(context)
+        self.should_stop = self.stop_flag.is_set
         self.driver = Driver(self, schedule, context.distributed.broadcast)
         self._state = self._made_state()
         self._unreported: set[str] = set()
@@ -108,9 +109,6 @@ class Fitting(Training):
         self.driver.load_state_dict(state["driver"])
         self._is_epoch_start = state["is_epoch_start"]
         self.metrics = state["metrics"]
-
-    def should_stop(self) -> bool:
-        return self.stop_flag.is_set()
 
     def train_batch(self) -> Draw:
         draw, batch = next(self._stream)

@@ -35,7 +35,13 @@ class BatchMetrics:
             returned = self._as_dict(returned)
         if tuple(returned) != self._names:
             returned = self._ordered(returned, batch_idx)
-        values = [_kept(value) if isinstance(value, torch.Tensor) else value for value in returned.values()]
+        values = []
+        for value in returned.values():
+            if isinstance(value, torch.Tensor):
+                kept = value.detach()  # without the graph
+                # Somebody may still change it in place, as an optimizer changes a parameter.
+                value = kept.clone() if value.grad_fn is None or value._version else kept
+            values.append(value)
         self._rows.append((values, batch_idx, num_samples))
         if len(self._rows) == _ROWS_PER_BLOCK:
             self._read()
@@ -166,12 +172,6 @@ def metric_names(ranks: Sequence[Columns]) -> list[str]:
                 "keys on every rank"
             )
     return names
-
-
-def _kept(value: torch.Tensor) -> torch.Tensor:
-    """Without the graph; a copy if somebody may still change it in place, as an optimizer changes a parameter."""
-    detached = value.detach()
-    return detached if value.grad_fn is not None and value._version == 0 else detached.clone()
 
 
 def _are_alike_on_a_device(values: list[Any]) -> bool:
