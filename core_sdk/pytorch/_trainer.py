@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import sys
 from typing import Any
 
 from core_sdk.core import Unit
@@ -14,7 +15,6 @@ from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import batches_trained, read_state
 from core_sdk.pytorch._fitting.fitting import Fitting
-from core_sdk.pytorch._fitting.progress_bar import shown_progress
 from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._trial import PyTorchTrial
 
@@ -84,7 +84,6 @@ class Trainer:
         one batch, saves and returns. `profiling_enabled` records the use of the machine. The chief shows a
         `progress_bar`, by default on a terminal.
         """
-        context = self._context
         is_test = test_mode or is_test_mode()
         self._check(max_length, is_test)
         schedule = Schedule(
@@ -95,34 +94,20 @@ class Trainer:
             validates_first=step_zero_validation and not is_test,
         )
         callbacks = Callbacks(self._trial.build_callbacks())
-        storage_id = latest_checkpoint or self._latest_checkpoint or context._core.info.latest_checkpoint
-        content = None if storage_id is None else self._read(storage_id)
-        context._initial_batch = 0 if content is None else batches_trained(context, content)
+        core_context, profiler = self._context._core, self._context.profiler
+        storage_id = latest_checkpoint or self._latest_checkpoint or core_context.info.latest_checkpoint
         with contextlib.ExitStack() as ends:
-            for hook in reversed(callbacks.hooks("on_trial_shutdown")):
-                ends.callback(hook)
-            try:
-                callbacks.call("on_trial_startup", context._initial_batch, storage_id)
-                fitting = self._fitting_class(
-                    self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
-                )
-                if storage_id is not None and content is not None:
-                    fitting.load(content, storage_id)
-                content = None  # its memory is not needed any more
-                fitting.start()
-                callbacks.call("on_training_start")
-                if context.profiler is not None:
-                    ends.enter_context(context.profiler)
-                if profiling_enabled:
-                    context._core.profiler.on()
-                    ends.callback(context._core.profiler.off)
-                length = Batch(fitting.counters.batches + 1) if is_test else max_length
-                is_complete = self._run(fitting, length, progress_bar)
-            except BaseException as error:
-                callbacks.call("on_exception", error)
-                raise
+            callbacks.call_at_end(ends)
+            fitting = self._begin(callbacks, schedule, storage_id, is_test)
+            if profiler is not None:
+                ends.enter_context(profiler)
+            if profiling_enabled:
+                core_context.profiler.on()
+                ends.callback(core_context.profiler.off)
+            length = Batch(fitting.counters.batches + 1) if is_test else max_length
+            is_complete = self._run(fitting, length, progress_bar)
         if is_complete:
-            context._warn_of_open_window()
+            self._context._warn_of_open_window()
         self._latest_checkpoint = fitting.latest_checkpoint
         return FitResult(
             metrics=fitting.metrics,
@@ -131,6 +116,21 @@ class Trainer:
             steps_completed=fitting.counters.batches,
             reason="completed" if is_complete else fitting.stop_flag.reason,
         )
+
+    def _begin(self, callbacks: Callbacks, schedule: Schedule, storage_id: str | None, is_test: bool) -> Fitting:
+        """A training that stands where the checkpoint was saved, before its next batch."""
+        context = self._context
+        content = None if storage_id is None else self._read(storage_id)
+        context._initial_batch = 0 if content is None else batches_trained(context, content)
+        callbacks.call("on_trial_startup", context._initial_batch, storage_id)
+        fitting = self._fitting_class(
+            self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
+        )
+        if storage_id is not None and content is not None:
+            fitting.load(content, storage_id)
+        fitting.start()
+        callbacks.call("on_training_start")
+        return fitting
 
     def _read(self, storage_id: str) -> dict[str, Any]:
         return read_state(self._context, storage_id)
@@ -165,6 +165,12 @@ class Trainer:
         return not core_context.preempt.is_stop_agreed
 
     def _run_until(self, fitting: Fitting, length: TrainUnit, progress_bar: bool | None) -> bool:
-        is_wanted = progress_bar if self._context.distributed.is_chief else False
-        with shown_progress(is_wanted, length, fitting.batches_per_epoch, lambda: fitting.counters):
+        is_shown = sys.stderr.isatty() if progress_bar is None else progress_bar
+        if not is_shown or not self._context.distributed.is_chief:
+            return fitting.driver.run(length)
+        from core_sdk.pytorch._fitting.progress_bar import (
+            ProgressBar,
+        )  # rich, which a training in the background spares
+
+        with ProgressBar(length, fitting.batches_per_epoch, lambda: fitting.counters):
             return fitting.driver.run(length)

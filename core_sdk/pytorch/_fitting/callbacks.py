@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -36,6 +37,17 @@ class Callbacks:
     def call(self, name: str, *args: Any) -> None:
         for hook in self.hooks(name):
             hook(*args)
+
+    def call_at_end(self, ends: contextlib.ExitStack) -> None:
+        """Has `ends` call `on_exception()` if an error ends the training, and `on_trial_shutdown()` in any case."""
+        for hook in reversed(self.hooks("on_trial_shutdown")):
+            ends.callback(hook)
+
+        def tell_of_error(kind: object, error: BaseException | None, traceback: object) -> None:
+            if error is not None:
+                self.call("on_exception", error)
+
+        ends.push(tell_of_error)
 
     def state_dict(self) -> dict[str, Any]:
         return {name: callback.state_dict() for name, callback in self._callbacks.items()}

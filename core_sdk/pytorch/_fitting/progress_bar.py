@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,7 +15,9 @@ _NAMES = {Batch: "batches", Epoch: "epochs", Record: "samples", Seconds: "second
 class ProgressBar(Progress):
     """Reads how far the training is each time that it is drawn, so that batches pay nothing for it."""
 
-    def __init__(self, length: TrainUnit, counters: Callable[[], Counters]) -> None:
+    def __init__(self, length: TrainUnit, batches_per_epoch: int | None, counters: Callable[[], Counters]) -> None:
+        if isinstance(length, Epoch) and batches_per_epoch is not None:
+            length = Batch(length.value * batches_per_epoch)  # moves more often
         self._length = length
         self._counters = counters
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -30,14 +30,3 @@ class ProgressBar(Progress):
         if hasattr(self, "_task"):
             self.update(self._task, completed=self._length.count(self._counters()))
         yield from super().get_renderables()
-
-
-def shown_progress(
-    is_wanted: bool | None, length: TrainUnit, batches_per_epoch: int | None, counters: Callable[[], Counters]
-) -> AbstractContextManager[object]:
-    """A bar if it is wanted; where that is left open, on a terminal."""
-    if is_wanted is False or (is_wanted is None and not sys.stderr.isatty()):
-        return nullcontext()
-    if isinstance(length, Epoch) and batches_per_epoch is not None:
-        length = Batch(length.value * batches_per_epoch)  # moves more often
-    return ProgressBar(length, counters)
