@@ -6,12 +6,14 @@ python benchmarks/loop.py [--num-batches 40000]
 from __future__ import annotations
 
 import argparse
+import random
 import statistics
 import time
 import tracemalloc
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
@@ -20,7 +22,7 @@ from core_sdk import loop
 from core_sdk.loop.orders import Listed, Order, Shuffled
 
 NUM_TURNS = 5
-TURN_LENGTH = 200
+TURN_LENGTH = 50
 BATCH_SIZE = 4
 
 
@@ -37,6 +39,26 @@ class Indices(Dataset[int]):
         return index
 
 
+class Rows(Dataset[torch.Tensor]):
+    """A dataset such as users write; what it draws is not known beforehand."""
+
+    def __init__(self, rows: torch.Tensor) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return self._rows[index]
+
+
+class NoisyRows(Rows):
+    """The same with noise, as an augmentation draws it."""
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return super().__getitem__(index) + random.random()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--num-batches", type=int, default=40_000)
@@ -50,7 +72,10 @@ def main() -> None:
     print(f"seek, 10,000,000 by weight {median(seek_weighted) * 1e3:7.2f} ms")
     for name, make in ORDERS.items():
         print(f"memory of {name:<15}  {memory_of(make, 10**6) / 10**6:8.2f} bytes a sample   (target <= 8)")
-    compare_batches(num_batches)
+    samples = torch.randn(num_batches * BATCH_SIZE, 1)
+    compare_batches("from a TensorDataset", TensorDataset(samples), BATCH_SIZE, num_batches)
+    compare_batches("from a dataset that draws nothing", Rows(samples), 32, num_batches // 10)
+    compare_batches("from a dataset that draws", NoisyRows(samples), 32, num_batches // 10)
 
 
 def seek(size: int) -> float:
@@ -93,21 +118,20 @@ def memory_of(make: Callable[[int], Order], size: int) -> int:
     return held
 
 
-def compare_batches(num_batches: int) -> None:
-    data = TensorDataset(torch.randn(num_batches * BATCH_SIZE, 1))
-    loaders: list[Iterable[object]] = [
-        DataLoader(data, BATCH_SIZE, shuffle=True),
-        loop.resumable(DataLoader(data, BATCH_SIZE, shuffle=True)),
-    ]
-    loader_batches = [iter(loader) for loader in loaders]
+def compare_batches(what: str, data: Dataset[Any], batch_size: int, num_batches: int) -> None:
+    def loader() -> DataLoader[Any]:
+        return DataLoader(data, batch_size, shuffle=True)
+
+    loader_batches = iter(loader()), loop.resumable(loader()).stream()
     # In short turns, so that a noisy neighbour disturbs both alike.
     turns = range(num_batches // TURN_LENGTH)
     plain, resumable = zip(*[[seconds_of(batches) for batches in loader_batches] for _ in turns], strict=True)
+    print(f"a batch of {batch_size} {what}")
     for name, seconds in (("DataLoader", plain), ("resumable(DataLoader)", resumable)):
         batch = sorted(each / TURN_LENGTH * 1e6 for each in seconds)
-        print(f"a batch of {name:<22} median {batch[len(batch) // 2]:6.2f} µs, minimum {batch[0]:6.2f} µs")
+        print(f"    {name:<22} median {batch[len(batch) // 2]:8.2f} µs, minimum {batch[0]:8.2f} µs")
     differences = [(ours - theirs) / TURN_LENGTH * 1e6 for theirs, ours in zip(plain, resumable, strict=True)]
-    print(f"the difference                    median {statistics.median(differences):+6.2f} µs")
+    print(f"    {'the difference':<22} median {statistics.median(differences):+8.2f} µs")
 
 
 def seconds_of(batches: Iterator[object]) -> float:
