@@ -66,7 +66,7 @@ class Failing(Dataset[int]):
 
 
 class Lethal(Failing):
-    """Kills the process that fetches a certain sample, or keeps it for ever."""
+    """Kills the process that fetches a certain sample, or keeps it for some seconds."""
 
     def __init__(self, size: int, lethal: int, *, kills: bool) -> None:
         super().__init__(size, -1)
@@ -75,7 +75,7 @@ class Lethal(Failing):
 
     def __getitem__(self, index: int) -> int:
         if index == self._lethal:
-            os.kill(os.getpid(), signal.SIGKILL) if self._kills else time.sleep(100)
+            os.kill(os.getpid(), signal.SIGKILL) if self._kills else time.sleep(3)
         return index
 
 

@@ -614,8 +614,17 @@ def test_a_batch_sampler_that_is_divided_already_is_refused() -> None:
 
 def test_other_kinds_of_loaders_are_refused() -> None:
     """With what to give instead."""
-    with pytest.raises(TypeError, match=r"list is not a torch.utils.data.DataLoader.*or pass exact=False"):
-        loop.resumable([1, 2])
+
+    class Moving(DataLoader[Any]):
+        def __iter__(self) -> Any:
+            return (batch + 1 for batch in super().__iter__())
+
+    for loader in ([1, 2], Moving(range(4))):  # type: ignore[arg-type]
+        with pytest.raises(
+            TypeError, match=r"does not iterate as torch.utils.data.DataLoader does.*or pass exact=False"
+        ):
+            loop.resumable(loader)
+    assert take(loop.resumable(Moving(range(4)), exact=False), 2) == [[1], [2]]  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="this loader is resumable already"):
         loop.resumable(loop.resumable(augmented()))
 

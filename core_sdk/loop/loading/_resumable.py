@@ -175,7 +175,7 @@ def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exac
     """Raises what `resumable()` raises."""
     if isinstance(loader, ResumableLoader):
         raise TypeError("this loader is resumable already")
-    is_torch = isinstance(loader, DataLoader)
+    is_torch = isinstance(loader, DataLoader) and _iterates_as_torch(type(loader))
     if is_torch and not isinstance(loader.dataset, IterableDataset):
         if exact and loader.num_workers > 0 and not loader.in_order:
             raise NotExactError("in_order=False gives batches in the order in which workers finish", "leave it out")
@@ -194,9 +194,14 @@ def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exac
             "give it state_dict() and load_state_dict() and take num_workers=0, or use torchdata's StatefulDataLoader",
         )
     raise TypeError(
-        f"{type(loader).__name__} is not a torch.utils.data.DataLoader, and has no state_dict() and load_state_dict() "
-        "by which it could resume: give a loader of torch, or pass exact=False"
+        f"{type(loader).__name__} does not iterate as torch.utils.data.DataLoader does, and has no state_dict() and "
+        "load_state_dict() by which it could resume: give a DataLoader of torch, or pass exact=False"
     )
+
+
+def _iterates_as_torch(kind: type[DataLoader[Any]]) -> bool:
+    """Whether a plan can replace the iteration: other subclasses may move or change batches as they iterate."""
+    return kind.__iter__ is DataLoader.__iter__ or kind.__module__.partition(".")[0] == "torchdata"
 
 
 def _ranks(distributed: DistributedContext | None) -> Ranks:
