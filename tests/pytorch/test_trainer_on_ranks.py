@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial
@@ -116,29 +117,22 @@ def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path
     assert [each.steps_completed for each in first] == [each.steps_completed for each in second]
 
 
-def test_a_sample_that_two_ranks_have_counts_once(ranks: Ranks, tmp_path: Path) -> None:
-    """The last batch of 17 samples has a single one; both ranks evaluate it."""
-    ranks.run(train, 2, "job", tmp_path, "", "RankTrial", 17)
-
-    ((result, _), _) = results(tmp_path, "job")
-    assert result.metrics == {"mean_x": 8.0, "count": 17}
-
-
 def test_a_signal_to_one_rank_stops_all_after_the_same_batch(ranks: Ranks, tmp_path: Path) -> None:
-    """And the resume goes on as if nothing had been."""
-    ranks.run(train, 2, "whole", tmp_path)
-    ranks.run(train, 2, "stopped", tmp_path, "signal")
+    """And the resume goes on as if nothing had been. The 17th sample, which both ranks validate, counts once."""
+    ranks.run(train, 2, "whole", tmp_path, "", "RankTrial", 17)
+    ranks.run(train, 2, "stopped", tmp_path, "signal", "RankTrial", 17)
     before = results(tmp_path, "stopped")
 
-    ranks.run(train, 2, "stopped", tmp_path)
+    ranks.run(train, 2, "stopped", tmp_path, "", "RankTrial", 17)
 
     for first, second, whole in zip(before, results(tmp_path, "stopped"), results(tmp_path, "whole"), strict=True):
         assert first[0].reason == "preempted"
         assert first[1] + second[1] == whole[1]
-        assert second[0].metrics == whole[0].metrics
+        assert second[0].metrics == whole[0].metrics == {"mean_x": 8.0, "count": 17}
     assert before[0][0] == before[1][0]
 
 
+@pytest.mark.slow
 def test_one_rank_may_ask_for_the_end_of_the_training(ranks: Ranks, tmp_path: Path) -> None:
     """All of them end after the same batch, and the trial is complete."""
     ranks.run(train, 2, "job", tmp_path, "request")
@@ -149,6 +143,7 @@ def test_one_rank_may_ask_for_the_end_of_the_training(ranks: Ranks, tmp_path: Pa
     assert client.get_trial(1).state.name == "COMPLETED"
 
 
+@pytest.mark.slow
 def test_the_chief_evaluates_the_whole_dataset(ranks: Ranks, tmp_path: Path) -> None:
     """With the model that all ranks train."""
     ranks.run(train, 2, "job", tmp_path, "", "WholeTrial")
