@@ -150,6 +150,7 @@ class Trainer:
             raise ValueError(
                 f"{kind} has wrapped no optimizer: call context.wrap_optimizer(optimizer) in its __init__()"
             )
+        context._check_parameters()
 
     def _run(self, fitting: Fitting, length: TrainUnit | None, progress_bar: bool | None) -> bool:
         """Returns whether the training came to its end."""

@@ -420,6 +420,22 @@ def test_an_optimizer_that_is_not_wrapped_is_refused(context: pytorch.PyTorchTri
         context.wrap_optimizer(optimizer, backward_passes_per_step=0)
 
 
+def test_an_optimizer_of_other_models_is_refused(
+    context: pytorch.PyTorchTrialContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it trains would be in no checkpoint; a single parameter is only warned of."""
+    trial = LineTrial(context)
+    own, other = trial.model.parameters(), nn.Parameter(torch.zeros(1))
+    context.wrap_optimizer(torch.optim.SGD([*own, other], lr=0.1))
+    context._check_parameters()
+    assert "1 parameters of the SGD belong to no wrapped model" in caplog.text
+
+    context.wrap_optimizer(torch.optim.Adam(nn.Linear(1, 1).parameters()))
+
+    with pytest.raises(ValueError, match=r"no parameter of the Adam belongs to a wrapped model: call wrap_model\(\)"):
+        pytorch.Trainer(trial, context).fit(max_length=pytorch.Batch(1))
+
+
 def test_a_plateau_scheduler_steps_by_hand_only(context: pytorch.PyTorchTrialContext) -> None:
     """It needs a metric."""
     _, optimizer = line(context)

@@ -143,6 +143,22 @@ class PyTorchTrialContext(TrialContext):
         everything = nn.ModuleList(self.models)
         return [(name, parameter) for name, parameter in everything.named_parameters() if parameter in own]
 
+    def _check_parameters(self) -> None:
+        """Raises `ValueError` for an optimizer that has no parameter of a wrapped model; warns if it lacks some."""
+        known = {id(parameter) for model in self.models for parameter in model.parameters()}
+        for optimizer, step in self._steps.items():
+            kind, parameters = type(optimizer).__name__, step.parameters()
+            num_others = sum(id(parameter) not in known for parameter in parameters)
+            if num_others == len(parameters):
+                raise ValueError(
+                    f"no parameter of the {kind} belongs to a wrapped model: call wrap_model() first, and build the "
+                    "optimizer with the parameters of what it returns"
+                )
+            if num_others:
+                logger.warning(
+                    "%d parameters of the %s belong to no wrapped model: they are in no checkpoint", num_others, kind
+                )
+
     def wrap_lr_scheduler(self, lr_scheduler: Any, step_mode: LRScheduler.StepMode, frequency: int = 1) -> Any:
         """Registers a scheduler, and returns it. The `Trainer` calls its `step()`, unless the mode is `MANUAL_STEP`."""
         if isinstance(lr_scheduler, ReduceLROnPlateau) and step_mode is not LRScheduler.StepMode.MANUAL_STEP:
@@ -165,16 +181,23 @@ class PyTorchTrialContext(TrialContext):
         The trial scales its losses, calls `unscale_()` before it clips gradients, gives the scaler to
         `step_optimizer()`, and calls `update()` after that. `experimental.use_amp()` does all of this itself.
         """
-        if self._scaler is not None:
-            raise ValueError("there is a scaler already: call wrap_scaler(), or experimental.use_amp(), only once")
         if self.models:
             raise ValueError("call wrap_scaler(), or experimental.use_amp(), before wrap_model()")
-        self._scaler = scaler
+        self._register_scaler(scaler)
         return scaler
 
+    def _register_scaler(self, scaler: Any) -> None:
+        if self._scaler is not None:
+            raise ValueError("there is a scaler already: call wrap_scaler(), or experimental.use_amp(), only once")
+        self._scaler = scaler
+
     def _use_amp(self) -> None:
-        is_scaling = self.device.type == "cuda"  # on a CPU it is bfloat16, whose range is that of float32
-        scaler = self.wrap_scaler(torch.amp.GradScaler(self.device.type, enabled=is_scaling))
+        self._turn_amp_on(self.wrap_scaler)
+
+    def _turn_amp_on(self, register: Callable[[Any], object]) -> None:
+        is_scaling = self.device.type == "cuda"  # bfloat16, which a CPU computes in, has the range of float32
+        scaler = torch.amp.GradScaler(self.device.type, enabled=is_scaling)
+        register(scaler)
         self._autocasts = True
         self._automatic_scaler = scaler if is_scaling else None
 
@@ -206,11 +229,7 @@ class PyTorchTrialContext(TrialContext):
             FutureWarning,
             stacklevel=2,
         )
-        wrapped, self.models = self.models, []
-        try:
-            self._use_amp()
-        finally:
-            self.models = wrapped
+        self._turn_amp_on(self._register_scaler)
         for model, strategy in self._spread_models():
             autocasting(strategy.inner_model(model), self.device)
         return models, optimizers
