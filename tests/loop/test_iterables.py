@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 import pytest
+import torch
 from loop.datasets import Counting, Forgetful
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk import errors, loop
+from core_sdk.loop import rng
 
 
 def stateful(num_workers: int) -> Any:
@@ -76,6 +79,19 @@ def test_a_pass_begins_at_the_beginning() -> None:
 
     assert passes[0] == passes[1]
     assert sorted(index for batch in passes[0] for index in batch) == list(range(9))
+
+
+@pytest.mark.parametrize("kind", ["dataset with state", "loader with state"])
+def test_the_generators_of_the_training_are_not_disturbed(kind: str) -> None:
+    """Neither by the batches of the training, nor by a pass over the data."""
+    rng.seed_all(3)
+    expected = random.random(), float(torch.rand(()))
+    rng.seed_all(3)
+
+    list(loop.resumable(LOADERS[kind]()).single_pass())
+    take(loop.resumable(LOADERS[kind]()), 6)
+
+    assert (random.random(), float(torch.rand(()))) == expected
 
 
 def test_an_iterable_without_state_is_refused() -> None:

@@ -61,7 +61,9 @@ class IteratedSource(Source):
 
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         if self._keeper is not None and self._before_pass is None:
-            self._before_pass = copy.deepcopy(self._keeper.state_dict())
+            # A loader that has not been read yet begins to be read for this, and draws a seed.
+            with rng.seeded(self._seed, "iterable"):
+                self._before_pass = copy.deepcopy(self._keeper.state_dict())
         elif self._keeper is not None:
             self._keeper.load_state_dict(copy.deepcopy(self._before_pass))
         batches = self._iterate(Position())
