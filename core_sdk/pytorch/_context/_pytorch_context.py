@@ -17,7 +17,7 @@ from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._context._mixed_precision import autocasting
 from core_sdk.pytorch._context._trial_context import TrialContext
 from core_sdk.pytorch._lr_scheduler import LRScheduler
-from core_sdk.pytorch._strategies import OptimizerStep, Strategy, named_strategy
+from core_sdk.pytorch._strategies import OptimizerStep, Strategy, named_strategy, parameters_of
 
 if TYPE_CHECKING:
     from core_sdk.core import Context, DistributedContext
@@ -139,15 +139,15 @@ class PyTorchTrialContext(TrialContext):
 
     def _named(self, optimizer: Optimizer) -> list[tuple[str, nn.Parameter]]:
         """The optimizer's parameters, each with a name that no other parameter has."""
-        own = {parameter for group in optimizer.param_groups for parameter in group["params"]}
+        own = set(parameters_of(optimizer))
         everything = nn.ModuleList(self.models)
         return [(name, parameter) for name, parameter in everything.named_parameters() if parameter in own]
 
     def _check_parameters(self) -> None:
         """Raises `ValueError` for an optimizer that has no parameter of a wrapped model; warns if it lacks some."""
         known = {id(parameter) for model in self.models for parameter in model.parameters()}
-        for optimizer, step in self._steps.items():
-            kind, parameters = type(optimizer).__name__, step.parameters()
+        for optimizer in self.optimizers:
+            kind, parameters = type(optimizer).__name__, parameters_of(optimizer)
             num_others = sum(id(parameter) not in known for parameter in parameters)
             if num_others == len(parameters):
                 raise ValueError(
@@ -275,7 +275,7 @@ class PyTorchTrialContext(TrialContext):
         if clip_grads is not None:
             if automatic is not None:
                 automatic.unscale_(optimizer)
-            clip_grads(step.parameters())
+            clip_grads(parameters_of(optimizer))
         step.step(scaler)
         if auto_zero_grads:
             optimizer.zero_grad()

@@ -8,6 +8,7 @@ from typing import cast
 import torch
 
 from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._strategies import parameters_of
 
 GRADIENT_FILES = "gradients."
 
@@ -17,13 +18,13 @@ Gradients = list[list[torch.Tensor | None]]
 
 def pending_gradients(context: PyTorchTrialContext) -> Gradients | None:
     """Those of this rank; None if all are used."""
-    gradients = [[parameter.grad for parameter in step.parameters()] for step in context._steps.values()]
+    gradients = [[parameter.grad for parameter in parameters_of(optimizer)] for optimizer in context.optimizers]
     return gradients if any(each is not None for of_optimizer in gradients for each in of_optimizer) else None
 
 
 def restore_gradients(context: PyTorchTrialContext, gradients: Gradients) -> None:
-    for step, of_optimizer in zip(context._steps.values(), gradients, strict=True):
-        for parameter, gradient in zip(step.parameters(), of_optimizer, strict=True):
+    for optimizer, of_optimizer in zip(context.optimizers, gradients, strict=True):
+        for parameter, gradient in zip(parameters_of(optimizer), of_optimizer, strict=True):
             parameter.grad = None if gradient is None else gradient.to(parameter.device)
 
 

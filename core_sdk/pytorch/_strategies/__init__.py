@@ -2,4 +2,4 @@
 
 from core_sdk.pytorch._strategies._choice import default_strategy, named_strategy
 from core_sdk.pytorch._strategies._none import UntouchedStrategy
-from core_sdk.pytorch._strategies._strategy import OptimizerStep, Strategy
+from core_sdk.pytorch._strategies._strategy import OptimizerStep, Strategy, parameters_of

@@ -61,6 +61,10 @@ def check_replica_options(options: Mapping[str, Any]) -> None:
         )
 
 
+def parameters_of(optimizer: torch.optim.Optimizer) -> list[nn.Parameter]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
 class OptimizerStep:
     """One optimizer, and how it makes a step once all gradients are there."""
 
@@ -69,13 +73,10 @@ class OptimizerStep:
         self.optimizer = optimizer
         self._divisor = divisor
 
-    def parameters(self) -> list[nn.Parameter]:
-        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
-
     def prepare(self) -> None:
         """Afterwards gradients are means over batches and ranks. Collective."""
         if self._divisor != 1:
-            for parameter in self.parameters():
+            for parameter in parameters_of(self.optimizer):
                 if parameter.grad is not None:
                     parameter.grad.div_(self._divisor)
 
