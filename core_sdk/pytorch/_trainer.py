@@ -70,7 +70,8 @@ class Trainer:
         """Trains until `max_length`, counted from the beginning of the trial, and returns how that went. Collective.
 
         Periods are units: `Batch(100)`, `Epoch(1)`, `Record(10_000)` or `Seconds(600)`, or counts such as
-        `Batch([1, 10, 100])`. Without `max_length` a search, or the length in the configuration, says how long.
+        `Batch([1, 10, 100])`. Where the searcher of the configuration says how long to train, that counts instead of
+        `max_length`, which may then be left out.
 
         The end of the training is validated and saved in any case. `checkpoint_policy` says which validations a
         checkpoint follows: those that are the "best" of the experiment so far, "all", or "none". Metrics are reported
@@ -85,7 +86,8 @@ class Trainer:
         `progress_bar`, by default on a terminal.
         """
         is_test = test_mode or is_test_mode()
-        self._check(max_length, is_test)
+        self._check_wrapped()
+        max_length = self._wanted_length(max_length, is_test)
         schedule = Schedule(
             validation=None if is_test else validation_period,
             checkpoint=None if is_test else checkpoint_period,
@@ -135,12 +137,19 @@ class Trainer:
     def _read(self, storage_id: str) -> dict[str, Any]:
         return read_state(self._context, storage_id)
 
-    def _check(self, max_length: TrainUnit | None, is_test: bool) -> None:
-        self._check_wrapped()
+    def _wanted_length(self, max_length: TrainUnit | None, is_test: bool) -> TrainUnit | None:
+        """None where the searcher says how long. Collective."""
         if max_length is not None:
             check_length(max_length)
-        elif not is_test and not self._context._core.searcher.has_operations():
+        if is_test:
+            return max_length
+        if self._context._core.searcher.has_operations():
+            if max_length is not None:
+                logger.info("the searcher of the configuration says how long to train, instead of %r", max_length)
+            return None
+        if max_length is None:
             raise ValueError("nothing says how long to train: pass max_length to fit(), such as Epoch(10)")
+        return max_length
 
     def _check_wrapped(self) -> None:
         context, kind = self._context, type(self._trial).__name__

@@ -10,7 +10,7 @@ from pytorch.trials import LineTrial
 
 from core_sdk import client
 from core_sdk.journal import read_records
-from core_sdk.pytorch import Batch, Epoch, FitResult, PyTorchCallback, Trainer, init
+from core_sdk.pytorch import Epoch, FitResult, PyTorchCallback, Trainer, init
 from core_sdk.records import STOPPED_BY_SEARCHER, CommandRecord, OperationCompleted
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.operations import post_operations
@@ -36,6 +36,17 @@ class StopAfter(PyTorchCallback):
     def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
         if batch_idx == self.batch_idx:
             self.folder.request_stop(1, self.source)
+
+
+class CrashError(Exception):
+    pass
+
+
+class CrashOnceSaved(PyTorchCallback):
+    """Ends the attempt with an error as soon as it has stored a checkpoint."""
+
+    def on_checkpoint_upload_end(self, uuid: str) -> None:
+        raise CrashError
 
 
 def begin(home: Home, max_length: dict[str, int] | None, hparams: dict[str, float] | None = None) -> Start:
@@ -103,6 +114,15 @@ def test_lengths_have_the_unit_of_the_configuration(home: Home) -> None:
     assert completed(start) == [(1, 3.0)]
 
 
+def test_the_length_of_a_configuration_replaces_that_of_the_script(home: Home) -> None:
+    """So a script that trains by itself, for which it must say how long, can be searched with as it is."""
+    start = begin(home, {"batches": 4})
+    post_operations(start.folder, [2, 3], is_closed=True)
+
+    assert fit(max_length=Epoch(100)).steps_completed == 3
+    assert completed(start) == [(2, 2.0), (3, 3.0)]
+
+
 def test_the_length_of_a_configuration_needs_no_search(home: Home) -> None:
     """As that of a single trial."""
     start = begin(home, {"batches": 3})
@@ -114,8 +134,9 @@ def test_the_length_of_a_configuration_needs_no_search(home: Home) -> None:
 def test_a_length_that_was_validated_before_a_crash_is_completed_by_the_resume(home: Home) -> None:
     """With the metric that its checkpoint remembers."""
     start = begin(home, {"batches": 4})
-    fit(max_length=Batch(2))
     post_operations(start.folder, [2, 3], is_closed=True)
+    with pytest.raises(CrashError):
+        fit(CrashOnceSaved())
     again = resume(start.folder, is_again=True)
     execute(again)
 
