@@ -47,6 +47,20 @@ def test_what_differs_between_trials_stands_first(cli: Cli) -> None:
     assert objects[0]["metrics"] == {"training": {"loss": 0.5}, "validation": {"accuracy": 0.7, "loss": 1.5}}
 
 
+def test_what_a_trainer_counts_stands_last(home: Home, cli: Cli) -> None:
+    """The steps say as much, and the room belongs to metrics."""
+    for _ in range(2):
+        training = new_attempt(new_trial(home))
+        for steps in (10, 20):
+            training.report(steps, "validation", batches=steps, epochs=steps / 10, loss=1 / steps)
+        training.end("completed")
+
+    head = cli("trial", "list", COLUMNS="200").output.splitlines()[0].split()
+
+    assert head[4] == "Started"
+    assert head[-3:] == ["loss", "batches", "epochs"]
+
+
 @pytest.mark.usefixtures("three_trials")
 def test_trials_are_chosen_by_a_condition(cli: Cli) -> None:
     """On hyperparameters, on last values, on extremes and on the state."""

@@ -18,6 +18,9 @@ from core_sdk.cli.trial.where import Condition, ConditionError, parse_condition
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import TrialRow
 
+# A Trainer reports them with each validation. They say little beside the steps, and stand last.
+_COUNTS = ("batches", "epochs")
+
 
 def choose_trials(
     view: View, experiment_id: int | None, *, labels: Collection[str], where: str, sort: str, columns: Sequence[str]
@@ -119,9 +122,11 @@ def _columns(found: Sequence[Facts], names: Sequence[str], names_experiment: boo
         "attempts": Column("Attempts", lambda one: str(one.row.num_attempts), is_number=True),
     }
     differing, same = _names(found)
+    counts = [name for name in (*differing, *same) if name.rpartition(".")[2] in _COUNTS]
+    differing, same = ([name for name in each if name not in counts] for each in (differing, same))
     fixed, titles = first | last, metric_titles(found)
     # A metric may be asked for with its group or without it, and is shown once.
-    shown = dict.fromkeys(titles.get(name, name) for name in (*first, *names, *differing, *last, *same))
+    shown = dict.fromkeys(titles.get(name, name) for name in (*first, *names, *differing, *last, *same, *counts))
     return [fixed[name] if name in fixed else _column(found, name) for name in shown]
 
 
