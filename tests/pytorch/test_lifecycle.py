@@ -47,7 +47,10 @@ HALVING = (
     "name: async_halving, metric: validation_loss, max_trials: 4, max_concurrent_trials: 2, num_rungs: 2, divisor: 2"
 )
 STOPPING = f"{SEARCH}searcher: {{{HALVING}, time_metric: epochs, max_time: 4}}\n"
-PROMOTION = f"{SEARCH}searcher: {{{HALVING}, max_length: {{epochs: 4}}}}\n"
+# The script passes a `max_length` to fit(), as it must where it trains by itself.
+PROMOTION = f"{SEARCH}searcher: {{{HALVING}, max_length: {{epochs: 4}}}}\n".replace(
+    "model_def:MyTrial", "python3 model_def.py"
+)
 
 
 @pytest.fixture
