@@ -86,7 +86,7 @@ class Driver:
         self._schedule = schedule
         self._broadcast = broadcast
         self._clock: TrainingClock | None = None
-        self.counters = Counters()
+        self._counts: tuple[int, int, int, float] = Counters()
         self._validated_at: int | None = None
         self._saved_at: int | None = None
         self._reported_at = 0
@@ -118,6 +118,10 @@ class Driver:
         return True
 
     @property
+    def counters(self) -> Counters:
+        return Counters._make(self._counts)
+
+    @property
     def is_validation_current(self) -> bool:
         return self._validated_at == self.counters.batches
 
@@ -132,7 +136,7 @@ class Driver:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.counters = Counters(**state["counters"])
+        self._counts = Counters(**state["counters"])
         self._validated_at = state["validated_at"]
         self._is_validation_owed = state["is_validation_owed"]
         self._saved_at = self._reported_at = self.counters.batches
@@ -155,9 +159,10 @@ class Driver:
                 epochs += 1
             if clock.is_read:
                 seconds = clock.after_batch(batches)
-            self.counters = after = Counters(batches, epochs, records, seconds)
+            self._counts = batches, epochs, records, seconds
             if batches < next_look and not (is_epoch_end and looks_at_epochs):
                 continue
+            after = self.counters
             due = [is_due(unit, before, after) for unit in units[1:]]
             if any(due) or is_reached(length, after):
                 return _Due(validation=due[0], checkpoint=due[1])

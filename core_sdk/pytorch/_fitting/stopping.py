@@ -15,6 +15,7 @@ class StopFlag:
     def __init__(self, context: PyTorchTrialContext) -> None:
         self._context = context
         self._preempt = context._core.preempt
+        self._should_preempt = self._preempt.should_preempt
         self._has_asked = False
 
     def is_set(self) -> bool:
@@ -22,7 +23,7 @@ class StopFlag:
         if self._context._stop_requested and not self._has_asked:
             self._has_asked = True
             self._preempt.ask_to_stop(_REQUESTED)
-        if not self._preempt.should_preempt(auto_ack=False):
+        if not self._should_preempt(auto_ack=False):
             return False
         if self._preempt.stop_source != _REQUESTED:
             # The trial is to be resumed; one that has stopped itself is complete.
