@@ -15,9 +15,9 @@ AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
 FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed
 ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
-# Four processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
+# Six processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
 # measure time. Each takes a part of the tests in order, because neighbours share servers, and at the end helps the others.
-PYTEST := $(BIN)/pytest --numprocesses 4 --dist worksteal
+PYTEST := $(BIN)/pytest --numprocesses 6 --dist worksteal
 # The tests start thousands of processes, and each of them would compile our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
