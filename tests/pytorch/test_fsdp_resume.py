@@ -55,9 +55,11 @@ class Layers(nn.Module):
         return inputs
 
 
-def train(job: str, stop_after: str, directory: str, strategy: str = "fsdp", dropout: str = "0") -> None:
+def train(
+    job: str, stop_after: str, directory: str, strategy: str = "fsdp", dropout: str = "0", window: str = "1"
+) -> None:
     """Writes what this rank has trained on, and the final state, into a file of the directory."""
-    with init(job_id=job) as context:
+    with init(job_id=job, aggregation_frequency=int(window)) as context:
         context._core.info.trial.trial_seed = 17
         random.seed(17)
         torch.manual_seed(17)
@@ -86,13 +88,16 @@ def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
 
 
 def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path) -> None:
-    """Samples, losses, random numbers, weights and the optimizer's state are equal, bit for bit."""
-    with_dropout = ("fsdp", 0.2)
-    ranks.run(train, 2, "whole", -1, tmp_path, *with_dropout)
-    ranks.run(train, 2, "stopped", 2, tmp_path, *with_dropout)
+    """Samples, losses, random numbers, weights and the optimizer's state are equal, bit for bit.
+
+    It is stopped between two steps, with gradients that are split over the ranks.
+    """
+    options = ("fsdp", 0.2, 2)
+    ranks.run(train, 2, "whole", -1, tmp_path, *options)
+    ranks.run(train, 2, "stopped", 2, tmp_path, *options)
     before = results(tmp_path, "stopped", 2)
 
-    ranks.run(train, 2, "stopped", -1, tmp_path, *with_dropout)
+    ranks.run(train, 2, "stopped", -1, tmp_path, *options)
 
     after, whole = results(tmp_path, "stopped", 2), results(tmp_path, "whole", 2)
     for rank in range(2):
@@ -106,17 +111,20 @@ def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path)
 def test_a_resume_on_another_number_of_ranks_trains_on_the_same_samples(
     ranks: Ranks, tmp_path: Path, num_ranks: int, strategy: str
 ) -> None:
-    """Also without any sharding. Numbers differ by as much as sums in another order do."""
-    ranks.run(train, 2, "whole", -1, tmp_path)
-    ranks.run(train, 2, "stopped", 2, tmp_path)
+    """Also without any sharding, and between two steps.
+
+    Numbers differ: sums have another order, and 8 samples on 3 ranks are not weighted alike.
+    """
+    ranks.run(train, 2, "whole", -1, tmp_path, "fsdp", 0, 2)
+    ranks.run(train, 2, "stopped", 2, tmp_path, "fsdp", 0, 2)
     before = results(tmp_path, "stopped", 2)
 
-    ranks.run(train, num_ranks, "stopped", -1, tmp_path, strategy)
+    ranks.run(train, num_ranks, "stopped", -1, tmp_path, strategy, 0, 2)
 
     after, whole = results(tmp_path, "stopped", num_ranks), results(tmp_path, "whole", 2)
     assert samples(before) + samples(after) == samples(whole)
     for state in ("model", "optimizer"):
-        torch.testing.assert_close(after[0][state], whole[0][state], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(after[0][state], whole[0][state], rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.slow
