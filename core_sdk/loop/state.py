@@ -43,7 +43,8 @@ class State:
 
     An object has `state_dict()` and `load_state_dict()`. The script's own values lie in a dict, which is filled again
     in place. On several ranks all of them name the same objects; a checkpoint keeps the chief's state of each, and the
-    loaders and the random numbers of every rank.
+    loaders and the random numbers of every rank. Of a model that `fully_shard()` has split, each rank writes its part;
+    any number of ranks goes on from it, also with a whole model.
     """
 
     def __init__(self, **objects: Any) -> None:

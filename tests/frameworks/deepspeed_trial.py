@@ -1,4 +1,7 @@
-"""A trial that real DeepSpeed trains: `deepspeed_trial.py JOB STOP_AFTER STAGE RESULTS`."""
+"""A trial that real DeepSpeed trains: `deepspeed_trial.py JOB STOP_AFTER STAGE RESULTS`.
+
+STAGE is one of ZeRO, or "pipeline" for a model of which each rank has some layers.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,20 @@ from typing import Any
 
 import deepspeed
 import torch
+from deepspeed.pipe import PipelineModule
 from torch import nn
 from torch.utils.data import TensorDataset
 
 from core_sdk.pytorch import Batch, DataLoader, PyTorchCallback
 from core_sdk.pytorch.deepspeed import DeepSpeedTrial, DeepSpeedTrialContext, Trainer, init
 
-JOB, STOP_AFTER, STAGE, RESULTS = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+JOB, STOP_AFTER, STAGE, RESULTS = sys.argv[1], int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+CONFIG = {
+    "train_micro_batch_size_per_gpu": 2,
+    "gradient_accumulation_steps": 2,
+    "gradient_clipping": 1.0,
+    "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "torch_adam": True}},
+}
 
 
 class StopAfter(PyTorchCallback):
@@ -36,13 +46,7 @@ class EngineTrial(DeepSpeedTrial):
     def __init__(self, context: DeepSpeedTrialContext) -> None:
         self.context = context
         model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.2), nn.Linear(8, 1))
-        config = {
-            "train_micro_batch_size_per_gpu": 2,
-            "gradient_accumulation_steps": 2,
-            "gradient_clipping": 1.0,
-            "zero_optimization": {"stage": STAGE},
-            "optimizer": {"type": "AdamW", "params": {"lr": 0.01, "torch_adam": True}},
-        }
+        config = {**CONFIG, "zero_optimization": {"stage": int(STAGE)}}
         engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config=config)
         self.engine = context.wrap_model_engine(engine)
         self.trained: list[Any] = []
@@ -73,12 +77,34 @@ class EngineTrial(DeepSpeedTrial):
         return {"error": ((self.engine(x) - y) ** 2).mean(), "mean_x": x.mean()}
 
 
+class PipelineTrial(EngineTrial):
+    def __init__(self, context: DeepSpeedTrialContext) -> None:
+        self.context = context
+        layers = [nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 8), nn.Dropout(0.2), nn.Linear(8, 1)]
+        model = PipelineModule(layers, num_stages=context.distributed.size, loss_fn=nn.MSELoss())
+        engine, *_ = deepspeed.initialize(model=model, model_parameters=list(model.parameters()), config=CONFIG)
+        self.engine = context.wrap_model_engine(engine)
+        self.trained = []
+
+    def build_validation_data_loader(self) -> DataLoader:
+        x = torch.arange(8.0).unsqueeze(1)
+        return DataLoader(TensorDataset(x, 2 * x + 1), 2)
+
+    def train_batch(self, dataloader_iter: Iterator[Any] | None, epoch_idx: int, batch_idx: int) -> Any:
+        loss = self.engine.train_batch(dataloader_iter)
+        self.trained.append([epoch_idx, batch_idx, dataloader_iter is None, loss.item(), random.random()])
+        return {"loss": loss}
+
+    def evaluate_batch(self, dataloader_iter: Iterator[Any], batch_idx: int) -> dict[str, Any]:
+        return {"error": self.engine.eval_batch(dataloader_iter).mean()}
+
+
 def main() -> None:
     with init(job_id=JOB) as context:
         context._core.info.trial.trial_seed = 17
         random.seed(17)
         torch.manual_seed(17)
-        trial = EngineTrial(context)
+        trial = PipelineTrial(context) if STAGE == "pipeline" else EngineTrial(context)
         result = Trainer(trial, context).fit(max_length=Batch(6), validation_period=Batch(3))
         outcome = {"trained": trial.trained, "metrics": result.metrics, "reason": result.reason}
         (RESULTS / f"{JOB}.{context.distributed.rank}.json").write_text(json.dumps(outcome))

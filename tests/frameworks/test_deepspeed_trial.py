@@ -26,7 +26,7 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def train(
-    environment: FrameworkEnvironment, directory: Path, job: str, *, stop_after: int, num_ranks: int, stage: int
+    environment: FrameworkEnvironment, directory: Path, job: str, *, stop_after: int, num_ranks: int, stage: object
 ) -> list[dict[str, Any]]:
     """What each rank has written down."""
     launcher = ["-m", "launch.deepspeed", f"--num_gpus={num_ranks}", "--"] if num_ranks > 1 else []
@@ -127,3 +127,17 @@ assert base["optimizer"]["params"]["lr"] == 0.1
     )
 
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_stages_of_a_pipeline_are_trained_and_go_on(deepspeed: FrameworkEnvironment, tmp_path: Path) -> None:
+    """The one in the middle reads no data, and is told by the chief how far they go."""
+    whole = train(deepspeed, tmp_path, "whole", stop_after=-1, num_ranks=3, stage="pipeline")
+    first = train(deepspeed, tmp_path, "stopped", stop_after=2, num_ranks=3, stage="pipeline")
+
+    second = train(deepspeed, tmp_path, "stopped", stop_after=-1, num_ranks=3, stage="pipeline")
+
+    for rank in range(3):
+        assert [batch[:3] for batch in first[rank]["trained"]] == [[0, index, rank == 1] for index in range(3)]
+        assert first[rank]["trained"] + second[rank]["trained"] == whole[rank]["trained"]
+        assert second[rank]["metrics"] == whole[rank]["metrics"]

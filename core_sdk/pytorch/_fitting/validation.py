@@ -100,13 +100,17 @@ class Validator:
                 f"{type(trial).__name__} evaluates the full dataset on the chief, which has only a part of a model "
                 "that is split over the ranks: define evaluate_batch() instead"
             )
-        self._loader = checked_loader(
-            trial.build_validation_data_loader(),
-            "build_validation_data_loader",
-            checks_datasets=context._checks_datasets,
-        )
+        self._loader = self._built_loader()
         if self._evaluates_batches:
-            self._data = Data(trial, self._loader, context)
+            self._data = self._made_data()
+
+    def _built_loader(self) -> Any:
+        loader = self._trial.build_validation_data_loader()
+        checks_datasets = self._context._checks_datasets
+        return checked_loader(loader, "build_validation_data_loader", checks_datasets=checks_datasets)
+
+    def _made_data(self) -> Data:
+        return Data(self._trial, self._loader, self._context)
 
     def run(self, batches: int, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         """The metrics, on every rank; None if a stop has cut the validation off. The flag is read before each batch.

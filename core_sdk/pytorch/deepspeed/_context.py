@@ -15,6 +15,7 @@ import torch
 from core_sdk.core import Context, DistributedContext
 from core_sdk.errors import MissingDependencyError
 from core_sdk.pytorch._context import TrialContext
+from core_sdk.pytorch._strategies import Strategy
 from core_sdk.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_parallel_mpu, make_deepspeed_mpu
 
 try:
@@ -56,6 +57,8 @@ class DeepSpeedTrialContext(TrialContext):
             enable_tensorboard_logging=enable_tensorboard_logging,
         )
         self.models: list[DeepSpeedEngine] = []
+        self._strategies: list[Strategy] = []
+        """Those of models that are no engines: there are none."""
         self._moves_batches = False
         self._mpu = make_data_parallel_mpu(distributed)
         self._has_own_mpu = False

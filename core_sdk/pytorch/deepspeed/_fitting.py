@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._fitting.checkpoint import TrialState
+from core_sdk.pytorch._fitting.data import Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.validation import Validator
+from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext
 
 _END = object()
 
@@ -18,8 +21,43 @@ class MicroBatches(NamedTuple):
     """A batch: the micro-batches between two steps of an engine."""
 
     epoch: int
+    num_samples: tuple[int, ...]
+    """Of this rank, in each micro-batch."""
     num_global: int
     is_epoch_end: bool
+
+
+class NoData(Data):
+    """In the place of the data of a rank that reads none, such as the middle stages of a pipeline."""
+
+    batches_per_epoch = None
+    is_divided = True
+
+    def __init__(self) -> None:
+        pass
+
+    def stream(self) -> Iterator[Any]:
+        return iter(())
+
+    def single_pass(self) -> Iterator[Any]:
+        return iter(())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def all_read_data(context: DeepSpeedTrialContext) -> bool:
+    """Collective. Whether no rank has to be told by the chief how far the data go.
+
+    Raises `ValueError` if the chief itself reads none.
+    """
+    are_reading = context.distributed.allgather(context._mpu.should_build_data_loader)
+    if not are_reading[0]:
+        raise ValueError("rank 0 must read data: set should_build_data_loader in its ModelParallelUnit")
+    return all(are_reading)
 
 
 class EngineFitting(Fitting):
@@ -27,6 +65,10 @@ class EngineFitting(Fitting):
 
     _context: Any
     _trial: Any
+
+    def _training_data(self) -> Data:
+        self._all_read_data = all_read_data(self._context)
+        return super()._training_data() if self._context._mpu.should_build_data_loader else NoData()
 
     def _made_validator(self, max_batches: int | None) -> Validator:
         return EngineValidator(self._trial, self._context, self._callbacks, max_batches)
@@ -47,17 +89,11 @@ class EngineFitting(Fitting):
     def train_batch(self) -> MicroBatches:  # type: ignore[override]
         context, index = self._context, self._batch_index
         drawn = list(itertools.islice(self._stream, context.get_num_micro_batches_per_slot()))
-        draws = [draw for draw, _ in drawn]
-        trained = MicroBatches(
-            epoch=draws[0].epoch,
-            num_global=sum(draw.num_global for draw in draws),
-            is_epoch_end=any(draw.is_epoch_end for draw in draws),
-        )
+        trained = self._described(drawn)
         context._begin_batch(index, trained.epoch, self._is_epoch_start, trained.is_epoch_end)
         if self._is_epoch_start:
             self._callbacks.call("on_training_epoch_start", trained.epoch)
-        num_samples = [self._data.num_samples(draw, batch) for draw, batch in drawn]
-        returned = self._train_on([batch for _, batch in drawn], num_samples, trained.epoch)
+        returned = self._train_on([batch for _, batch in drawn], trained)
         context._end_batch()
         for hook in self._batch_hooks:
             hook(trained.epoch, index, returned)
@@ -67,20 +103,32 @@ class EngineFitting(Fitting):
             self._callbacks.call("on_training_epoch_end", trained.epoch)
         return trained
 
-    def _train_on(self, batches: list[Any], num_samples: list[int], epoch: int) -> Any:
+    def _described(self, drawn: list[tuple[Draw, Any]]) -> MicroBatches:
+        """Collective if some ranks read no data: they are told by the chief."""
+        own = MicroBatches(
+            epoch=drawn[0][0].epoch if drawn else 0,
+            num_samples=tuple(self._data.num_samples(draw, batch) for draw, batch in drawn),
+            num_global=sum(draw.num_global for draw, _ in drawn),
+            is_epoch_end=any(draw.is_epoch_end for draw, _ in drawn),
+        )
+        if self._all_read_data:
+            return own
+        told: MicroBatches = self._context.distributed.broadcast(own)
+        return told._replace(num_samples=own.num_samples or told.num_samples)
+
+    def _train_on(self, batches: list[Any], trained: MicroBatches) -> Any:
         """Returns what the trial has returned last."""
         context, index, returned = self._context, self._batch_index, None
-        if context._calls_per_batch == 1:
-            num_samples = [sum(num_samples)]
-        iterator = iter(batches)
-        for count in num_samples:
+        takes_all = context._calls_per_batch == 1
+        iterator = iter(batches) if context._mpu.should_build_data_loader else None
+        for count in [sum(trained.num_samples)] if takes_all else trained.num_samples:
             try:
-                returned = self._trial.train_batch(iterator, epoch, index)
+                returned = self._trial.train_batch(iterator, trained.epoch, index)
             except StopIteration as error:
                 raise RuntimeError(_wrong_number("more", len(batches))) from error
             if context._mpu.should_report_metrics:
                 self._metrics.add(returned, index, count)
-        if next(iterator, _END) is not _END:
+        if iterator is not None and next(iterator, _END) is not _END:
             raise RuntimeError(_wrong_number("fewer", len(batches)))
         return returned
 
@@ -99,15 +147,34 @@ class EngineValidator(Validator):
     _context: Any
     _trial: Any
 
+    def _built_loader(self) -> Any:
+        self._all_read_data = all_read_data(self._context)
+        return super()._built_loader() if self._context._mpu.should_build_data_loader else None
+
+    def _made_data(self) -> Data:
+        return NoData() if self._loader is None else super()._made_data()
+
     def _batches(self) -> Iterator[tuple[Any, int]]:
         """Lists of micro-batches, and how many samples of this rank are in each list."""
         length = self._context.get_num_micro_batches_per_slot() if self._context.use_pipeline_parallel else 1
-        for group in _groups(super()._batches(), length):
-            yield [batch for batch, _ in group], sum(num_samples for _, num_samples in group)
+        groups = _groups(super()._batches(), length)
+        while True:
+            group = next(groups, None)
+            num_samples = None if group is None else sum(count for _, count in group)
+            if not self._all_read_data:
+                told = self._context.distributed.broadcast(num_samples)
+                num_samples = told if self._loader is None else num_samples
+            if num_samples is None:
+                return
+            yield [batch for batch, _ in group or ()], num_samples
+
+    def _set_forward_sync(self, is_on: bool) -> None:
+        """Engines exchange nothing in the forward pass, unless they are split."""
 
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
         def evaluate(batches: list[Any], index: int) -> Any:
-            returned = self._trial.evaluate_batch(iter(batches), index)
+            iterator = None if self._loader is None else iter(batches)
+            returned = self._trial.evaluate_batch(iterator, index)
             return returned if self._context._mpu.should_report_metrics else {}
 
         return evaluate
