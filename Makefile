@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 INTEGRATIONS_INSTALLED := $(VENV)/.installed-integrations
 AZURITE := $(VENV)/azurite
 AZURITE_INSTALLED := $(AZURITE)/.installed
-FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed
+FRAMEWORKS_INSTALLED := $(VENV)/deepspeed/.installed $(VENV)/horovod/.installed $(VENV)/callbacks/.installed $(VENV)/ray/.installed
 ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(FRAMEWORKS_INSTALLED)
 # Six processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
 # measure time. Each takes a part of the tests in order, because neighbours share servers, and at the end helps the others.
@@ -41,7 +41,7 @@ test: $(INSTALLED)  ## the tests that need no compiler, no system package and no
 	@echo "running the tests: about five minutes on two cores"
 	@$(PYTEST)
 
-test-integrations: $(ALL_INSTALLED)  ## the tests with Horovod, DeepSpeed, Slurm, ssh, strace and all bucket servers
+test-integrations: $(ALL_INSTALLED)  ## the tests with Horovod, DeepSpeed, Ray, Slurm, ssh, strace and all bucket servers
 	@echo "running the tests of integrations; those whose part is missing are skipped, by name"
 	@$(PYTEST) -m "integration and not slow"
 
@@ -110,7 +110,7 @@ $(AZURITE_INSTALLED): tests/buckets/azurite/package-lock.json | $(INTEGRATIONS_I
 	@if $(PYTHON) tests/buckets/azurite/install.py $(AZURITE); then touch $@; else \
 	  echo "make: Azurite is not installed, so checkpoints in Azure are NOT TESTED: see $(AZURITE)/install.log" >&2; fi
 
-# DeepSpeed, Horovod and the libraries that core_sdk.integrations has callbacks for have an environment each, on top of
+# DeepSpeed, Horovod, Ray and the libraries that core_sdk.integrations has callbacks for have an environment each, on top of
 # ours. What is compiled for them is kept in the user's cache; Horovod takes ten minutes the first time. If one cannot be
 # installed there is no stamp, and its tests are skipped.
 $(FRAMEWORKS_INSTALLED): $(VENV)/%/.installed: tests/frameworks/install.py constraints.txt | $(INSTALLED)

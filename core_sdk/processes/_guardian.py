@@ -27,6 +27,7 @@ ISOLATION = ("-I", "-S") if sys.platform == "linux" else ("-I",)
 GUARDIAN_FILE = __file__
 """For a program that needs the standard library only, and runs it by `runpy.run_path`."""
 
+_DETACHED = "--detached"
 # A process that the launcher was starting when it died shows its environment only after its exec.
 _LEAST_S = 1.0
 _MOST_S = 60.0
@@ -40,15 +41,24 @@ _SESSION_FIELD = 3  # of /proc/PID/stat, counted behind the program's name
 class Guardian:
     """The launcher's side: a guardian runs from construction on, until `dismiss` or `end_all`. Thread-safe."""
 
-    def __init__(self, directory: Path | None, mark: str, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | None,
+        mark: str,
+        variables: Mapping[str, str] | None = None,
+        *,
+        is_detached: bool = False,
+    ) -> None:
         """`directory`, if any, is removed, and processes with `mark` (`NAME=value`) in their environment are killed.
 
-        `variables` is the guardian's own environment; None for this process's.
+        `variables` is the guardian's own environment; None for this process's. `is_detached`: it does not stay a child
+        of this process, for somebody who kills this process with its children. Then nobody can wait for it.
         """
+        options = [_DETACHED] if is_detached else []
 
         def start(from_launcher: int) -> subprocess.Popen[bytes]:
             return subprocess.Popen(
-                [sys.executable, *ISOLATION, __file__, str(directory or ""), mark],
+                [sys.executable, *ISOLATION, __file__, str(directory or ""), mark, *options],
                 env=variables,
                 cwd="/",
                 stdin=from_launcher,
@@ -213,4 +223,6 @@ def _pids_elsewhere(mark: str, sessions: Collection[int]) -> Iterator[int]:
 
 
 if __name__ == "__main__":
+    if _DETACHED in sys.argv[3:] and os.fork():
+        os._exit(0)
     main(sys.argv[1], sys.argv[2], sys.stdin)

@@ -7,28 +7,33 @@ import contextlib
 import os
 import sys
 import threading
-from pathlib import Path
 from typing import Literal
 
-from core_sdk.processes.output import PrefixedLines, RankOutput
+from core_sdk.processes.output import PrefixedLines
 
 _CHUNK_BYTES = 1 << 16
 
 
-class WorkerOutput(RankOutput):
-    """Workers write into its pipes. Each line is shown, with its rank, by `sys.stdout` or `sys.stderr`."""
+class ShownOutput:
+    """Whole lines that are written to these descriptors are shown by `sys.stdout` and `sys.stderr`, and kept."""
 
-    def __init__(self, directory: Path, log_path: str | os.PathLike[str] | None = None) -> None:
-        """`log_path` is a file to which the lines are appended as well."""
+    def __init__(self, log_path: str | os.PathLike[str] | None = None) -> None:
+        """`log_path` is a file to which the lines are appended; None if they are shown only."""
         self._log = None if log_path is None else os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        stdout, stderr = self._copies = (_Copy("stdout", self._log), _Copy("stderr", self._log))
-        super().__init__(directory, stdout.descriptor, stderr.descriptor)
+        self._stdout, self._stderr = _Copy("stdout", self._log), _Copy("stderr", self._log)
+
+    @property
+    def stdout_fd(self) -> int:
+        return self._stdout.descriptor
+
+    @property
+    def stderr_fd(self) -> int:
+        return self._stderr.descriptor
 
     def close(self) -> None:
-        """Does nothing the second time."""
-        super().close()
-        for copy in self._copies:
-            copy.close()
+        """Shows what is left. Does nothing the second time."""
+        self._stdout.close()
+        self._stderr.close()
         if self._log is not None:
             os.close(self._log)
             self._log = None

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-Framework = Literal["deepspeed", "horovod", "callbacks"]
+Framework = Literal["deepspeed", "horovod", "callbacks", "ray"]
 
 STAMP = ".installed"
 """Written when the whole of an environment is there."""

@@ -21,6 +21,7 @@ from frameworks.environments import Framework, FrameworkEnvironment, cache
 
 DEEPSPEED = "deepspeed==0.19.8"
 _CALLBACKS = ["lightning==2.6.6", "transformers==5.23.0", "accelerate==1.15.0"]
+RAY = "ray==2.60.0"
 _CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 _TIMEOUT_S = 600
 
@@ -59,10 +60,16 @@ def install_callbacks(environment: FrameworkEnvironment, log: TextIO) -> None:
     _pip(environment, log, [*_CALLBACKS, "-c", str(_CONSTRAINTS)])
 
 
+def install_ray(environment: FrameworkEnvironment, log: TextIO) -> None:
+    _make_layer(environment.directory)
+    _pip(environment, log, [RAY, "-c", str(_CONSTRAINTS)])
+
+
 _INSTALLERS: Mapping[Framework, Callable[[FrameworkEnvironment, TextIO], None]] = {
     "deepspeed": install_deepspeed,
     "horovod": install_horovod,
     "callbacks": install_callbacks,
+    "ray": install_ray,
 }
 
 

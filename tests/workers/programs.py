@@ -32,6 +32,10 @@ class Programs:
     variables: dict[str, str]
     started: list[Script] = field(default_factory=list)
 
+    @property
+    def most_workers(self) -> int:
+        return 64 if self.engine == "local" else 8
+
     def start(self, source: str, *, is_piped: bool = False, **variables: str) -> Script:
         """`is_piped`: the program comes on stdin, as from a person, and is no file."""
         text = _BEGINNING + textwrap.dedent(self.make_engine) + textwrap.dedent(source)

@@ -12,8 +12,10 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple
 
 from core_sdk.environment import RankPlace, unmarked_variables, worker_variables
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
@@ -21,7 +23,7 @@ from core_sdk.errors import WorkersNotStartedError
 from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, excerpt
 from core_sdk.processes.output import RankOutput
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
-from core_sdk.workers._output import WorkerOutput
+from core_sdk.workers._output import ShownOutput
 
 _WORKER_FILE = Path(__file__).with_name("_worker.py")
 # Processes that a worker leaves behind may hold its connection open.
@@ -39,24 +41,58 @@ class LocalEngine(Engine):
 
     def __init__(self, *, log_path: str | os.PathLike[str] | None = None) -> None:
         """What the workers write is shown, each line with its rank, and appended to the file `log_path`."""
-        # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
-        self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
-        mark = f"{LAUNCH_DIR_VARIABLE}={self._directory}"
-        self._guardian = Guardian(self._directory, mark, unmarked_variables())
-        self._output = WorkerOutput(self._directory, log_path)
-        self._num_starts = 0
-        self._is_closed = False
+        self._shown = ShownOutput(log_path)
+        self._processes = WorkerProcesses(self._shown.stdout_fd, self._shown.stderr_fd)
 
     def start(self, num_workers: int) -> LocalTeam:
-        self._num_starts += 1
-        meeting_place = self._directory / f"ranks-{self._num_starts}"
-        meeting_place.mkdir(mode=0o700)
-        return LocalTeam(num_workers, self._directory, meeting_place, self._guardian, self._output)
+        places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
+        variables = {RENDEZVOUS_VARIABLE: str(self._processes.new_meeting_place())}
+        return self._processes.start(places, "127.0.0.1", variables, Order(sys.path, sys.argv))
 
     def num_available(self) -> None:
         return None
 
     def close(self) -> None:
+        self._processes.close()
+        self._shown.close()
+
+
+class Order(NamedTuple):
+    """What a worker's process is to be like the program in."""
+
+    path: list[str]
+    """`sys.path`"""
+    arguments: list[str]
+    """`sys.argv`"""
+
+
+class WorkerProcesses:
+    """What the workers of all starts have in common: a private directory, a guardian, and where their output goes."""
+
+    def __init__(self, stdout_fd: int, stderr_fd: int, *, is_detached: bool = False) -> None:
+        """`is_detached`: the guardian is not to be a child of this process."""
+        # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
+        self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
+        mark = f"{LAUNCH_DIR_VARIABLE}={self._directory}"
+        self._guardian = Guardian(self._directory, mark, unmarked_variables(), is_detached=is_detached)
+        self._output = RankOutput(self._directory, stdout_fd, stderr_fd)
+        self._num_meetings = 0
+        self._is_closed = False
+
+    def new_meeting_place(self) -> Path:
+        """A new directory, in which the ranks of one start find each other."""
+        self._num_meetings += 1
+        place = self._directory / f"ranks-{self._num_meetings}"
+        place.mkdir(mode=0o700)
+        return place
+
+    def start(self, places: Sequence[RankPlace], address: str, variables: Mapping[str, str], order: Order) -> LocalTeam:
+        """Returns once all workers listen. Raises `WorkersNotStartedError`."""
+        all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **variables}
+        return LocalTeam(places, address, all_variables, order, self._guardian, self._output)
+
+    def close(self) -> None:
+        """Does nothing the second time."""
         if not self._is_closed:
             self._is_closed = True
             self._output.close()
@@ -65,28 +101,34 @@ class LocalEngine(Engine):
 
 
 class LocalTeam(Team):
+    """Of all workers, or of those of one node."""
+
     def __init__(
-        self, num_workers: int, directory: Path, meeting_place: Path, guardian: Guardian, output: RankOutput
+        self,
+        places: Sequence[RankPlace],
+        address: str,
+        variables: Mapping[str, str],
+        order: Order,
+        guardian: Guardian,
+        output: RankOutput,
     ) -> None:
-        """Returns once all workers listen. Raises `WorkersNotStartedError`."""
-        self.address = "127.0.0.1"
-        self.places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
-        self._variables = {LAUNCH_DIR_VARIABLE: str(directory), RENDEZVOUS_VARIABLE: str(meeting_place)}
+        self.places = places
+        self.address = address
         self._guardian = guardian
         self._output = output
         self._ending = threading.Lock()
         self._is_ended = False
-        self._connections: list[Connection[bytes, bytes]] = []
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: dict[int, Connection[bytes, bytes]] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         try:
-            for place in self.places:
-                self._start(place)
+            for place in places:
+                self._start(place, variables, order)
         except OSError as error:
             self._watch()
             self.end(0)
-            raise WorkersNotStartedError(num_workers, f"{error.strerror or error}") from error
+            raise WorkersNotStartedError(len(places), f"{error.strerror or error}") from error
         self._watch()
-        for place in self.places:
+        for place in places:
             self._await_ready(place.rank)
 
     def exchange(self, rank: int, request: bytes) -> Answer:
@@ -126,12 +168,12 @@ class LocalTeam(Team):
             if self._is_ended:
                 return
             self._is_ended = True
-            for connection in self._connections:
+            for connection in self._connections.values():
                 _shut_down(connection)
             if grace_s > 0:
                 self._await_leaving()
             self._ranks.end(grace_s)
-            for rank, process in enumerate(self._processes):
+            for rank, process in self._processes.items():
                 self._output.wait_for_end(rank, _LAST_OUTPUT_S)
                 self._guardian.release(process.pid)
                 process.wait()
@@ -142,14 +184,14 @@ class LocalTeam(Team):
         while self._ranks.running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
-    def _start(self, place: RankPlace) -> None:
+    def _start(self, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
         ours, theirs = socket.socketpair()
         pipes = self._output.open(place.rank)
         with theirs, Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
-            self._connections.append(Connection(ours.detach()))
+            connection = self._connections[place.rank] = Connection(ours.detach())
             process = subprocess.Popen(
                 [sys.executable, "-P", str(_WORKER_FILE), str(theirs.fileno())],
-                env=worker_variables(place.variables() | self._variables),
+                env=worker_variables({**place.variables(), **variables}),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
@@ -157,12 +199,11 @@ class LocalTeam(Team):
                 start_new_session=True,
             )
         self._guardian.guard(process.pid)
-        self._processes.append(process)
-        order = {"path": sys.path, "argv": sys.argv}
-        self._connections[place.rank].send_bytes(json.dumps(order).encode())
+        self._processes[place.rank] = process
+        connection.send_bytes(json.dumps(order._asdict()).encode())
 
     def _watch(self) -> None:
-        self._ranks = Ranks({rank: process.pid for rank, process in enumerate(self._processes)})
+        self._ranks = Ranks({rank: process.pid for rank, process in self._processes.items()})
 
     def _await_ready(self, rank: int) -> None:
         try:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 from multiprocessing.connection import Connection
 
 
 def main() -> None:
+    # A process inherits the mask of the thread that has started it, and threads of Ray's block signals.
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     connection = Connection(descriptor)
     order = json.loads(connection.recv_bytes())
     sys.path[:] = order["path"]
-    sys.argv = order["argv"]
+    sys.argv = order["arguments"]
     # Only now: Core SDK itself may stand on that path.
     from core_sdk.environment import RankPlace
     from core_sdk.workers._program import WorkerProgram

@@ -1,0 +1,12 @@
+"""Workers on a Ray cluster: one actor of Ray Core for each, in a placement group.
+
+An actor only holds the worker's place and its resources. The worker is a process that the actor starts, as a local one
+is: so its death has a cause, its output a rank, and its main thread is the function's, as on one machine. Ray Train is
+not used.
+"""
+
+from __future__ import annotations
+
+from core_sdk.workers.ray._engine import RayEngine
+
+__all__ = ["RayEngine"]

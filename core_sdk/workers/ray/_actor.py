@@ -1,0 +1,85 @@
+"""The actor that holds one worker's place in a Ray cluster, and is the parent of the worker's process."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from core_sdk.environment import RankPlace
+from core_sdk.environment.names import RENDEZVOUS_VARIABLE
+from core_sdk.workers._engine import Answer, Death
+from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
+
+NUM_THREADS = 4
+"""A call, a signal or the end meanwhile, and somebody who waits for output; and one to spare."""
+
+_CHUNK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where an actor runs."""
+
+    node_id: str
+    address: str
+    meeting_place: str
+    """A directory that only this user can enter, for ranks that are all on this node."""
+
+
+class WorkerActor:
+    """Its methods run in several threads, so that a signal comes through while a call runs."""
+
+    def __init__(self) -> None:
+        self._out, out = os.pipe()
+        self._err, err = os.pipe()
+        self._writing_ends = [out, err]
+        self._reading_ends = [self._out, self._err]
+        # Ray kills the children of an actor whose program has died, the worker and a guardian alike.
+        self._processes = WorkerProcesses(out, err, is_detached=True)
+        self._team: LocalTeam
+        self._rank = 0
+
+    def node(self) -> Node:
+        import ray
+
+        context = ray.get_runtime_context()
+        return Node(context.get_node_id(), ray.util.get_node_ip_address(), str(self._processes.new_meeting_place()))
+
+    def start(self, place: RankPlace, address: str, meeting_place: str | None, order: Order) -> None:
+        """Raises `WorkersNotStartedError`. Without a meeting place the ranks meet through torch's store."""
+        variables: Mapping[str, str] = {} if meeting_place is None else {RENDEZVOUS_VARIABLE: meeting_place}
+        # What the program can import, and what can be imported here.
+        path = list(dict.fromkeys([*order.path, *sys.path]))
+        self._rank = place.rank
+        self._team = self._processes.start([place], address, variables, order._replace(path=path))
+
+    def exchange(self, request: bytes) -> Answer:
+        """Raises `WorkerLost`."""
+        return self._team.exchange(self._rank, request)
+
+    def death(self) -> Death:
+        return self._team.death(self._rank)
+
+    def signal(self, number: int) -> None:
+        self._team.signal(self._rank, number)
+
+    def end(self, grace_s: float) -> None:
+        """Ends the worker. What it has written can be read to its end after that."""
+        self._team.end(grace_s)
+        self._processes.close()
+        for descriptor in self._writing_ends:
+            os.close(descriptor)
+
+    def read_output(self) -> tuple[bytes, bytes] | None:
+        """Blocks until there is something on the worker's stdout or stderr; None at the end of both."""
+        chunks = {self._out: b"", self._err: b""}
+        while self._reading_ends and not any(chunks.values()):
+            ready, _, _ = select.select(self._reading_ends, [], [])
+            for descriptor in ready:
+                chunks[descriptor] = os.read(descriptor, _CHUNK_BYTES)
+                if not chunks[descriptor]:
+                    self._reading_ends.remove(descriptor)
+        return (chunks[self._out], chunks[self._err]) if any(chunks.values()) else None
