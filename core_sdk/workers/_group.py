@@ -84,6 +84,7 @@ class WorkerGroup:
 
         The system chooses the port. A call of a collective may take `timeout_s`. To be called again after `restart`.
         """
+        self.submit(_torch.load_torch)
         host = self._start.team.address
         (port,) = self.submit_to([0], _torch.open_store, host).results()
         self.submit(_torch.tell_store, host, port)

@@ -12,6 +12,11 @@ from core_sdk.environment import add_variables
 _stores: list[object] = []
 
 
+def load_torch() -> None:
+    """On all ranks, so that they load it while rank 0 opens the store."""
+    import torch.distributed  # noqa: F401
+
+
 def open_store(host: str) -> int:
     """On rank 0: opens torch's store, and returns its port, which the system has chosen."""
     from torch.distributed import TCPStore  # type: ignore[attr-defined]  # slow to import

@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection
 
 def main() -> None:
     # A process inherits the mask of the thread that has started it, and threads of Ray's block signals.
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
     connection = Connection(descriptor)
