@@ -97,11 +97,8 @@ def test_a_checkpoint_of_another_model_is_refused_by_names_and_shapes() -> None:
     """The message says what differs, and what to do."""
 
     class Larger(LineTrial):
-        def __init__(self, context: PyTorchTrialContext) -> None:
-            super().__init__(context)
-            context.models.clear()
-            context._strategies.clear()
-            self.model = context.wrap_model(torch.nn.Linear(1, 2))
+        def make_model(self) -> torch.nn.Module:
+            return torch.nn.Linear(1, 2)
 
     first_result, _ = fit(lambda: DataLoader(dataset(), 8), max_length=Batch(1))
 

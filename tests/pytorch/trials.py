@@ -23,9 +23,12 @@ class LineTrial(pytorch.PyTorchTrial):
         self.batch_size = batch_size
         self.loader = loader
         self.callbacks: Mapping[str, pytorch.PyTorchCallback] = {}
-        self.model = context.wrap_model(nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1)))
+        self.model = context.wrap_model(self.make_model())
         self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9))
         self.trained: list[tuple[int, int, list[float], float, float]] = []
+
+    def make_model(self) -> nn.Module:
+        return nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1))
 
     def build_training_data_loader(self) -> Any:
         return pytorch.DataLoader(dataset(), self.batch_size, shuffle=True, **self.loader)
