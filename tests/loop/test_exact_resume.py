@@ -185,6 +185,7 @@ def check_pair(directory: Path, undisturbed_pair: list[list[Seen]], num_workers:
 
 
 @needs("torchrun")
+@pytest.mark.timeout(600)
 def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     tmp_path: Path, undisturbed_pair: list[list[Seen]]
 ) -> None:
@@ -209,6 +210,7 @@ def test_a_training_on_two_ranks_resumes_exactly_from_each_batch(
 
 @needs("torchrun")
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(
     tmp_path: Path, undisturbed: list[Seen]
 ) -> None:
