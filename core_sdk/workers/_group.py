@@ -41,7 +41,11 @@ class WorkerGroup:
     def __init__(self, num_workers: int, engine: Engine | None = None) -> None:
         """Starts the workers; by default on this machine. Raises `WorkersNotStartedError`."""
         self._engine = engine or LocalEngine()
-        self._start = _Start(self._engine, _checked_size(num_workers))
+        try:
+            self._start = _Start(self._engine, _checked_size(num_workers))
+        except BaseException:
+            self._engine.close()
+            raise
 
     @property
     def size(self) -> int:

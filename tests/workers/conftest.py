@@ -60,13 +60,25 @@ def ray_address() -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
+@pytest.fixture
+def two_ray_nodes() -> Iterator[str]:
+    """The address of a Ray cluster of two nodes, with two CPUs each, which see the same files."""
+    with (
+        reserved_port() as port,
+        _ray_node("--head", f"--port={port}", "--num-cpus=2"),
+        _ray_node(f"--address=127.0.0.1:{port}", "--num-cpus=2"),
+    ):
+        yield f"127.0.0.1:{port}"
+
+
 @contextmanager
 def _ray_node(*options: str) -> Iterator[None]:
     # A short path, since Ray has sockets in it.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
-        common = ["--block", "--include-dashboard=false", f"--temp-dir={directory}", "--object-store-memory=500000000"]
+        if "--head" in options:
+            options = (*options, "--include-dashboard=false", f"--temp-dir={directory}")
         node = subprocess.Popen(
-            [environment("ray").program("ray"), "start", *common, *options],
+            [environment("ray").program("ray"), "start", "--block", "--object-store-memory=500000000", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
-from parts import needs
 from workers.programs import Programs
 
-pytestmark = [needs("ray"), pytest.mark.parametrize("programs", ["ray"], indirect=True)]
+from core_sdk.errors import MissingDependencyError
+
+ON_RAY = pytest.mark.parametrize("programs", ["ray"], indirect=True)
 
 
+def test_without_ray_the_error_says_what_to_install() -> None:
+    """The engine is imported only by who wants it."""
+    if importlib.util.find_spec("ray") is not None:
+        pytest.skip("NOT TESTED: Ray is installed here")
+
+    with pytest.raises(MissingDependencyError, match=r'RayEngine needs ray: pip install "core-sdk\[ray\]"'):
+        importlib.import_module("core_sdk.workers.ray")
+
+
+@ON_RAY
 def test_workers_that_find_no_place_are_not_waited_for_for_ever(programs: Programs) -> None:
     """The error says what they ask for and what there is; nothing of them is left."""
     programs.run("""
@@ -23,6 +36,7 @@ def test_workers_that_find_no_place_are_not_waited_for_for_ever(programs: Progra
     """)
 
 
+@ON_RAY
 def test_workers_hold_their_resources_from_start_to_end(programs: Programs) -> None:
     """`num_available()` counts the engine's own as available, since they end before others start."""
     programs.run("""
@@ -46,6 +60,7 @@ def test_workers_hold_their_resources_from_start_to_end(programs: Programs) -> N
     """)
 
 
+@ON_RAY
 def test_a_dead_actor_is_a_dead_worker(programs: Programs) -> None:
     """When Ray kills an actor, or its node goes away, its worker ends and is named."""
     programs.run("""
@@ -68,4 +83,26 @@ def test_a_dead_actor_is_a_dead_worker(programs: Programs) -> None:
                 time.sleep(0.05)
             workers.restart()
             assert workers.run(rank) == [0, 1]
+    """)
+
+
+@ON_RAY
+def test_workers_are_spread_over_nodes(programs: Programs, two_ray_nodes: str) -> None:
+    """Ranks of one node follow each other; they meet through torch's store."""
+    programs.run(f"""
+        def meet():
+            import torch, torch.distributed as dist
+            from core_sdk.core import DistributedContext
+            total = torch.ones(1)
+            dist.all_reduce(total)
+            with DistributedContext.from_torch_distributed() as distributed:
+                return total.item(), distributed.allgather((distributed.rank, distributed.cross_rank))
+
+        from core_sdk.workers.ray import RayEngine
+
+        with WorkerGroup(4, RayEngine({two_ray_nodes!r}, strategy="SPREAD")) as workers:
+            nodes = [(place.cross_rank, place.local_rank, place.local_size) for place in workers.places]
+            assert nodes == [(0, 0, 2), (0, 1, 2), (1, 0, 2), (1, 1, 2)], nodes
+            workers.init_torch()
+            assert workers.run(meet) == [(4.0, [(0, 0), (1, 0), (2, 1), (3, 1)])] * 4
     """)

@@ -246,6 +246,30 @@ def test_workers_start_again_with_fewer_and_with_more(programs: Programs) -> Non
     """)
 
 
+def test_restart_does_not_wait_for_workers_that_ignore_a_stop(programs: Programs) -> None:
+    """After another one has died they are being given their grace; the restart ends it."""
+    programs.run("""
+        def train():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(600)
+
+        def ignore():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        with WorkerGroup(2, engine()) as workers:
+            workers.submit(ignore)
+            try:
+                workers.run(train)
+            except WorkerDiedError as error:
+                assert error.rank == 1, error
+            time.sleep(2.5)
+            workers.restart()
+            assert workers.run(rank) == [0, 1]
+    """)
+
+
 def test_functions_and_classes_of_a_program_that_is_no_file_work(programs: Programs) -> None:
     """As those of a notebook do. What comes back is of the same class."""
     programs.run(
@@ -589,6 +613,28 @@ def test_mistakes_are_refused(programs: Programs, source: str, error: str) -> No
 
     assert code == 1
     assert error in errors
+
+
+@pytest.mark.parametrize("programs", ["local"], indirect=True)
+def test_workers_that_cannot_be_started_are_explained(programs: Programs) -> None:
+    """By what the operating system says, or by what a worker has written before its end."""
+    programs.run("""
+        def expect(text, program):
+            own_engine = engine()
+            python, sys.executable = sys.executable, program
+            try:
+                WorkerGroup(2, own_engine)
+            except WorkersNotStartedError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError
+            finally:
+                sys.executable = python
+
+        expect("2 workers could not be started: No such file or directory", "/missing/python")
+        expect("2 workers could not be started: worker 0 exited with status 1", "/bin/false")
+        assert WorkerGroup(1, engine()).run(rank) == [0]
+    """)
 
 
 def test_sixty_four_workers_start_answer_and_end(programs: Programs) -> None:

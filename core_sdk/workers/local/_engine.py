@@ -74,7 +74,11 @@ class WorkerProcesses:
         # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
         self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
         mark = f"{LAUNCH_DIR_VARIABLE}={self._directory}"
-        self._guardian = Guardian(self._directory, mark, unmarked_variables(), is_detached=is_detached)
+        try:
+            self._guardian = Guardian(self._directory, mark, unmarked_variables(), is_detached=is_detached)
+        except BaseException:
+            self._directory.rmdir()
+            raise
         self._output = RankOutput(self._directory, stdout_fd, stderr_fd)
         self._num_meetings = 0
         self._is_closed = False
@@ -123,13 +127,16 @@ class LocalTeam(Team):
         try:
             for place in places:
                 self._start(place, variables, order)
-        except OSError as error:
+            self._watch()
+            for place in places:
+                self._await_ready(place.rank)
+        except BaseException as error:
+            # An interrupted notebook would otherwise keep them.
             self._watch()
             self.end(0)
-            raise WorkersNotStartedError(len(places), f"{error.strerror or error}") from error
-        self._watch()
-        for place in places:
-            self._await_ready(place.rank)
+            if isinstance(error, OSError):
+                raise WorkersNotStartedError(len(places), error.strerror or str(error)) from error
+            raise
 
     def exchange(self, rank: int, request: bytes) -> Answer:
         connection = self._connections[rank]
@@ -164,6 +171,9 @@ class LocalTeam(Team):
                     os.kill(self._processes[rank].pid, number)
 
     def end(self, grace_s: float) -> None:
+        if grace_s == 0:
+            # Another thread may be giving them their grace.
+            self._ranks.kill()
         with self._ending:
             if self._is_ended:
                 return
@@ -200,7 +210,8 @@ class LocalTeam(Team):
             )
         self._guardian.guard(process.pid)
         self._processes[place.rank] = process
-        connection.send_bytes(json.dumps(order._asdict()).encode())
+        with contextlib.suppress(ConnectionError):  # it has ended already, which is seen when it is waited for
+            connection.send_bytes(json.dumps(order._asdict()).encode())
 
     def _watch(self) -> None:
         self._ranks = Ranks({rank: process.pid for rank, process in self._processes.items()})
@@ -210,7 +221,6 @@ class LocalTeam(Team):
             self._receive(rank)
         except (EOFError, OSError) as error:
             death = self.death(rank)
-            self.end(0)
             reason = "".join(f"\n    {line}" for line in death.last_lines)
             raise WorkersNotStartedError(len(self.places), f"worker {rank} {death.cause}{reason}") from error
 

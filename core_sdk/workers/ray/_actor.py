@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,6 +40,7 @@ class WorkerActor:
         self._reading_ends = [self._out, self._err]
         # Ray kills the children of an actor whose program has died, the worker and a guardian alike.
         self._processes = WorkerProcesses(out, err, is_detached=True)
+        self._closing = threading.Lock()
         self._team: LocalTeam
         self._rank = 0
 
@@ -69,9 +71,10 @@ class WorkerActor:
     def end(self, grace_s: float) -> None:
         """Ends the worker. What it has written can be read to its end after that."""
         self._team.end(grace_s)
-        self._processes.close()
-        for descriptor in self._writing_ends:
-            os.close(descriptor)
+        with self._closing:
+            self._processes.close()
+            while self._writing_ends:
+                os.close(self._writing_ends.pop())
 
     def read_output(self) -> tuple[bytes, bytes] | None:
         """Blocks until there is something on the worker's stdout or stderr; None at the end of both."""

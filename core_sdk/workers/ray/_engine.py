@@ -159,10 +159,11 @@ class RayTeam(Team):
             ray.get(self._actors[rank].signal.remote(number), timeout=_PROMPT_S)
 
     def end(self, grace_s: float) -> None:
+        # Before the lock: another thread may be giving them their grace, which a grace of 0 ends.
+        ends = [] if self._is_ended else [actor.end.remote(grace_s) for actor in self._actors]
         with self._ending:
             if self._is_ended:
                 return
-            ends = [actor.end.remote(grace_s) for actor in self._actors]
             ray.wait(ends, num_returns=len(ends), timeout=grace_s + _PROMPT_S)
             self._showing.join(_PROMPT_S)
             _kill(self._actors)
