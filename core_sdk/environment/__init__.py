@@ -4,7 +4,7 @@
 |---------------------|-----------------------------------------------------------------------------|
 | `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
-| `CORE_SDK_LAUNCH_DIR` | from a launcher to its ranks: the private directory of this launch          |
+| `CORE_SDK_LAUNCH_DIR` | from a launcher, or a worker group, to its ranks: its private directory     |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
 | `CORE_SDK_CHANNEL_KEY` | the secret that ranks on several nodes share, if no store gives them one      |
 | `CORE_SDK_PASS_VARIABLES` | more variables that a launcher passes to other hosts: `NAME,OTHER,PREFIX_*` |
