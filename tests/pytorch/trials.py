@@ -24,7 +24,7 @@ class LineTrial(pytorch.PyTorchTrial):
         self.loader = loader
         self.callbacks: Mapping[str, pytorch.PyTorchCallback] = {}
         self.model = context.wrap_model(self.make_model())
-        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9))
+        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.0001, momentum=0.9))
         self.trained: list[tuple[int, int, list[float], float, float]] = []
 
     def make_model(self) -> nn.Module:

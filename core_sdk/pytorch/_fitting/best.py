@@ -73,7 +73,7 @@ class BestValidation:
         names = metrics.keys() - TIME_METRICS
         if self._metric is None and len(names) == 1:
             self._metric = SearcherMetric(name=names.pop())
-        elif self._metric is None and not self._has_warned:
+        elif self._metric is None and names and not self._has_warned:
             self._has_warned = True
             logger.warning(
                 "nothing says which of the validation metrics %s decides which validation is the best: each "
