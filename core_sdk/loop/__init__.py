@@ -1,9 +1,16 @@
 """The parts of a training loop that resumes exactly: the order of the data, schedules, state, and the driver."""
 
-from core_sdk.loop.grouping import GroupedBatchSampler
-from core_sdk.loop.loading import ResumableLoader, resumable
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from core_sdk.loop.schedule import Batch, Counters, Epoch, Record, Seconds, TrainUnit
-from core_sdk.loop.state import State
+
+if TYPE_CHECKING:
+    from core_sdk.loop.grouping import GroupedBatchSampler
+    from core_sdk.loop.loading import ResumableLoader, resumable
+    from core_sdk.loop.state import State
 
 __all__ = [
     "Batch",
@@ -17,3 +24,21 @@ __all__ = [
     "TrainUnit",
     "resumable",
 ]
+
+# Loaded when first named: they need the channel between ranks, and importing core_sdk.pytorch should cost little.
+_NAMES = {
+    "GroupedBatchSampler": "grouping",
+    "ResumableLoader": "loading",
+    "State": "state",
+    "resumable": "loading",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'core_sdk.loop' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"core_sdk.loop.{_NAMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
