@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Sequence
 
 import typer
@@ -16,7 +17,7 @@ from core_sdk.cli._messages import say
 from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.render.text import format_number
 from core_sdk.config import load, to_mapping
-from core_sdk.errors import CoreSDKError, MasterError
+from core_sdk.errors import CoreSDKError, ExperimentStateError, MasterError, TrialRunningError
 from core_sdk.experiments._trial import Trial
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import Submitted
@@ -27,6 +28,8 @@ from core_sdk.tracking.rows import TrialRow
 
 _LAST_BYTES = 4096
 _STOP_S = 60
+_RECORDED_WITHIN_S = 10.0
+_POLL_S = 0.05
 
 
 class TestFailedError(CoreSDKError):
@@ -123,7 +126,19 @@ class _Test:
         if not self._experiment.is_ended:
             self._want("KILLED")
             self._await(lambda: False)
-        HomeTracker(self._home).delete_experiment(self._experiment.experiment_id, is_forced=True)
+        deadline = time.monotonic() + _RECORDED_WITHIN_S
+        while not self._is_deleted(is_last_try=time.monotonic() > deadline):
+            time.sleep(_POLL_S)
+
+    def _is_deleted(self, is_last_try: bool) -> bool:
+        try:
+            HomeTracker(self._home).delete_experiment(self._experiment.experiment_id, is_forced=True)
+        except (ExperimentStateError, TrialRunningError):
+            # The end is an event first. The master writes it into the record of the experiment a moment later.
+            if is_last_try:
+                raise
+            return False
+        return True
 
     @property
     def _trial(self) -> Trial:
