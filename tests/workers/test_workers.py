@@ -7,7 +7,11 @@ import time
 
 import psutil
 import pytest
+from parts import needs
 from workers.programs import Programs
+
+# Many of them import torch in several processes: too long for `make test`.
+pytestmark = needs("torchrun")
 
 
 def test_results_come_in_the_order_of_the_ranks(programs: Programs) -> None:
