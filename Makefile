@@ -18,6 +18,8 @@ ALL_INSTALLED := $(INSTALLED) $(INTEGRATIONS_INSTALLED) $(AZURITE_INSTALLED) $(F
 # Six processes, also on two cores, because most tests wait for what they have started; more disturb the tests that
 # measure time. Each takes a part of the tests in order, because neighbours share servers, and at the end helps the others.
 PYTEST := $(BIN)/pytest --numprocesses 6 --dist worksteal
+# A cluster of Ray has a dozen processes: one at a time.
+PYTEST_ALONE := $(BIN)/pytest
 # The tests start thousands of processes, and each of them would compile our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -43,10 +45,12 @@ test: $(INSTALLED)  ## the tests that need no compiler, no system package and no
 
 test-integrations: $(ALL_INSTALLED)  ## the tests with Horovod, DeepSpeed, Ray, Slurm, ssh, strace and all bucket servers
 	@echo "running the tests of integrations; those whose part is missing are skipped, by name"
-	@$(PYTEST) -m "integration and not slow"
+	@$(PYTEST) -m "integration and not slow and not ray"
+	@$(PYTEST_ALONE) -m "ray and not slow"
 
 test-all: $(ALL_INSTALLED)  ## both, and the slow tests
-	@$(PYTEST) -m "slow or not slow"
+	@$(PYTEST) -m "not ray"
+	@$(PYTEST_ALONE) -m "ray"
 
 check: format-check lint types floors  ## all that continuous integration runs
 	@$(MAKE) test

@@ -24,8 +24,11 @@ from core_sdk.tracking import Home
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test that needs a part as one of an integration."""
     for item in items:
-        if parts.parts_of(item):
+        needed = parts.parts_of(item)
+        if needed:
             item.add_marker("integration")
+        if "ray" in needed:
+            item.add_marker("ray")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

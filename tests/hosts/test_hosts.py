@@ -129,6 +129,7 @@ def test_a_slow_cable_delays_each_way() -> None:
 RECEIVE = """
 import socket
 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)  # all of them, however late it reads
 receiver.bind(("", 5000))
 receiver.settimeout(1.0)
 print("listens", flush=True)
