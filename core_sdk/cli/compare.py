@@ -16,8 +16,8 @@ def compare(trial_ids: TrialIds, metric: Metrics = None, output: Output = None, 
     from core_sdk.cli._home import open_tracker
     from core_sdk.cli.render.json import print_list
     from core_sdk.cli.trial.curves import draw
-    from core_sdk.cli.trial.facts import read_facts
     from core_sdk.cli.trial.listing import json_object, print_comparison
+    from core_sdk.tracking.finding.facts import read_facts
 
     trial_ids = list(dict.fromkeys(trial_ids))
     if as_json and (metric or output):

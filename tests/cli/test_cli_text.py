@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core_sdk.cli.render.csv import cell
-from core_sdk.cli.render.json import encode
 from core_sdk.cli.render.text import format_number, format_size, format_time, printable
+from core_sdk.records import strict_json
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_numbers_stay_numbers_in_csv() -> None:
 
 def test_json_is_strict_and_ascii() -> None:
     """What JSON lacks is spelled; lone surrogates and escapes cannot spoil a stream."""
-    text = encode({"nan": float("nan"), "inf": [float("inf"), float("-inf")], "ü\x1b": 1})
+    text = strict_json({"nan": float("nan"), "inf": [float("inf"), float("-inf")], "ü\x1b": 1})
 
     assert text == '{"nan": "NaN", "inf": ["Infinity", "-Infinity"], "\\u00fc\\u001b": 1}'
 

@@ -13,11 +13,11 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.checkpoint import gc, verify
 from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_row, find_checkpoints, read_rows
-from core_sdk.cli.render.json import encode
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import CoreSDKError
+from core_sdk.records import strict_json
 from core_sdk.tracking.rows import CheckpointRow
 
 app = command_group()
@@ -152,6 +152,6 @@ def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
         "Stored": format_time(row.time),
         "Storage": row.storage,
         "Size": format_size(row.size_bytes),
-        "Metadata": encode(row.metadata),
+        "Metadata": strict_json(row.metadata),
         "Files": [f"{name} ({format_size(size)})" for name, size in row.resources.items()],
     }

@@ -11,14 +11,14 @@ from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.experiment import looking, steering, submitting
 from core_sdk.cli.experiment.steering import Experiments
-from core_sdk.cli.render.json import fields_of, print_list
+from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
 from core_sdk.cli.trial.best import best_trial
-from core_sdk.cli.trial.facts import read_facts
 from core_sdk.cli.trial.listing import json_object, print_trials
-from core_sdk.records import check_name
+from core_sdk.records import check_name, fields_of
+from core_sdk.tracking.finding.facts import read_facts
 from core_sdk.tracking.rows import ExperimentChange, ExperimentRow
 
 app = command_group()

@@ -21,10 +21,10 @@ from core_sdk.cli._messages import say
 from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.text import format_number, printable
-from core_sdk.cli.trial.facts import flattened
 from core_sdk.experiments._trial import Trial, Wish
 from core_sdk.records import AttemptBegun, AttemptOver, Event, ExperimentEnded, TrialCreated, ValidationRead, from_json
 from core_sdk.tracking import HomeTracker
+from core_sdk.tracking.finding.facts import flattened
 
 # Reading the index takes longer than reading the events.
 _STEPS_S = 1.0

@@ -18,9 +18,10 @@ from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
 from core_sdk.cli.render.text import format_number
 from core_sdk.cli.trial.best import best_trial
-from core_sdk.cli.trial.facts import flattened, read_facts
-from core_sdk.cli.trial.listing import in_order, json_object, print_trials
+from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.tracking import Tracker
+from core_sdk.tracking.finding.facts import flattened, read_facts
+from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.logs import LogReader
 
 _PAUSE_S = 0.5

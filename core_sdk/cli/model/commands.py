@@ -13,11 +13,10 @@ from core_sdk.cli._arguments import Yes
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.checkpoint.selection import StorageId, find_checkpoints
-from core_sdk.cli.render.json import encode
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_time, printable
-from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json
+from core_sdk.records import ModelRecord, ModelVersionRecord, check_name, check_text, from_json, strict_json
 from core_sdk.tracking.registry import Registry
 
 app = command_group()
@@ -105,7 +104,7 @@ def describe(model: Model, as_json: AsJson = False) -> None:
         "Description": row.description,
         "Labels": ", ".join(row.labels),
         "Versions": str(row.num_versions),
-        "Metadata": [f"{key}: {encode(value)}" for key, value in row.metadata.items()],
+        "Metadata": [f"{key}: {strict_json(value)}" for key, value in row.metadata.items()],
         "Created": format_time(row.created),
         "Archived": "yes" if row.is_archived else "",
     }

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from core_sdk.cli.render.json import encode
-from core_sdk.records import nonfinite_to_text
+from core_sdk.records import nonfinite_to_text, strict_json
 
 # A spreadsheet runs a cell that begins like this as a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -27,5 +26,5 @@ def cell(value: Any) -> Any:
     if isinstance(value, float):
         return nonfinite_to_text(value)
     if isinstance(value, (dict, list, tuple)) or dataclasses.is_dataclass(value):
-        return encode(value)
+        return strict_json(value)
     return "" if value is None else value

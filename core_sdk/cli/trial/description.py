@@ -6,10 +6,9 @@ import shlex
 from typing import Any
 
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.json import encode, fields_of
 from core_sdk.cli.render.text import format_number, format_size, format_time
 from core_sdk.errors import RecordDamagedError
-from core_sdk.records import CommandRecord, EnvironmentRecord
+from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, strict_json
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.rows import RankRow, Summary, TrialRow
 
@@ -78,7 +77,7 @@ def _percentage(progress: float | None) -> str:
 
 
 def _free_form(value: dict[str, Any] | None) -> str:
-    return encode(value) if value else ""
+    return strict_json(value) if value else ""
 
 
 def _figures(summary: Summary) -> dict[str, str]:

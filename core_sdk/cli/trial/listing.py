@@ -9,13 +9,15 @@ from typing import Any
 import typer
 
 from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import encode, fields_of, print_list
+from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_number, format_time
-from core_sdk.cli.trial.facts import Facts, differing_first, flattened, metric_titles, read_facts, unknown_name
-from core_sdk.cli.trial.where import Condition, ConditionError, parse_condition
+from core_sdk.records import fields_of, strict_json
 from core_sdk.tracking import View
+from core_sdk.tracking.finding.facts import Facts, differing_first, flattened, metric_titles, read_facts, unknown_name
+from core_sdk.tracking.finding.order import in_order
+from core_sdk.tracking.finding.where import Condition, ConditionError, parse_condition
 from core_sdk.tracking.rows import TrialRow
 
 # A Trainer reports them with each validation. They say little beside the steps, and stand last.
@@ -39,22 +41,6 @@ def choose_trials(
     chosen = [one for one in found if condition is None or condition.holds(one.values.get)]
     chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
     return (in_order(chosen, sort) if sort else chosen), list(names)
-
-
-def in_order(found: Sequence[Facts], sort: str) -> list[Facts]:
-    """By the value of a name, descending with "-" before it; trials without such a value come last."""
-    name = sort.removeprefix("-")
-
-    def is_comparable(value: Any) -> bool:
-        return value is not None and value == value  # NaN does not equal itself
-
-    def key(one: Facts) -> tuple[bool, Any]:
-        value = one.values[name]
-        return isinstance(value, str), value
-
-    with_value = [one for one in found if is_comparable(one.values.get(name))]
-    without = [one for one in found if not is_comparable(one.values.get(name))]
-    return [*sorted(with_value, key=key, reverse=sort.startswith("-")), *without]
 
 
 def print_trials(found: Sequence[Facts], names: Sequence[str], form: Format, *, names_experiment: bool = True) -> None:
@@ -138,4 +124,4 @@ def _column(found: Sequence[Facts], name: str) -> Column[Facts]:
 def _shown(value: Any) -> str:
     if value is None or isinstance(value, str):
         return value or ""
-    return encode(value) if isinstance(value, bool) else format_number(value)
+    return strict_json(value) if isinstance(value, bool) else format_number(value)

@@ -11,11 +11,12 @@ from itertools import chain
 from typing import Any
 
 from core_sdk.cli.render.csv import print_csv
-from core_sdk.cli.render.json import encode, print_list
+from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
 from core_sdk.cli.render.text import format_number, format_time, printable
 from core_sdk.errors import NotFoundError
+from core_sdk.records import strict_json
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import ReportRow, StreamPosition
 
@@ -100,7 +101,7 @@ def print_followed(stretches: Iterable[Sequence[ReportRow]], form: Format, *, nu
         if form is Format.CSV:
             print_csv(row[:-1] for report in stretch for row in _csv_rows(report))
         elif form is Format.JSON:
-            sys.stdout.writelines(f"{encode(_json_object(report, with_superseded=False))}\n" for report in stretch)
+            sys.stdout.writelines(f"{strict_json(_json_object(report, with_superseded=False))}\n" for report in stretch)
         else:
             shown = stretch if number else stretch[-num_last:]
             sys.stdout.writelines(f"{printable(_line(report))}\n" for report in shown)
@@ -146,7 +147,7 @@ def _csv_rows(report: ReportRow) -> Iterator[list[Any]]:
     """A row for each metric."""
     start = [getattr(report, name) for name in _CSV_COLUMNS[:-2]]
     for name, value in report.metrics.items():
-        shown = encode(value) if value is None or isinstance(value, bool) else value
+        shown = strict_json(value) if value is None or isinstance(value, bool) else value
         yield [*start, name, shown, report.is_superseded]
 
 
@@ -167,4 +168,4 @@ def _metric_column(name: str) -> Column[ReportRow]:
 
 
 def _text(value: Any) -> str:
-    return format_number(value) if type(value) in (int, float) else encode(value)
+    return format_number(value) if type(value) in (int, float) else strict_json(value)

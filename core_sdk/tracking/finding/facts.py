@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core_sdk.cli.render.json import encode
+from core_sdk.records import strict_json
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import TrialRow
 
@@ -87,7 +87,7 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
         if isinstance(item, dict) and item:
             yield from flattened(item, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", encode(item) if isinstance(item, (dict, list, tuple)) else item
+            yield f"{prefix}{name}", strict_json(item) if isinstance(item, (dict, list, tuple)) else item
 
 
 def metric_titles(found: Iterable[Facts]) -> dict[str, str]:
@@ -102,7 +102,7 @@ def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
     names = dict.fromkeys(name for one in many for name in one)
     if len(many) == 1:
         return list(names), []
-    differ = [name for name in names if len({encode(one.get(name, _ABSENT)) for one in many}) > 1]
+    differ = [name for name in names if len({strict_json(one.get(name, _ABSENT)) for one in many}) > 1]
     return differ, [name for name in names if name not in differ]
 
 

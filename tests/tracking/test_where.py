@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from core_sdk.cli.trial.where import ConditionError, parse_condition
+from core_sdk.tracking.finding.where import ConditionError, parse_condition
 
 TRIAL: dict[str, Any] = {
     "id": 3,

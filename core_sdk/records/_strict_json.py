@@ -1,0 +1,39 @@
+"""Strict JSON for programs, of rows and records."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import msgspec
+
+from core_sdk.records._values import nonfinite_to_text
+
+
+def strict_json(value: Any) -> str:
+    """JSON on one line, in which NaN and the infinities are the strings "NaN", "Infinity" and "-Infinity".
+
+    The text is ASCII, so that no terminal and no encoding can spoil it.
+    """
+    return json.dumps(plain(value), allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """A copy in which rows and records are dicts, and numbers that are not finite are strings."""
+    if isinstance(value, float):
+        return nonfinite_to_text(value)
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain(fields_of(value))
+    if isinstance(value, msgspec.Struct):
+        return plain(msgspec.structs.asdict(value))
+    return value
+
+
+def fields_of(row: Any) -> dict[str, Any]:
+    """The fields of a dataclass, by name."""
+    return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
