@@ -863,11 +863,13 @@ class DataChangedError(DataError):
 class NotExactError(DataError):
     """Nothing can make a loader go on after a stop with the very next sample."""
 
-    def __init__(self, problem: str, remedy: str) -> None:
-        super().__init__(
-            f"{problem}, so a resume cannot be exact: {remedy}, or pass exact=False, with which a resumed training may "
-            "repeat or miss samples"
-        )
+    def __init__(self, problem: str, remedy: str, waiver: str | None = "pass exact=False") -> None:
+        """`waiver` is what to do if the resume need not be exact; None if nothing will do."""
+        self.problem = problem
+        self.remedy = remedy
+        self.waiver = waiver
+        alternative = f", or {waiver}, with which a resumed training may repeat or miss samples"
+        super().__init__(f"{problem}, so a resume cannot be exact: {remedy}{'' if waiver is None else alternative}")
 
 
 class MissingDependencyError(CoreSDKError, ImportError):

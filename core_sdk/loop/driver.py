@@ -53,6 +53,12 @@ class Schedule:
     """Before the first batch of a training that begins."""
 
     def __post_init__(self) -> None:
+        for name in ("validation", "checkpoint", "reporting"):
+            period = getattr(self, name)
+            if period is not None and not isinstance(period, TrainUnit):
+                raise TypeError(
+                    f"the {name} period is {period!r}: give Batch, Epoch, Record or Seconds, such as Batch(100)"
+                )
         if self.policy not in get_args(CheckpointPolicy):
             raise ValueError(
                 f"the checkpoint policy is {self.policy!r}; it must be one of {', '.join(get_args(CheckpointPolicy))}"

@@ -65,7 +65,7 @@ class Plan:
         if last_batch != "keep" and self.num_units < batch_size:
             raise ValueError(
                 f"an epoch of {self.num_units} has no whole batch of {batch_size}: make the batches smaller, "
-                "or pass last_batch='keep'"
+                "or keep a smaller one: drop_last=False, or last_batch='keep' of resumable()"
             )
 
     @property

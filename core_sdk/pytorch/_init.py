@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
 from core_sdk.pytorch._ranks import joined_ranks
 from core_sdk.pytorch._strategies import default_strategy
+
+logger = logging.getLogger("core_sdk.pytorch")
 
 Made = TypeVar("Made", bound=TrialContext)
 
@@ -93,6 +96,7 @@ def begun_attempt(
     with core.init(
         distributed=ranks, tensorboard_mode=tensorboard_mode, hparams=hparams, **core_arguments
     ) as core_context:
+        _warn_of_other_hparams(ranks, hparams or {})
         trial = core_context.info.trial
         rng.seed_all(trial.trial_seed)
         context = kind(
@@ -115,6 +119,18 @@ def _with_those_given(hparams: Mapping[str, Any] | None) -> Mapping[str, Any] | 
     info = get_cluster_info()
     given = {} if info is None else info.trial.hparams
     return {**(hparams or {}), **given} if given else hparams
+
+
+def _warn_of_other_hparams(ranks: DistributedContext, hparams: Mapping[str, Any]) -> None:
+    """Ranks that train with different ones would silently drift apart. Collective."""
+    chiefs, *others = ranks.allgather({name: repr(value) for name, value in hparams.items()})
+    for rank, own in enumerate(others, 1):
+        different = sorted(name for name in own.keys() | chiefs.keys() if own.get(name) != chiefs.get(name))
+        if different and ranks.is_chief:
+            logger.warning(
+                "rank %d has other hyperparameters than rank 0, whose are recorded: %s. Give all ranks the same",
+                rank, ", ".join(f"{name} is {own.get(name)} instead of {chiefs.get(name)}" for name in different),
+            )  # fmt: skip
 
 
 def _device(ranks: DistributedContext) -> torch.device:

@@ -85,6 +85,7 @@ class Trainer:
         one batch, saves and returns. `profiling_enabled` records the use of the machine. The chief shows a
         `progress_bar`, by default on a terminal.
         """
+        self._context._core.preempt.should_preempt(auto_ack=False)  # from now on SIGTERM is a stop
         is_test = test_mode or is_test_mode()
         self._check_wrapped()
         max_length = self._wanted_length(max_length, is_test)
@@ -107,7 +108,11 @@ class Trainer:
                 core_context.profiler.on()
                 ends.callback(core_context.profiler.off)
             length = Batch(fitting.counters.batches + 1) if is_test else max_length
-            is_complete = self._run(fitting, length, progress_bar)
+            try:
+                is_complete = self._run(fitting, length, progress_bar)
+            except RuntimeError as error:
+                fitting.explain(error)
+                raise
         if is_complete:
             self._context._warn_of_open_window()
         self._latest_checkpoint = fitting.latest_checkpoint

@@ -113,7 +113,7 @@ def test_batches_per_epoch(num_samples: int, last_batch: LastBatch, expected: in
 
 def test_what_cannot_be_batched_is_refused() -> None:
     """With what to do instead."""
-    with pytest.raises(ValueError, match="no whole batch of 8: make the batches smaller, or pass last_batch='keep'"):
+    with pytest.raises(ValueError, match="no whole batch of 8: make the batches smaller, or keep a smaller one"):
         Plan(Sequential(7), 8, "drop")
     with pytest.raises(ValueError, match="there are no data"):
         Plan(Sequential(0), 8)

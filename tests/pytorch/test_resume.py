@@ -36,6 +36,14 @@ class StopAtStart(PyTorchCallback):
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+class StoppedAsItStarts(LineTrial):
+    """Sends this process a SIGTERM while it builds its data."""
+
+    def build_training_data_loader(self) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return super().build_training_data_loader()
+
+
 class AskToStop(PyTorchCallback):
     """Has the trial itself ask for a stop."""
 
@@ -113,11 +121,12 @@ def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     assert [report.steps_completed for report in validations] == [2, 4, 6, 8, 9]
 
 
-def test_a_stop_before_the_first_batch_saves_what_there_is() -> None:
+@pytest.mark.parametrize(("stop", "kind"), [(StopAtStart(), LineTrial), (None, StoppedAsItStarts)])
+def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback | None, kind: type[LineTrial]) -> None:
     """The whole training comes after the resume."""
     _, whole = run("whole")
 
-    first_result, first = run("stopped", StopAtStart())
+    first_result, first = run("stopped", stop, kind)
     _, second = run("stopped")
 
     assert first_result.steps_completed == 0

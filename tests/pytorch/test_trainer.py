@@ -204,6 +204,12 @@ def test_a_length_is_needed() -> None:
         fit()
 
 
+def test_a_period_is_a_unit() -> None:
+    """A number alone says not what it counts."""
+    with pytest.raises(TypeError, match=r"the validation period is 5: give Batch, .* such as Batch\(100\)"):
+        fit(max_length=Batch(1), validation_period=5)
+
+
 @pytest.mark.parametrize("missing", ["wrap_model", "wrap_optimizer"])
 def test_a_trial_must_wrap_a_model_and_an_optimizer(missing: str) -> None:
     """The message names the method to call."""

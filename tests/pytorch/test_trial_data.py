@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from pytorch.trials import LineTrial, dataset
-from torch.utils.data import BatchSampler, RandomSampler, Subset
+from pytorch.trials import NUM_SAMPLES, LineTrial, dataset
+from torch.utils.data import BatchSampler, RandomSampler, Sampler, Subset
 from torch.utils.data import DataLoader as TorchDataLoader
 
-from core_sdk.errors import DataChangedError, StateMismatchError
+from core_sdk.errors import DataChangedError, NotExactError, StateMismatchError
 from core_sdk.loop import resumable
 from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchTrialContext, Trainer, init
 
@@ -69,6 +70,43 @@ def test_a_loader_of_another_class_is_read_as_it_is() -> None:
         (0, 0, 3.0), (0, 1, 2.0), (0, 2, 1.0), (1, 3, 3.0), (1, 4, 2.0), (1, 5, 1.0),
     ]  # fmt: skip
     assert result.steps_completed == 6
+
+
+def test_a_sampler_that_cannot_be_exact_is_refused_unless_the_trial_allows_it() -> None:
+    """The message says how it is allowed."""
+
+    class Whimsical(Sampler[int]):
+        def __init__(self) -> None:
+            self._random = random.Random()
+
+        def __len__(self) -> int:
+            return NUM_SAMPLES
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(self._random.sample(range(NUM_SAMPLES), NUM_SAMPLES))
+
+    words = r"Whimsical.*give it set_epoch.*or call context\.experimental\.disable_dataset_reproducibility_checks\(\)"
+    with pytest.raises(NotExactError, match=words):
+        fit(lambda: DataLoader(dataset(), 4, sampler=Whimsical()), max_length=Batch(2))
+    _, trial = fit(lambda: DataLoader(dataset(), 4, sampler=Whimsical()), checks=False, max_length=Epoch(1))
+
+    assert sorted(x for batch in trial.trained for x in batch[2]) == list(range(NUM_SAMPLES))
+
+
+@pytest.mark.parametrize(
+    ("make_loader", "words"),
+    [
+        (lambda: DataLoader(dataset(), 40, drop_last=True), "no whole batch of 40: .* drop_last=False"),
+        (lambda: DataLoader(Subset(dataset(), []), 4), "there are no data"),
+        (lambda: DataLoader(dataset(), sampler=(number for number in range(9))), "has no length"),
+    ],
+)
+def test_a_loader_that_gives_no_batches_is_named(make_loader: Callable[[], Any], words: str) -> None:
+    """With what is wrong with it, and the method that has built it."""
+    with pytest.raises(ValueError, match=words) as raised:
+        fit(make_loader, max_length=Batch(2))
+
+    assert "build_training_data_loader()" in "".join(raised.value.__notes__)
 
 
 def test_a_bare_loader_of_torch_is_read_in_an_order_that_resumes() -> None:

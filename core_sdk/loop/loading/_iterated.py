@@ -88,6 +88,7 @@ class IteratedSource(Source):
                 f"the data were divided among {state['num_ranks']} ranks, each with a state of its own, and there are "
                 f"{self._ranks.size} now",
                 f"resume on {state['num_ranks']} ranks",
+                waiver=None,
             )
         self._kept = state["data"]
         self._over = position if state["is_epoch_over"] else None

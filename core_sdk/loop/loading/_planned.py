@@ -34,13 +34,23 @@ class PlannedSource(Source):
         # Two, because torch's loader with persistent workers has one iterator at a time.
         self._streaming, self._passing = (self._planned_loader(loader, seed) for _ in range(2))
         self.batches_per_epoch = self._plan.batches_per_epoch
+        self._ahead: deque[Draw] = deque()
+        """The draws that the last iteration has asked for, and not delivered yet."""
 
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
-        return _fetched(self._streaming, self._plan.batches(position, *self._ranks))
+        return self._fetched(self._streaming, self._plan.batches(position, *self._ranks))
 
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         num_batches = self._pass_plan.batches_per_epoch
-        return _fetched(self._passing, islice(self._pass_plan.batches(Position(), *self._ranks), num_batches))
+        return self._fetched(self._passing, islice(self._pass_plan.batches(Position(), *self._ranks), num_batches))
+
+    def explain(self, error: BaseException) -> None:
+        if self._ahead and str(error).startswith("DataLoader worker"):
+            _add_note_about_lost_worker(error, self._ahead)
+
+    def _fetched(self, loader: DataLoader[Any], draws: Iterable[Draw]) -> Iterator[tuple[Draw, Any]]:
+        self._ahead = deque()
+        return _fetched(loader, draws, self._ahead)
 
     def is_epoch_over(self, position: Position) -> bool:
         return self._plan.is_epoch_over(position)
@@ -83,8 +93,7 @@ class PlannedSource(Source):
         )
 
 
-def _fetched(loader: DataLoader[Any], draws: Iterable[Draw]) -> Iterator[tuple[Draw, Any]]:
-    ahead: deque[Draw] = deque()
+def _fetched(loader: DataLoader[Any], draws: Iterable[Draw], ahead: deque[Draw]) -> Iterator[tuple[Draw, Any]]:
     batch_sampler: Any = loader.batch_sampler
     batch_sampler.source = _noted(draws, ahead)
     try:
@@ -98,7 +107,7 @@ def _fetched(loader: DataLoader[Any], draws: Iterable[Draw]) -> Iterator[tuple[D
             raise
     except (RuntimeError, OSError, EOFError) as error:
         if _lost_worker(error, loader):
-            error.add_note(_about_lost_worker(ahead))
+            _add_note_about_lost_worker(error, ahead)
         raise
 
 
@@ -127,10 +136,12 @@ def _lost_worker(error: Exception, loader: DataLoader[Any]) -> bool:
     return loader.num_workers > 0 and not str(error).startswith("Caught ")
 
 
-def _about_lost_worker(ahead: Iterable[Draw]) -> str:
+def _add_note_about_lost_worker(error: BaseException, ahead: Iterable[Draw]) -> None:
     batches = "; ".join(f"{draw.indices} of epoch {draw.epoch}" for draw in ahead)
-    return (
+    note = (
         f"The loader's workers had these samples to fetch, by batches: {batches}. Take them from the dataset by hand "
         "to find one that fails. If none does, the workers may lack memory: the kernel's log names the processes that "
         "it has killed for that, and /dev/shm holds the batches of all workers."
     )
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)

@@ -118,6 +118,13 @@ class ResumableLoader:
         """All data once, in the order of the first epoch, for a validation; the position does not move."""
         return self._source.single_pass()
 
+    def explain(self, error: BaseException) -> None:
+        """Adds to an error of torch about a lost worker a note of the samples that the workers had to fetch.
+
+        The loader does so itself while it fetches; torch also raises such an error in the middle of other code.
+        """
+        self._source.explain(error)
+
     def state_dict(self) -> dict[str, Any]:
         """The position, as plain values. If each rank reads data of its own, each has its own state."""
         progress = self._progress
@@ -193,9 +200,14 @@ def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exac
             f"{type(loader.dataset).__name__} is an IterableDataset, whose position is lost with the process",
             "give it state_dict() and load_state_dict() and take num_workers=0, or use torchdata's StatefulDataLoader",
         )
+    if isinstance(loader, DataLoader):
+        raise NotExactError(
+            f"{type(loader).__name__} does not iterate as torch.utils.data.DataLoader does",
+            "give it state_dict() and load_state_dict(), or leave its __iter__() as it is",
+        )
     raise TypeError(
-        f"{type(loader).__name__} does not iterate as torch.utils.data.DataLoader does, and has no state_dict() and "
-        "load_state_dict() by which it could resume: give a DataLoader of torch, or pass exact=False"
+        f"{type(loader).__name__} is no DataLoader of torch, and has no state_dict() and load_state_dict() by which it "
+        "could resume: give a DataLoader of torch, or pass exact=False"
     )
 
 

@@ -28,6 +28,9 @@ class Source(abc.ABC):
     def single_pass(self) -> Iterator[tuple[Draw, Any]]:
         """The batches of the first epoch."""
 
+    def explain(self, error: BaseException) -> None:  # noqa: B027
+        """Adds a note to an error of torch about a lost worker."""
+
     @abc.abstractmethod
     def is_epoch_over(self, position: Position) -> bool:
         """Whether the epoch of `position` has no more batches."""

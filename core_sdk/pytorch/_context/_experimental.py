@@ -23,7 +23,10 @@ class PyTorchExperimentalContext:
         self._turn_amp_on()
 
     def disable_dataset_reproducibility_checks(self) -> None:
-        """Accepts data loaders of any class; dividing and shuffling the data is then up to the trial."""
+        """Accepts data loaders of any class, and samplers that draw another order each time.
+
+        Dividing the data of a loader of another class is up to the trial.
+        """
         self._context._checks_datasets = False
 
     def disable_auto_to_device(self) -> None:

@@ -24,6 +24,9 @@ _Metric = TypeVar("_Metric", bound=MetricReducer)
 class TrialContext:
     """What all contexts of trials have in common, whatever trains the model."""
 
+    _waiver = "call context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__()"
+    """How a trial says that its data need not resume exactly."""
+
     def __init__(
         self,
         *,

@@ -6,24 +6,35 @@ from collections.abc import Iterator
 from typing import Any
 
 from core_sdk.distributed import DistributedContext
+from core_sdk.errors import NotExactError
 from core_sdk.loop import ResumableLoader, resumable
 from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._context import TrialContext
 from core_sdk.pytorch._data import DataLoader
 from core_sdk.pytorch._trial import PyTorchTrial
 
+TRAINING_LOADER = "build_training_data_loader"
+VALIDATION_LOADER = "build_validation_data_loader"
 
-def checked_loader(loader: Any, method: str, *, checks_datasets: bool) -> Any:
-    """Raises `TypeError` for what is no loader, `RuntimeError` for one of another class unless the trial allows it."""
+# What ranks must have in common to divide the same batches, by its name in the state of a loader.
+_IN_COMMON = {"num_units": "length", "batch_size": "global batch size", "order": "order", "seed": "seed"}
+
+
+def built_loader(trial: PyTorchTrial, method: str, context: TrialContext) -> Any:
+    """What the trial's `method` returns.
+
+    Raises `TypeError` for what is no loader, `RuntimeError` for one of another class unless the trial allows it.
+    """
+    loader = getattr(trial, method)()
     if isinstance(loader, DataLoader | ResumableLoader):
         return loader
     if not hasattr(loader, "__iter__"):
         raise TypeError(f"{method}() returned a {type(loader).__name__}; it must return a pytorch.DataLoader")
-    if checks_datasets:
+    if context._checks_datasets:
         raise RuntimeError(
             f"{method}() returned a {type(loader).__module__}.{type(loader).__name__}, whose order could not be kept "
-            "over ranks and resumes. Return core_sdk.pytorch.DataLoader(…) with the same arguments, or call "
-            "context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__()"
+            "over ranks and resumes. Return core_sdk.pytorch.DataLoader(…) with the same arguments, or "
+            f"{context._waiver}"
         )
     return loader
 
@@ -35,17 +46,39 @@ class Data:
     reads its own one, and it resumes as well as it can.
     """
 
-    def __init__(self, trial: PyTorchTrial, loader: Any, context: TrialContext) -> None:
+    def __init__(self, trial: PyTorchTrial, loader: Any, method: str, context: TrialContext) -> None:
+        """`method` has built the `loader`, and is named in errors."""
         self._trial = trial
+        self._method = method
         is_ours = isinstance(loader, DataLoader | ResumableLoader)
-        self._num_readers = 1 if is_ours else context._data_ranks.size
+        self._num_shares = context._data_ranks.size
+        self._num_readers = 1 if is_ours else self._num_shares
         # A sampler of batches may put any number of samples into each.
         self._draws_samples = isinstance(loader, DataLoader) and loader.batch_size is not None
-        if not isinstance(loader, ResumableLoader):
-            ranks = context._data_ranks if is_ours else DistributedContext()
-            loader = resumable(loader, seed=context.get_trial_seed(), distributed=ranks, exact=is_ours)
-        self._loader: ResumableLoader = loader
-        self._agrees_on_epochs = self._num_readers == 1 or self._lengths_agree(context.distributed)
+        self._loader = loader if isinstance(loader, ResumableLoader) else self._resumable(loader, is_ours, context)
+
+    def _resumable(self, loader: Any, is_ours: bool, context: TrialContext) -> ResumableLoader:
+        ranks = context._data_ranks if is_ours else DistributedContext()
+        is_exact = is_ours and context._checks_datasets
+        try:
+            return resumable(loader, seed=context.get_trial_seed(), distributed=ranks, exact=is_exact)
+        except NotExactError as error:
+            raise NotExactError(error.problem, error.remedy, context._waiver) from None
+        except (TypeError, ValueError) as error:
+            error.add_note(f"The loader is that of {self._method}().")
+            raise
+
+    def check_ranks(self, distributed: DistributedContext) -> None:
+        """Raises `ValueError` if the loaders of the ranks do not fit together. Collective."""
+        ranks = [each for each in distributed.allgather(self._in_common()) if each]
+        for name in ranks[0]:
+            found = [each[name] for each in ranks]
+            if any(each != found[0] for each in found):
+                raise ValueError(
+                    f"the loaders of {self._method}() differ between the ranks: the {name} is "
+                    f"{', '.join(map(str, found))}. Return a core_sdk.pytorch.DataLoader with all data and the same "
+                    "options on every rank; batches are divided among the ranks by themselves"
+                )
 
     @property
     def batches_per_epoch(self) -> int | None:
@@ -72,6 +105,10 @@ class Data:
         """The batches of a validation, with their numbers of samples."""
         return ((batch, self.num_samples(draw, batch)) for draw, batch in self._loader.single_pass())
 
+    def explain(self, error: BaseException) -> None:
+        """Adds a note to an error of torch about a lost worker of this loader."""
+        self._loader.explain(error)
+
     def state_dict(self) -> dict[str, Any]:
         return self._loader.state_dict()
 
@@ -79,15 +116,18 @@ class Data:
         self._loader.load_state_dict(state)
 
     def _over_readers(self, draw: Draw) -> Draw:
-        is_epoch_end = draw.is_epoch_end and self._agrees_on_epochs
+        # Where nobody knows how long an epoch is, ranks would not agree on its end.
+        is_epoch_end = draw.is_epoch_end and self.batches_per_epoch is not None
         return draw._replace(num_global=draw.num_global * self._num_readers, is_epoch_end=is_epoch_end)
 
-    def _lengths_agree(self, distributed: DistributedContext) -> bool:
-        """Whether the loaders of all ranks have a length. Raises `ValueError` if the lengths differ."""
-        lengths = distributed.allgather(self.batches_per_epoch)
-        if len(set(lengths)) > 1:
+    def _in_common(self) -> dict[str, Any]:
+        """What must be the same on all ranks that read data. Raises `ValueError` for a loader for other ranks."""
+        if self._num_readers > 1:
+            return {"number of batches": self.batches_per_epoch}
+        state = self._loader.state_dict()
+        if state["num_ranks"] != self._num_shares:
             raise ValueError(
-                f"the loaders of the ranks have {', '.join(map(str, lengths))} batches, so that their epochs would not "
-                "end together: give each rank equally many, or return a core_sdk.pytorch.DataLoader with all data"
+                f"the loader of {self._method}() divides batches among {state['num_ranks']} ranks, and there are "
+                f"{self._num_shares}: pass distributed=context.distributed to resumable()"
             )
-        return lengths[0] is not None
+        return {name: state[key] for key, name in _IN_COMMON.items() if key in state}

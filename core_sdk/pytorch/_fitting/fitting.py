@@ -13,7 +13,7 @@ from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained
-from core_sdk.pytorch._fitting.data import Data, checked_loader
+from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
 from core_sdk.pytorch._fitting.stopping import StopFlag
 from core_sdk.pytorch._fitting.validation import Validator
@@ -47,6 +47,7 @@ class Fitting:
         self._workload_hooks = callbacks.hooks("on_training_workload_end")
         self._metrics = BatchMetrics("train_batch")
         self._data = self._training_data()
+        self._data.check_ranks(context.distributed)
         self._stream: Iterator[tuple[Draw, Any]]
         self._batch_index = 0
         self._is_epoch_start = True
@@ -62,12 +63,8 @@ class Fitting:
         """Those of the last validation."""
 
     def _training_data(self) -> Data:
-        loader = checked_loader(
-            self._trial.build_training_data_loader(),
-            "build_training_data_loader",
-            checks_datasets=self._context._checks_datasets,
-        )
-        return Data(self._trial, loader, self._context)
+        loader = built_loader(self._trial, TRAINING_LOADER, self._context)
+        return Data(self._trial, loader, TRAINING_LOADER, self._context)
 
     def _made_validator(self, max_batches: int | None) -> Validator:
         return Validator(self._trial, self._context, self._callbacks, max_batches)
@@ -89,7 +86,6 @@ class Fitting:
             model.train()
         context.reset_reducers()
         self._stream = self._data.stream()
-        self.should_stop()  # from now on SIGTERM is a stop
         if self._is_chief:
             self._train.set_status("training")
 
@@ -166,6 +162,11 @@ class Fitting:
 
     def save(self) -> None:
         self.latest_checkpoint = self._state.save()
+
+    def explain(self, error: BaseException) -> None:
+        """As that of `Data`."""
+        self._data.explain(error)
+        self._validator.explain(error)
 
     def searched_metric(self) -> Any:
         """What the last validation has found, as the search wants to know it."""

@@ -14,7 +14,7 @@ import torch
 from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.data import Data, checked_loader
+from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import (
     BatchMetrics,
     Columns,
@@ -103,14 +103,13 @@ class Validator:
         self._loader = self._built_loader()
         if self._evaluates_batches:
             self._data = self._made_data()
+            self._data.check_ranks(context.distributed)
 
     def _built_loader(self) -> Any:
-        loader = self._trial.build_validation_data_loader()
-        checks_datasets = self._context._checks_datasets
-        return checked_loader(loader, "build_validation_data_loader", checks_datasets=checks_datasets)
+        return built_loader(self._trial, VALIDATION_LOADER, self._context)
 
     def _made_data(self) -> Data:
-        return Data(self._trial, self._loader, self._context)
+        return Data(self._trial, self._loader, VALIDATION_LOADER, self._context)
 
     def run(self, batches: int, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         """The metrics, on every rank; None if a stop has cut the validation off. The flag is read before each batch.
@@ -127,6 +126,11 @@ class Validator:
         if metrics is not None:
             self._callbacks.call("on_validation_end", metrics)
         return metrics
+
+    def explain(self, error: BaseException) -> None:
+        """As that of `Data`."""
+        if self._evaluates_batches:
+            self._data.explain(error)
 
     def _of_batches(self, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         context, evaluate = self._context, self._batch_evaluator()

@@ -38,6 +38,8 @@ class DeepSpeedTrialContext(TrialContext):
     micro-batches a batch has.
     """
 
+    _waiver = "call context.disable_dataset_reproducibility_checks() in the trial's __init__()"
+
     def __init__(
         self,
         *,
@@ -95,7 +97,7 @@ class DeepSpeedTrialContext(TrialContext):
         self._accumulates_itself = True
 
     def disable_dataset_reproducibility_checks(self) -> None:
-        """Accepts data loaders of any class; dividing and shuffling the data is then up to the trial."""
+        """As that of `pytorch`, where it is one of `context.experimental`."""
         self._checks_datasets = False
 
     @property

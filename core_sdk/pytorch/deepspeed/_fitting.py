@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from core_sdk.loop.plan import Draw
 from core_sdk.pytorch._fitting.checkpoint import TrialState
-from core_sdk.pytorch._fitting.data import Data
+from core_sdk.pytorch._fitting.data import TRAINING_LOADER, VALIDATION_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch.deepspeed._context import DeepSpeedTrialContext
@@ -33,8 +33,8 @@ class NoData(Data):
     batches_per_epoch = None
     is_divided = True
 
-    def __init__(self) -> None:
-        pass
+    def __init__(self, method: str) -> None:
+        self._method = method
 
     def stream(self) -> Iterator[Any]:
         return iter(())
@@ -42,11 +42,17 @@ class NoData(Data):
     def single_pass(self) -> Iterator[Any]:
         return iter(())
 
+    def explain(self, error: BaseException) -> None:
+        pass
+
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         pass
+
+    def _in_common(self) -> dict[str, Any]:
+        return {}
 
 
 def all_read_data(context: DeepSpeedTrialContext) -> bool:
@@ -68,7 +74,8 @@ class EngineFitting(Fitting):
 
     def _training_data(self) -> Data:
         self._all_read_data = all_read_data(self._context)
-        return super()._training_data() if self._context._mpu.should_build_data_loader else NoData()
+        reads_data = self._context._mpu.should_build_data_loader
+        return super()._training_data() if reads_data else NoData(TRAINING_LOADER)
 
     def _made_validator(self, max_batches: int | None) -> Validator:
         return EngineValidator(self._trial, self._context, self._callbacks, max_batches)
@@ -152,7 +159,7 @@ class EngineValidator(Validator):
         return super()._built_loader() if self._context._mpu.should_build_data_loader else None
 
     def _made_data(self) -> Data:
-        return NoData() if self._loader is None else super()._made_data()
+        return NoData(VALIDATION_LOADER) if self._loader is None else super()._made_data()
 
     def _batches(self) -> Iterator[tuple[Any, int]]:
         """Lists of micro-batches, and how many samples of this rank are in each list."""
