@@ -85,6 +85,7 @@
     ├── DataError (ValueError)        the data of a training, in their order
     │   ├── DataChangedError
     │   └── NotExactError
+    ├── PortTakenError                where a server was to listen
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
     InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
@@ -841,6 +842,12 @@ class CodeDamagedError(ExperimentError):
             f"the code archive {archive} {reason}. Restore it from a copy, or delete it and submit the same directory "
             "again."
         )
+
+
+class PortTakenError(CoreSDKError):
+    def __init__(self, host: str, port: int, free_port: int) -> None:
+        self.free_port = free_port
+        super().__init__(f"port {port} of {host} is in use, or not yours to use; port {free_port} is free")
 
 
 class NoMasterError(CoreSDKError, NotImplementedError):

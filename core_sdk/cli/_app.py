@@ -11,6 +11,7 @@ from core_sdk.cli._group import LazyGroup, command_group
 from core_sdk.cli.compare import compare
 from core_sdk.cli.preview_search import preview_search
 from core_sdk.cli.running import run
+from core_sdk.cli.ui import ui
 
 _EPILOG = """Exit status: 0 done; 1 failed, or a check found damage; 2 wrong usage; 3 what was named (a trial, an
 experiment, a checkpoint, an attempt, a group) does not exist; 75 the trial was stopped and can be resumed; 126 or
@@ -43,6 +44,7 @@ app = command_group(
 run.register(app)
 app.command()(compare)
 app.command()(preview_search)
+app.command()(ui)
 
 
 def _print_version(is_asked: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from core_sdk.records import (
@@ -191,6 +191,16 @@ class SeriesRow:
     last_steps: int
 
 
+@dataclass(frozen=True)
+class ProfileSeriesRow:
+    """One of the profiler's figures of a node, over the attempts."""
+
+    rank: int
+    """The rank that recorded it."""
+    group: str
+    name: str
+
+
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 """Group -> metric -> count, last, min, max, mean."""
 
@@ -210,6 +220,8 @@ class Bucket:
     """None if every value is NaN."""
     maximum: Metric | None
     mean: float | None
+    time: float | None = field(default=None, compare=False)
+    """When the newest of its points was reported."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ read from an offset. `HomeTracker` keeps the records in a folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,6 +18,7 @@ from core_sdk.tracking.rows import (
     ExperimentChange,
     ExperimentRow,
     LastValues,
+    ProfileSeriesRow,
     ReportPage,
     ReportRow,
     ReportStretch,
@@ -40,7 +41,15 @@ class View(Protocol):
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         """Raises `ExperimentNotFoundError`, `AmbiguousNameError` or `RecordDamagedError`."""
 
-    def trials(self, experiment_id: int | None = None) -> list[TrialRow]: ...
+    def refresh(self) -> object:
+        """Looks again, for one who keeps the view for long."""
+
+    def marks(self) -> dict[int, str]:
+        """For each trial, a value that differs from an earlier one if anything was recorded of it since."""
+
+    def trials(
+        self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None
+    ) -> list[TrialRow]: ...
 
     def trial(self, trial_id: int) -> TrialRow:
         """Raises `TrialNotFoundError`, or `RecordDamagedError` for one that cannot be read."""
@@ -66,16 +75,33 @@ class View(Protocol):
 
     def series(self, trial_id: int) -> list[SeriesRow]: ...
 
-    def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
-        """At most `num_buckets`, equally wide in steps, in order; those without points are left out."""
+    def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
+        """The profiler's figures that were recorded of the trial's nodes."""
+
+    def buckets(
+        self,
+        trial_id: int,
+        group: str,
+        name: str,
+        num_buckets: int = 2000,
+        *,
+        within: tuple[int, int] | None = None,
+        superseded_of: int | None = None,
+        profiled_rank: int | None = None,
+    ) -> list[Bucket]:
+        """At most `num_buckets`, equally wide in steps, in order; those without points are left out.
+
+        Only steps `within` the first and the last; of an attempt only what later ones have superseded, with
+        `superseded_of`; the profiler's figures of a rank, by milliseconds since the Unix epoch, with `profiled_rank`.
+        """
 
     def resume_points(self, trial_id: int) -> list[int]:
         """The steps from which later attempts went on."""
 
     def summary(self, trial_id: int) -> Summary: ...
 
-    def last_values(self) -> LastValues:
-        """The last values of all trials, which are found without reading all points."""
+    def last_values(self, trial_ids: Collection[int] | None = None) -> LastValues:
+        """The last values of all trials, or of some; they are found without reading all points."""
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         """Those of the newest trial first, and of each trial the newest first; deleted ones too."""
@@ -97,7 +123,10 @@ class Tracker(Protocol):
         """The place of the records, for messages."""
 
     def view(self) -> AbstractContextManager[View]:
-        """A view for questions that belong together. Leave it soon: it may hold a file or a connection open."""
+        """A view for questions that belong together. Leave it soon: it may hold a file or a connection open.
+
+        Two threads may not ask at the same time.
+        """
 
     def experiment_record(self, experiment_id: int) -> ExperimentRecord:
         """Raises `ExperimentNotFoundError` or `RecordDamagedError`."""

@@ -2,12 +2,15 @@
 
 A name is `id`, `experiment`, `state`, `steps`, `attempts`, `reason` or `label`; or a hyperparameter (`lr`,
 `model.layers`); or a metric, which means its last value (`accuracy`, `training.loss`), or `min.` or `max.` before one.
-A metric without its group is that of "validation", else of "training", else of any other group.
+A metric without its group is that of "validation", else of "training", else of any other group. What no hyperparameter
+and no metric is called may also be `experiment_id`, `started`, `ended`, `duration` (in seconds), `progress`, `status`,
+`checkpoint` (the latest), `continued_from` or `damaged_lines`.
 """
 
 from __future__ import annotations
 
 import difflib
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +20,7 @@ from core_sdk.records import strict_json
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import TrialRow
 
-_EXTREMES = ("min.", "max.")
+EXTREMES = ("min.", "max.")
 _FIRST_GROUPS = ("validation", "training")
 _ABSENT = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
 
@@ -39,7 +42,7 @@ class Facts:
 def read_facts(view: View, rows: Iterable[TrialRow], names: Iterable[str] = ()) -> list[Facts]:
     """Reads extremes of metrics only if one of the `names` is an extreme, since that takes a look at every point."""
     last_values = view.last_values()
-    with_extremes = any(name.startswith(_EXTREMES) for name in names)
+    with_extremes = any(name.startswith(EXTREMES) for name in names)
     rows_metrics = [(row, last_values.get(row.trial_id, {})) for row in rows]
     return [facts(row, metrics, view.summary(row.trial_id) if with_extremes else {}) for row, metrics in rows_metrics]
 
@@ -47,13 +50,7 @@ def read_facts(view: View, rows: Iterable[TrialRow], names: Iterable[str] = ()) 
 def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Facts:
     """`metrics` are the last values; `summary` is group -> metric -> figure -> value."""
     metrics = {group: metrics[group] for group in _groups(metrics)}
-    values = _by_name(metrics)
-    for extreme in _EXTREMES:
-        figures = {
-            group: {name: figures[extreme.removesuffix(".")] for name, figures in of_group.items()}
-            for group, of_group in summary.items()
-        }
-        values |= _by_name(figures, extreme)
+    values = _by_name(metrics) | extremes_by_name(summary)
     hparams = dict(flattened(row.hparams))
     fields = {
         "id": row.trial_id,
@@ -64,7 +61,32 @@ def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Ma
         "reason": row.reason,
         "label": row.labels,
     }
-    return Facts(row, hparams, metrics, values | hparams | fields)
+    return Facts(row, hparams, metrics, _course(row) | values | hparams | fields)
+
+
+def _course(row: TrialRow) -> dict[str, Any]:
+    return {
+        "experiment_id": row.experiment_id,
+        "started": row.created,
+        "ended": row.ended,
+        "duration": (row.ended or time.time()) - row.created,
+        "progress": row.progress,
+        "status": row.status,
+        "checkpoint": row.latest_checkpoint,
+        "continued_from": row.continued_from,
+        "damaged_lines": row.num_bad_lines,
+    }
+
+
+def extremes_by_name(summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for extreme in EXTREMES:
+        figures = {
+            group: {name: figures[extreme.removesuffix(".")] for name, figures in of_group.items()}
+            for group, of_group in summary.items()
+        }
+        values |= _by_name(figures, extreme)
+    return values
 
 
 def _groups(metrics: Metrics) -> list[str]:

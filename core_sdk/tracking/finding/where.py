@@ -38,6 +38,8 @@ class ConditionError(ValueError):
     """The condition cannot be understood. `place` is where in its text."""
 
     def __init__(self, problem: str, text: str, place: int) -> None:
+        self.problem = problem
+        self.pointer = f"{text}\n{' ' * place}^"
         super().__init__(f"{problem}\n  {text}\n  {' ' * place}^")
         self.place = place
 

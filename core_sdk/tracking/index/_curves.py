@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import dataclass
 
 from core_sdk.records import Metric
-from core_sdk.tracking.index._schema import FIRST_STEPS, IS_METRIC, IS_VISIBLE, LAST_VISIBLE_STEPS, POINTS
-from core_sdk.tracking.index._values import COMPARABLE, from_column
-from core_sdk.tracking.rows import Bucket, LastValues, SeriesRow, Summary
+from core_sdk.tracking.index._schema import (
+    FIRST_STEPS,
+    IS_METRIC,
+    IS_VISIBLE,
+    LAST_STEPS,
+    LAST_VISIBLE_STEPS,
+    POINTS,
+    Where,
+    among,
+)
+from core_sdk.tracking.index._values import COMPARABLE, TICKS_PER_S, from_column
+from core_sdk.tracking.rows import Bucket, LastValues, ProfileSeriesRow, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SERIES_OF_TRIALS = f"trial JOIN attempt USING (trial_id) JOIN series ON series.attempt_id = attempt.id AND {IS_METRIC}"
@@ -27,26 +38,67 @@ def read_groups(connection: sqlite3.Connection, trial_id: int) -> list[str]:
     return [group for (group,) in connection.execute(query, (trial_id,))]
 
 
-def read_buckets(
-    connection: sqlite3.Connection, trial_id: int, group: str, name: str, num_buckets: int
-) -> list[Bucket]:
+def read_profile_series(connection: sqlite3.Connection, trial_id: int) -> list[ProfileSeriesRow]:
+    query = f"""SELECT rank, series.group_name, series.name FROM {_SERIES} WHERE attempt.trial_id = ? AND is_profile
+        GROUP BY rank, series.group_name, series.name ORDER BY rank, min(series.id)"""
+    return [ProfileSeriesRow(*row) for row in connection.execute(query, (trial_id,))]
+
+
+@dataclass(frozen=True)
+class BucketsOf:
+    """The points that are asked for."""
+
+    trial_id: int
+    group: str
+    name: str
+    within: tuple[int, int] | None = None
+    """The first step and the last one; of the profiler's, milliseconds since the Unix epoch."""
+    superseded_of: int | None = None
+    """The attempt whose superseded points these are; None: those that count."""
+    profiled_rank: int | None = None
+    """The rank that the profiler's figures are of; None: they are not the profiler's."""
+
+    @property
+    def is_profile(self) -> bool:
+        return self.profiled_rank is not None
+
+    def series(self) -> Where:
+        """Over `attempt` and `series`."""
+        sql = "attempt.trial_id = ? AND series.is_profile = ? AND series.group_name = ? AND series.name = ?"
+        values: tuple[object, ...] = (self.trial_id, self.is_profile, self.group, self.name)
+        if self.superseded_of is not None:
+            sql, values = f"{sql} AND attempt.attempt = ?", (*values, self.superseded_of)
+        if self.profiled_rank is not None:
+            sql, values = f"{sql} AND attempt.rank = ?", (*values, self.profiled_rank)
+        return Where(sql, values)
+
+    def points(self) -> str:
+        """Over `series` and `point`."""
+        return IS_VISIBLE if self.superseded_of is None else "point.steps > series.visible_until"
+
+
+def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[Bucket]:
     """At most `num_buckets`, equally wide in steps; those without points are left out."""
-    is_asked = f"{_OF_TRIAL} AND series.group_name = ? AND series.name = ?"
-    asked = trial_id, group, name
-    ends = f"SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS}) FROM {_SERIES} WHERE {is_asked}"
-    first, last = connection.execute(ends, asked).fetchone()
+    where = of.series()
+    ends = f"SELECT min({FIRST_STEPS}), max({LAST_VISIBLE_STEPS if of.superseded_of is None else LAST_STEPS})"
+    first, last = connection.execute(f"{ends} FROM {_SERIES} WHERE {where.sql}", where.values).fetchone()
     if last is None:
+        return []
+    if of.within is not None:
+        first, last = max(first, of.within[0]), min(last, of.within[1])
+    if last < first:
         return []
     width = -(-(last - first + 1) // num_buckets)
     # One seek per stretch: grouped by an expression over steps, SQLite would sort all points first.
     query = f"""WITH RECURSIVE stretch(number) AS (VALUES (0) UNION ALL SELECT number + 1 FROM stretch WHERE number < ?)
         SELECT min(point.steps), max(point.steps), count(*),
-            min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE})
+            min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE}),
+            max(attempt.started + point.ticks * {1 / TICKS_PER_S!r})
         FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
-        CROSS JOIN point ON point.series_id = series.id
-            AND point.steps BETWEEN ? + number * ? AND ? + number * ? AND {IS_VISIBLE}
-        WHERE {is_asked} GROUP BY number ORDER BY number"""
-    values = (last - first) // width, first, width, first + width - 1, width, *asked
+        CROSS JOIN point ON point.series_id = series.id AND {of.points()}
+            AND point.steps BETWEEN ? + number * ? AND min(? + number * ?, ?)
+        WHERE {where.sql} GROUP BY number ORDER BY number"""
+    values = (last - first) // width, first, width, first + width - 1, width, last, *where.values
     return [Bucket(*row) for row in connection.execute(query, values)]
 
 
@@ -61,7 +113,7 @@ def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
         FROM {POINTS} WHERE {_OF_TRIAL} AND {IS_VISIBLE}
         GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     summary: Summary = defaultdict(dict)
-    last = read_last_values(connection, trial_id)[trial_id]
+    last = read_last_values(connection, [trial_id])[trial_id]
     for group, name, count, minimum, maximum, mean in connection.execute(query, (trial_id,)):
         summary[group][name] = {
             "count": count,
@@ -90,14 +142,15 @@ def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: 
     return {name for (name,) in connection.execute(query, (experiment_id,))}
 
 
-def read_last_values(connection: sqlite3.Connection, trial_id: int | None = None) -> LastValues:
-    """The value at the highest visible step of each series, of one trial or of all."""
+def read_last_values(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> LastValues:
+    """The value at the highest visible step of each series, of some trials or of all."""
+    where = among("attempt.trial_id", trial_ids)
     query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
             SELECT point.value FROM point WHERE point.series_id = series.id AND {IS_VISIBLE}
             ORDER BY point.steps DESC, point.ticks DESC LIMIT 1
-        ) FROM {_SERIES} WHERE ifnull(attempt.trial_id = ?, TRUE) AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
+        ) FROM {_SERIES} WHERE {where.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
         ORDER BY attempt.attempt, series.id"""
     values: LastValues = defaultdict(lambda: defaultdict(dict))
-    for trial, group, name, value in connection.execute(query, (trial_id,)):
+    for trial, group, name, value in connection.execute(query, where.values):
         values[trial][group][name] = from_column(value)
     return values

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
@@ -28,13 +28,14 @@ from core_sdk.tracking.index._database import (
     is_damage,
     remove,
 )
-from core_sdk.tracking.index._schema import Where
+from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.rows import (
     Bucket,
     CheckpointRow,
     ExperimentRow,
     LastValues,
+    ProfileSeriesRow,
     ReportPage,
     SeriesRow,
     Summary,
@@ -92,6 +93,9 @@ class Index(View):
             self._go_on_in_memory(error)
             return self._refresh()
 
+    def marks(self) -> dict[int, str]:
+        return self._ask(_trials.read_marks)
+
     def experiments(self) -> list[ExperimentRow]:
         return self._experiments(Where("experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"))
 
@@ -109,9 +113,10 @@ class Index(View):
             raise AmbiguousNameError(str(id_or_name), [row.experiment_id for row in found])
         return found[0]
 
-    def trials(self, experiment_id: int | None = None) -> list[TrialRow]:
-        is_all = experiment_id is None
-        return self._trials(Where() if is_all else Where("trial.experiment_id = ?", (experiment_id,)))
+    def trials(self, experiment_id: int | None = None, *, trial_ids: Collection[int] | None = None) -> list[TrialRow]:
+        of_experiment = among("trial.experiment_id", None if experiment_id is None else [experiment_id])
+        of_ids = among("trial.trial_id", trial_ids)
+        return self._trials(Where(f"{of_experiment.sql} AND {of_ids.sql}", of_experiment.values + of_ids.values))
 
     def trial(self, trial_id: int) -> TrialRow:
         if trial_id >= MAX_INT or not (found := self._trials(Where("trial.trial_id = ?", (trial_id,)))):
@@ -131,8 +136,22 @@ class Index(View):
     def series(self, trial_id: int) -> list[SeriesRow]:
         return self._ask(_curves.read_series, trial_id)
 
-    def buckets(self, trial_id: int, group: str, name: str, num_buckets: int = 2000) -> list[Bucket]:
-        return self._ask(_curves.read_buckets, trial_id, group, name, num_buckets)
+    def profile_series(self, trial_id: int) -> list[ProfileSeriesRow]:
+        return self._ask(_curves.read_profile_series, trial_id)
+
+    def buckets(
+        self,
+        trial_id: int,
+        group: str,
+        name: str,
+        num_buckets: int = 2000,
+        *,
+        within: tuple[int, int] | None = None,
+        superseded_of: int | None = None,
+        profiled_rank: int | None = None,
+    ) -> list[Bucket]:
+        of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, profiled_rank)
+        return self._ask(_curves.read_buckets, of, num_buckets)
 
     def resume_points(self, trial_id: int) -> list[int]:
         return self._ask(_curves.read_resume_points, trial_id)
@@ -140,8 +159,8 @@ class Index(View):
     def summary(self, trial_id: int) -> Summary:
         return self._ask(_curves.read_summary, trial_id)
 
-    def last_values(self) -> LastValues:
-        return self._ask(_curves.read_last_values)
+    def last_values(self, trial_ids: Collection[int] | None = None) -> LastValues:
+        return self._ask(_curves.read_last_values, trial_ids)
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         where = Where(

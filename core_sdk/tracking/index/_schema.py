@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
+
+import msgspec
 
 REVISION = 8
 """Raise it whenever a table changes: an index of another revision is built again."""
@@ -108,6 +111,7 @@ IS_METRIC = "NOT series.is_profile AND series.name != ''"
 
 # The first and the last step of a series cost one seek each.
 FIRST_STEPS = "(SELECT point.steps FROM point WHERE point.series_id = series.id ORDER BY point.steps LIMIT 1)"
+LAST_STEPS = "(SELECT point.steps FROM point WHERE point.series_id = series.id ORDER BY point.steps DESC LIMIT 1)"
 LAST_VISIBLE_STEPS = (
     f"(SELECT point.steps FROM point WHERE point.series_id = series.id AND {IS_VISIBLE} "
     "ORDER BY point.steps DESC LIMIT 1)"
@@ -119,3 +123,12 @@ class Where(NamedTuple):
 
     sql: str = "TRUE"
     values: tuple[object, ...] = ()
+
+
+def among(column: str, ids: Collection[int] | None) -> Where:
+    """The condition that a column is one of these; None stands for all. SQLite limits the number of `?`."""
+    return Where() if ids is None else Where(f"{column} IN (SELECT value FROM json_each(?))", (_json(ids),))
+
+
+def _json(ids: Collection[int]) -> str:
+    return msgspec.json.encode(list(ids)).decode()

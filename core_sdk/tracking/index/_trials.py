@@ -27,6 +27,13 @@ def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptK
     return [(trial_id, newest) for trial_id, newest, outcome in connection.execute(query, where.values) if not outcome]
 
 
+def read_marks(connection: sqlite3.Connection) -> dict[int, str]:
+    """A trial's mark is how far each of its journals, and what else it records, is indexed."""
+    query = """SELECT trial.trial_id, group_concat(attempt.id || ':' || end_offset || ':' || ifnull(exit_time, ''))
+        FROM trial LEFT JOIN attempt USING (trial_id) GROUP BY trial.trial_id"""
+    return dict(connection.execute(query).fetchall())
+
+
 def read_trials(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TrialRow]:
     """`is_running` tells of the open attempts; one that it does not know has just begun."""
     query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial

@@ -1,0 +1,148 @@
+"""The application: checks each request, and lets its route answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from core_sdk.records import plain
+from core_sdk.server.errors import Failure, Problem, RequestError, failure_of
+from core_sdk.server.pages import PageFile
+from core_sdk.server.records import Records
+from core_sdk.server.route import Route
+from core_sdk.server.routes.table import ROUTES
+from core_sdk.server.security import HEADERS, MAX_BODY_BYTES, Gate, Headers, Refusal
+
+PREFIX = "/api/v1"
+_ENTRANCE = b"<!doctype html><meta charset=utf-8><meta http-equiv=refresh content='0;url=/'><title>Core SDK</title>"
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class App:
+    """An ASGI application."""
+
+    def __init__(self, records: Records, gate: Gate, page: Mapping[str, PageFile]) -> None:
+        self._records = records
+        self._gate = gate
+        self._page = page
+        self._paths = _Paths(ROUTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+            return
+        if scope["type"] != "http":
+            return  # a WebSocket, which we do not speak: the server closes it
+        response = await self._answer(Request(scope, receive))
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        headers = Headers(request.scope)
+        path: str = request.scope["path"]
+        try:
+            query: bytes = request.scope["query_string"]
+            if path == "/" and request.method == "GET" and self._gate.check_entrance(query, headers):
+                return Response(_ENTRANCE, media_type="text/html", headers={"set-cookie": self._gate.cookie()})
+            self._gate.check(request.method, path, headers)
+            if path.startswith(f"{PREFIX}/"):
+                return await self._answer_question(request, path.removeprefix(PREFIX))
+            return self._page_file(request, path)
+        except Refusal as refusal:
+            problem = Problem(refusal.kind, refusal.message, refusal.hint)
+            return _json(Failure(problem), refusal.status)
+        except Exception as error:  # noqa: BLE001  (every failure is answered)
+            status, failure = failure_of(error)
+            return _json(failure, status)
+
+    def _page_file(self, request: Request, path: str) -> Response:
+        if request.method not in ("GET", "HEAD"):
+            raise RequestError(405, "method_not_allowed", f"{request.method} is not possible here")
+        file = self._page.get(path)
+        if file is None:
+            raise RequestError(404, "not_found", "there is nothing at this address", "The page is at /.")
+        headers = {"etag": file.etag, "cache-control": "no-cache"}
+        if file.etag in Headers(request.scope).all("if-none-match"):
+            return Response(status_code=304, headers=headers)
+        return Response(file.content, media_type=file.media_type, headers=headers)
+
+    async def _answer_question(self, request: Request, path: str) -> Response:
+        route, in_path = self._paths.find(request.method, path)
+        arguments = msgspec.convert(in_path, dict[str, Any], strict=False)
+        arguments = {name: _converted(value, route.path_types[name], name) for name, value in arguments.items()}
+        if "query" in route.hints:
+            arguments["query"] = msgspec.convert(_query(request), route.query, strict=False)
+        if "body" in route.hints:
+            arguments["body"] = msgspec.json.decode(await _body(request) or b"{}", type=route.hints["body"])
+        answer = await run_in_threadpool(route.answer, self._records, **arguments)
+        return answer if isinstance(answer, Response) else _json(answer)
+
+
+class _Paths:
+    """Finds the route of a path, part by part."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._routes = [(route, route.path.split("/")) for route in routes]
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, str]]:
+        parts = path.split("/")
+        found = [route for route, wanted in self._routes if _fits(parts, wanted)]
+        if not found:
+            raise RequestError(404, "not_found", "there is nothing at this address", f"{PREFIX}/openapi.json has all.")
+        for route in found:
+            if method == route.method or (method == "HEAD" and route.method == "GET"):
+                wanted = route.path.split("/")
+                return route, {name[1:-1]: part for name, part in zip(wanted, parts, strict=True) if name[:1] == "{"}
+        raise RequestError(405, "method_not_allowed", f"{method} is not possible here")
+
+
+def _fits(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+    if len(parts) != len(wanted):
+        return False
+    return all(part == name or (name[:1] == "{" and part != "") for part, name in zip(parts, wanted, strict=True))
+
+
+def _converted(value: str, kind: Any, name: str) -> Any:
+    try:
+        return msgspec.convert(value, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise RequestError(400, "bad_parameter", f"{name} in the address: {error}") from error
+
+
+def _query(request: Request) -> dict[str, str]:
+    pairs = request.query_params.multi_items()
+    if len({name for name, _ in pairs}) != len(pairs):
+        raise RequestError(400, "bad_parameter", "a parameter is given twice")
+    return dict(pairs)
+
+
+async def _body(request: Request) -> bytes:
+    if (request.headers.get("content-type") or "").partition(";")[0].strip() != "application/json":
+        raise RequestError(415, "not_json", "the body must be JSON", "Send Content-Type: application/json.")
+    content = bytearray()
+    async for part in request.stream():
+        content += part
+        if len(content) > MAX_BODY_BYTES:
+            raise RequestError(413, "too_large", f"the body has more than {MAX_BODY_BYTES} bytes")
+    return bytes(content)
+
+
+def _json(answer: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(plain(answer)), status, media_type="application/json")
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,43 @@
+"""The files of the web page, read once: what is asked for is a key of a dict, never a path."""
+
+from __future__ import annotations
+
+import hashlib
+import mimetypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+_TYPES = {
+    ".js": "text/javascript; charset=utf-8",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+}
+_FOLDER = Path(__file__).with_name("page")
+
+
+@dataclass(frozen=True)
+class PageFile:
+    content: bytes
+    media_type: str
+    etag: str
+
+
+def read_page(folder: Path = _FOLDER) -> Mapping[str, PageFile]:
+    """Each file by its address: `/` is `index.html`, others are their path in the folder."""
+    files = {
+        f"/{path.relative_to(folder).as_posix()}": _read(path)
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.suffix not in (".py", ".pyc")
+    }
+    return files | ({"/": files["/index.html"]} if "/index.html" in files else {})
+
+
+def _read(path: Path) -> PageFile:
+    content = path.read_bytes()
+    guessed = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return PageFile(content, guessed, f'"{hashlib.sha256(content).hexdigest()[:32]}"')

@@ -1,0 +1,57 @@
+"""A route: a path, and the function that answers it. Its types are read, checked and described from one place."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, get_type_hints
+
+import msgspec
+
+from core_sdk.records import MAX_INT
+
+Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
+Text = Annotated[str, msgspec.Meta(max_length=1000)]
+Names = Annotated[str, msgspec.Meta(max_length=8000, description="Separated by commas.")]
+
+
+class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The parameters of a route."""
+
+
+class NoQuery(Query, frozen=True):
+    """A route without parameters."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """A function of the records, its query and the ids in its path. It runs in a thread, and may block."""
+
+    path: str
+    """Below `/api/v1`, with its ids in braces."""
+    answer: Callable[..., Any]
+    method: Literal["GET", "POST"] = "GET"
+
+    @property
+    def summary(self) -> str:
+        return (inspect.getdoc(self.answer) or "").partition("\n\n")[0].replace("\n", " ")
+
+    @property
+    def hints(self) -> Mapping[str, Any]:
+        return get_type_hints(self.answer, include_extras=True)
+
+    @property
+    def query(self) -> type[Query]:
+        query: type[Query] = self.hints.get("query", NoQuery)
+        return query
+
+    @property
+    def path_types(self) -> dict[str, Any]:
+        names = [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+        return {name: self.hints[name] for name in names}
+
+
+def split_names(text: str) -> list[str]:
+    """The names of a list in a query: each once, without the spaces around it."""
+    return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))

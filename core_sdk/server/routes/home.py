@@ -1,0 +1,39 @@
+"""The home itself."""
+
+from __future__ import annotations
+
+import msgspec
+
+from core_sdk._version import __version__
+from core_sdk.experiments.calling import is_master_running
+from core_sdk.server.records import Records
+
+
+class HomeAnswer(msgspec.Struct, frozen=True):
+    location: str
+    version: str
+    num_trials: int
+    num_experiments: int
+    num_damaged_lines: int
+    """Lines of journals that could not be read; everything else was."""
+    num_dropped: int
+    """Records that a full disk refused while they were written."""
+    has_master: bool
+    can_act: bool
+    """False if this server only reads."""
+
+
+def home(records: Records) -> HomeAnswer:
+    """What is served, and how much of it can be read."""
+    snapshot = records.snapshot()
+    rows = [one.row for one in snapshot.trials.values()]
+    return HomeAnswer(
+        location=records.tracker.location,
+        version=__version__,
+        num_trials=len(rows),
+        num_experiments=len(snapshot.experiments),
+        num_damaged_lines=sum(row.num_bad_lines for row in rows),
+        num_dropped=sum(row.num_dropped for row in rows),
+        has_master=is_master_running(records.tracker.home.root),
+        can_act=records.can_act,
+    )

@@ -1,0 +1,167 @@
+"""The table of all trials: filtered, searched, sorted, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Names, Query, Text, split_names
+from core_sdk.tracking.finding.facts import EXTREMES, Facts, unknown_name
+from core_sdk.tracking.finding.order import in_order
+from core_sdk.tracking.finding.where import ConditionError, parse_condition
+
+Cell = bool | int | float | str | None | list[Any]
+Kind = Literal["field", "hyperparameter", "metric"]
+
+_FIELDS = {
+    "id": "number",
+    "experiment": "text",
+    "experiment_id": "number",
+    "state": "text",
+    "steps": "number",
+    "attempts": "number",
+    "reason": "text",
+    "label": "list",
+    "started": "time",
+    "ended": "time",
+    "duration": "number",
+    "progress": "number",
+    "status": "text",
+    "checkpoint": "text",
+    "continued_from": "text",
+    "damaged_lines": "number",
+}
+
+
+class ColumnAnswer(msgspec.Struct, frozen=True):
+    name: str
+    """As in conditions, `sort` and `columns`; metrics also have `min.` and `max.` before it."""
+    kind: Kind
+    type: str
+    """number, text, bool, list, time (seconds since the Unix epoch) or mixed."""
+    num_trials: int
+    """Those that have a value."""
+
+
+class ColumnsAnswer(msgspec.Struct, frozen=True):
+    columns: list[ColumnAnswer]
+    labels: list[str]
+
+
+class RunsQuery(Query, frozen=True):
+    experiment: Id | None = None
+    """The id of an experiment."""
+    where: Text = ""
+    """A condition: lr>0.01 and state=COMPLETED."""
+    search: Text = ""
+    """Text in a name, a label, a reason or a hyperparameter, in upper or lower case."""
+    sort: Text = "-id"
+    """The name of a column; -NAME: the largest first."""
+    columns: Names = "id,experiment,state,steps,started,ended,label"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
+    cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """`next` of the page before."""
+    archived: bool = False
+    """Also trials of archived experiments."""
+
+
+class RunsAnswer(msgspec.Struct, frozen=True):
+    columns: list[str]
+    rows: list[list[Cell]]
+    """A row for each trial, with a value for each column; null where it has none."""
+    ids: list[int]
+    """The trial of each row."""
+    num_found: int
+    """In all pages."""
+    num_trials: int
+    """Found or not."""
+    next: int | None
+    """The cursor of the next page; null on the last."""
+
+
+def columns(records: Records) -> ColumnsAnswer:
+    """The columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
+    found = list(records.snapshot().trials.values())
+    answer = [ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()]
+    answer += _columns("hyperparameter", (one.hparams.items() for one in found))
+    answer += _columns("metric", (_metrics(one) for one in found))
+    labels = dict.fromkeys(label for one in found for label in one.row.labels)
+    return ColumnsAnswer(answer, sorted(labels))
+
+
+def _metrics(one: Facts) -> Iterator[tuple[str, Any]]:
+    return ((f"{group}.{name}", value) for group, metrics in one.metrics.items() for name, value in metrics.items())
+
+
+def _columns(kind: Kind, values: Iterable[Iterable[tuple[str, Any]]]) -> list[ColumnAnswer]:
+    types: dict[str, dict[str, None]] = {}
+    counts: dict[str, int] = {}
+    for of_trial in values:
+        for name, value in of_trial:
+            types.setdefault(name, {})[_type(value)] = None
+            counts[name] = counts.get(name, 0) + 1
+    return [
+        ColumnAnswer(name, kind, next(iter(found)) if len(found) == 1 else "mixed", counts[name])
+        for name, found in types.items()
+    ]
+
+
+def _type(value: Any) -> str:
+    match value:
+        case bool():
+            return "bool"
+        case int() | float():
+            return "number"
+        case str():
+            return "text"
+        case _:
+            return "mixed"
+
+
+def runs(records: Records, query: RunsQuery) -> RunsAnswer:
+    """The trials of all experiments, or of one, as a table."""
+    names, condition = split_names(query.columns), parse_condition(query.where) if query.where else None
+    sort_name = query.sort.removeprefix("-")
+    mentioned = [*names, *([sort_name] if sort_name else []), *(condition.names if condition else ())]
+    with_extremes = any(name.startswith(EXTREMES) for name in mentioned)
+    snapshot = records.with_extremes() if with_extremes else records.snapshot()
+    archived = {row.experiment_id for row in snapshot.experiments.values() if row.is_archived}
+    hidden = set() if query.archived else archived
+    everything = list(snapshot.trials.values())
+    for name in mentioned:
+        if name not in _FIELDS and (problem := unknown_name(name, everything)):
+            if condition and name in condition.names:
+                raise ConditionError(problem, query.where, condition.names[name])
+            raise RequestError(400, "unknown_column", problem)
+    found = [
+        one
+        for one in everything
+        if query.experiment in (None, one.row.experiment_id)
+        and one.row.experiment_id not in hidden
+        and (condition is None or condition.holds(one.values.get))
+        and (not query.search or _mentions(one, query.search.casefold()))
+    ]
+    if query.sort:
+        found = in_order(found, query.sort)
+    page = found[query.cursor : query.cursor + query.limit]
+    end = query.cursor + len(page)
+    return RunsAnswer(
+        columns=names,
+        rows=[[one.values.get(name) for name in names] for one in page],
+        ids=[one.row.trial_id for one in page],
+        num_found=len(found),
+        num_trials=len(everything),
+        next=end if end < len(found) else None,
+    )
+
+
+def _mentions(one: Facts, text: str) -> bool:
+    row = one.row
+    texts: Sequence[str] = (str(row.trial_id), row.experiment_name, row.state, row.reason, row.status, *row.labels)
+    return any(text in part.casefold() for part in texts) or any(
+        text in name.casefold() or text in str(value).casefold() for name, value in one.hparams.items()
+    )

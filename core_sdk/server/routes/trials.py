@@ -1,0 +1,72 @@
+"""One trial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from core_sdk.errors import RecordDamagedError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id
+from core_sdk.tracking.rows import AttemptRow, TrialRow
+
+
+class SeriesName(msgspec.Struct, frozen=True):
+    group: str
+    name: str
+    last: int | float | str
+    """The value at the highest step."""
+
+
+class TrialAnswer(msgspec.Struct, frozen=True):
+    trial: TrialRow
+    series: list[SeriesName]
+    """The metrics that have numbers over steps."""
+    system_groups: list[str]
+    """The profiler's groups."""
+    resume_points: list[int]
+    """The steps from which later attempts went on."""
+    command: list[str] | None
+    working_directory: str | None
+    problem: str
+    """What of the trial's files could not be read; else empty."""
+
+
+class AttemptsAnswer(msgspec.Struct, frozen=True):
+    attempts: list[AttemptRow]
+
+
+def trial(records: Records, trial_id: Id) -> TrialAnswer:
+    """What is known of a trial, and the names of its metrics."""
+
+    def read(view: Any) -> tuple[Any, ...]:
+        return (
+            view.trial(trial_id),
+            view.last_values([trial_id]).get(trial_id, {}),
+            view.groups(trial_id),
+            view.resume_points(trial_id),
+        )
+
+    row, last_values, groups, resume_points = records.ask(read)
+    problem = ""
+    try:
+        command = records.tracker.command(trial_id)
+    except RecordDamagedError as error:
+        command, problem = None, str(error)
+    return TrialAnswer(
+        trial=row,
+        series=[
+            SeriesName(group, name, value) for group, metrics in last_values.items() for name, value in metrics.items()
+        ],
+        system_groups=[group for group in groups if group not in last_values],
+        resume_points=resume_points,
+        command=command.argv if command else None,
+        working_directory=command.cwd if command else None,
+        problem=problem,
+    )
+
+
+def attempts(records: Records, trial_id: Id) -> AttemptsAnswer:
+    """The executions of the trial's script, in order."""
+    return AttemptsAnswer(records.tracker.attempts(trial_id))

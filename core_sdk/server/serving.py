@@ -1,0 +1,139 @@
+"""Serves a home: finds a port, makes a token, and runs until Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import secrets
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+
+from core_sdk.errors import PortTakenError
+from core_sdk.server.app import App
+from core_sdk.server.pages import read_page
+from core_sdk.server.records import Records
+from core_sdk.server.security import LEAST_TOKEN_LENGTH, Gate
+from core_sdk.tracking import HomeTracker
+
+DEFAULT_PORT = 8650
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+_NUM_TRIED = 100
+_TOKEN_BYTES = 24
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server listens."""
+
+    host: str
+    port: int
+    token: str
+
+    @property
+    def url(self) -> str:
+        """With the token: whoever has it can read and act."""
+        return f"http://{_shown(self.host)}:{self.port}/?token={self.token}"
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(host: str, token: str | None) -> None:
+    """Raises `ValueError` for an address that others reach, without a token that was chosen for them."""
+    if token is not None and (len(token) < LEAST_TOKEN_LENGTH or not token.isascii() or not token.isalnum()):
+        raise ValueError(f"a token has at least {LEAST_TOKEN_LENGTH} letters or digits, and nothing else")
+    if not is_loopback(host) and token is None:
+        raise ValueError(
+            f"--host {host} lets other machines reach this home: its metrics, logs, configurations and checkpoints; "
+            "whoever has the token can pause, kill and delete, and the connection is not encrypted. Give a token of "
+            "your own with --token, or leave --host out and reach this machine through `ssh -L`"
+        )
+
+
+def serve(
+    tracker: HomeTracker,
+    *,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    token: str | None = None,
+    can_act: bool = True,
+    on_listening: Callable[[Address], None],
+) -> None:
+    """Blocks until Ctrl-C or SIGTERM. Without a `port`, takes the default one or the next that is free.
+
+    Raises `ValueError` or `PortTakenError`.
+    """
+    check_exposure(host, token)
+    listening = listen(host, port)
+    with listening, Records(tracker, can_act=can_act) as records:
+        address = Address(host, listening.getsockname()[1], token or secrets.token_hex(_TOKEN_BYTES))
+        server = make_server(records, address)
+        on_listening(address)
+        server.run(sockets=[listening])
+
+
+def make_server(records: Records, address: Address) -> uvicorn.Server:
+    hosts = LOOPBACK_NAMES if is_loopback(address.host) else (*LOOPBACK_NAMES, *_names_of(address.host))
+    app = App(records, Gate(address.token, address.port, hosts), read_page())
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,  # it would write the token
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=256,
+        timeout_graceful_shutdown=1,
+        ws="none",
+        http="h11",
+        loop="asyncio",
+    )
+    return uvicorn.Server(config)
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """Raises `PortTakenError`, which names a port that is free, or `OSError`."""
+    wanted = [port] if port is not None else [*range(DEFAULT_PORT, DEFAULT_PORT + _NUM_TRIED), 0]
+    for number in wanted:
+        try:
+            return _bound(host, number)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+    with _bound(host, 0) as free:
+        raise PortTakenError(host, wanted[0], free.getsockname()[1])
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(128)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def _names_of(host: str) -> list[str]:
+    """Under which names a browser may reach us; all addresses of this machine if we listen at all."""
+    names = [_shown(host)]
+    if host in ("0.0.0.0", "::"):
+        hostname = socket.gethostname()
+        names += [hostname, socket.getfqdn()]
+        names += [_shown(str(found[4][0])) for found in socket.getaddrinfo(hostname, None)]
+    return list(dict.fromkeys(names))
+
+
+def _shown(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
