@@ -205,15 +205,20 @@ class _Lane:
     def _run(self) -> None:
         while (given := self._calls.get()) is not None:
             call, request = given
-            self._is_in_call.set()
             try:
-                answer = self._team.exchange(self.rank, request)
+                answer = self._exchange(request)
             except WorkerLost:
                 call.fail(self.rank, Failure(*self._lost(self.rank)))
             else:
                 self._deliver(call, answer)
-            finally:
-                self._is_in_call.clear()
+
+    def _exchange(self, request: bytes) -> Answer:
+        self._is_in_call.set()
+        try:
+            return self._team.exchange(self.rank, request)
+        finally:
+            # Before the answer is delivered: who has it may send a signal that is not for this worker.
+            self._is_in_call.clear()
 
     def _deliver(self, call: Call[Any], answer: Answer) -> None:
         if not answer.is_failure:

@@ -48,24 +48,46 @@ class WorkerProgram:
         _this_worker = ThisWorker(place)
         self._is_in_call = False
         signal.signal(signal.SIGINT, self._interrupt)
+        signal.signal(signal.SIGTERM, _ignore)
 
     def answer(self, request: bytes) -> Answer:
         """Runs a call. Whatever it raises is its answer, `KeyboardInterrupt` and `SystemExit` included."""
         try:
             function, args, kwargs = decode_request(request)
-            self._is_in_call = True
+            self._begin_call()
             try:
                 value = function(*args, **kwargs)
             finally:
-                self._is_in_call = False
+                self._end_call()
             return Answer(is_failure=False, content=encode_value(value))
         except BaseException as error:  # noqa: BLE001 - it is raised by the program that calls
             return encode_failure(_from_function(error))
+
+    def _begin_call(self) -> None:
+        _replace_sigterm_handler(_ignore, signal.SIG_DFL)
+        self._is_in_call = True
+
+    def _end_call(self) -> None:
+        self._is_in_call = False
+        _replace_sigterm_handler(signal.SIG_DFL, _ignore)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         """Ctrl-C ends the call that runs, and never the worker."""
         if self._is_in_call:
             raise KeyboardInterrupt
+
+
+def _replace_sigterm_handler(ours: Any, new: Any) -> None:
+    """A function may have left a handler of its own, which stays."""
+    if signal.getsignal(signal.SIGTERM) == ours:
+        signal.signal(signal.SIGTERM, new)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """A stop that comes when its call has just ended is for nobody.
+
+    It is a handler rather than `SIG_IGN`, which processes that the worker starts would inherit.
+    """
 
 
 def _from_function(error: BaseException) -> BaseException:

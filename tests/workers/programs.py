@@ -18,6 +18,18 @@ from core_sdk.workers import WorkerGroup, this_worker
 def rank():
     return this_worker().rank
 
+def mark(name):
+    open(os.path.join(DIRECTORY, name), "w").close()
+
+def is_marked(name):
+    return os.path.exists(os.path.join(DIRECTORY, name))
+
+def wait_for(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
 """
 
 
@@ -38,7 +50,12 @@ class Programs:
 
     def start(self, source: str, *, is_piped: bool = False, **variables: str) -> Script:
         """`is_piped`: the program comes on stdin, as from a person, and is no file."""
-        text = _BEGINNING + textwrap.dedent(self.make_engine) + textwrap.dedent(source)
+        text = (
+            _BEGINNING
+            + f"DIRECTORY = {str(self.directory)!r}\n"
+            + textwrap.dedent(self.make_engine)
+            + textwrap.dedent(source)
+        )
         path = self.directory / "program.py"
         path.write_text(text)
         with path.open() as file:

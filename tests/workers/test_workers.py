@@ -8,6 +8,7 @@ import time
 import psutil
 import pytest
 from parts import needs
+from processes import wait_for
 from workers.programs import Programs
 
 # Many of them import torch in several processes: too long for `make test`.
@@ -31,13 +32,14 @@ def test_values_can_be_taken_as_workers_finish(programs: Programs) -> None:
     """The fastest worker's first."""
     programs.run("""
         def late():
-            time.sleep(1.0 if rank() == 0 else 0)
+            wait_for(lambda: rank() == 1 or is_marked("go on"))
             return rank() * 10
 
         with WorkerGroup(2, engine()) as workers:
             call = workers.submit(late)
-            assert not call.is_done()
             assert call.next() == (1, 10)
+            assert not call.is_done()
+            mark("go on")
             assert list(call) == [(0, 0)]
             assert call.is_done()
             assert call.results() == [0, 10]
@@ -377,7 +379,7 @@ def test_a_call_that_takes_too_long_names_its_workers_and_goes_on(programs: Prog
     """Its results can still be asked for."""
     programs.run("""
         def late():
-            time.sleep(1.0 if rank() == 1 else 0)
+            wait_for(lambda: rank() == 0 or is_marked("go on"))
             return rank()
 
         with WorkerGroup(2, engine()) as workers:
@@ -388,6 +390,7 @@ def test_a_call_that_takes_too_long_names_its_workers_and_goes_on(programs: Prog
                 assert 1 in error.missing and isinstance(error, TimeoutError), error
             else:
                 raise AssertionError
+            mark("go on")
             assert call.results() == [0, 1]
     """)
 
@@ -457,25 +460,38 @@ def test_stop_is_seen_by_should_preempt(programs: Programs) -> None:
             with core.init(distributed=distributed) as context:
                 print("training", flush=True)
                 while not context.preempt.should_preempt():
+                    mark(f"asked {rank()}")
                     time.sleep(0.01)
             return "stopped"
 
-        def ready(directory):
-            open(os.path.join(directory, str(rank())), "w").close()
-            return train()
-
-        import tempfile
-        with tempfile.TemporaryDirectory() as directory, WorkerGroup(2, engine()) as workers:
-            call = workers.submit(ready, directory)
-            while len(os.listdir(directory)) < 2:
-                time.sleep(0.01)
-            time.sleep(1)
+        with WorkerGroup(2, engine()) as workers:
+            call = workers.submit(train)
+            wait_for(lambda: is_marked("asked 0") and is_marked("asked 1"))
             workers.stop()
             assert call.results(timeout_s=60) == ["stopped"] * 2
             workers.stop()
             assert workers.run(rank) == [0, 1]
     """)
     assert "training" in output
+
+
+def test_a_stop_that_comes_as_a_call_ends_leaves_the_worker(programs: Programs) -> None:
+    """It is meant for calls: an idle worker ignores it, and dies of one in a call that does not ask for it."""
+    programs.run("""
+        with WorkerGroup(2, engine()) as workers:
+            for _ in range(100):
+                workers.submit_to([0], rank).results()
+                workers.stop()
+            for pid in workers.run(os.getpid):
+                os.kill(pid, signal.SIGTERM)
+            assert workers.run(rank) == [0, 1]
+            try:
+                workers.run(signal.raise_signal, signal.SIGTERM)
+            except WorkerDiedError as error:
+                assert "was killed by SIGTERM" in error.cause, error
+            else:
+                raise AssertionError
+    """)
 
 
 def test_kill_ends_open_calls(programs: Programs) -> None:
@@ -506,24 +522,21 @@ def test_ctrl_c_ends_the_program_and_its_workers(programs: Programs) -> None:
     """With one traceback, of the program."""
     program = programs.start("""
         def train():
-            print(f"pid {os.getpid()}", flush=True)
-            time.sleep(60)
+            mark(f"in call {rank()}")
+            time.sleep(600)
 
         with WorkerGroup(2, engine()) as workers:
-            pids = workers.run(os.getpid)
-            print(*pids, flush=True)
-            print("started", flush=True)
-            workers.run(time.sleep, 60)
+            print(*workers.run(os.getpid), flush=True)
+            workers.run(train)
     """)
     assert program.process.stdout is not None
     pids = [int(word) for word in program.process.stdout.readline().split()]
-    program.read_until("started")
-    time.sleep(0.5)  # until the program waits, or even if it does not yet
+    wait_for(lambda: all((programs.directory / f"in call {rank}").exists() for rank in range(2)))
 
     program.process.send_signal(signal.SIGINT)
     code, _, errors = program.wait()
 
-    assert code == -signal.SIGINT
+    assert code == -signal.SIGINT, errors
     assert errors.count("Traceback") == 1, errors
     _wait_until_gone(pids)
 
@@ -531,16 +544,17 @@ def test_ctrl_c_ends_the_program_and_its_workers(programs: Programs) -> None:
 def test_ctrl_c_ends_a_call_and_leaves_the_workers_to_a_notebook(programs: Programs) -> None:
     """The function gets its `KeyboardInterrupt`; the next call is not kept waiting."""
     program = programs.start("""
+        def train():
+            mark(f"in call {rank()}")
+            time.sleep(600)
+
         with WorkerGroup(2, engine()) as workers:
-            workers.run(rank)
-            print("started", flush=True)
             try:
-                workers.run(time.sleep, 600)
+                workers.run(train)
             except KeyboardInterrupt:
                 print(workers.run(rank), flush=True)
     """)
-    program.read_until("started")
-    time.sleep(0.5)  # as above
+    wait_for(lambda: all((programs.directory / f"in call {rank}").exists() for rank in range(2)))
 
     program.process.send_signal(signal.SIGINT)
     code, output, errors = program.wait()

@@ -35,6 +35,8 @@ def main() -> None:
             answer = program.answer(connection.recv_bytes())
             connection.send_bytes(b"failed" if answer.is_failure else b"")
             connection.send_bytes(answer.content)
+    # What is registered for the end of the process may hang.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,11 @@ try:
     from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 except ImportError as error:
     raise MissingDependencyError("ray", "ray", "RayEngine") from error
+with contextlib.suppress(ImportError):
+    # Ray would import them when the program ends, and they execute text. Python then forgets that a Ctrl-C has ended
+    # the program, whose exit status would be 1.
+    import ray.autoscaler.v2.utils
+    import ray.dag.compiled_dag_node
 
 T = TypeVar("T")
 
@@ -73,10 +78,10 @@ class RayEngine(Engine):
         try:
             if not group.wait(self._placement_timeout_s):
                 raise WorkersNotStartedError(num_workers, self._want_of_places(num_workers))
-            self._team = RayTeam(num_workers, group, self._demand, self._shown)
         except BaseException:
-            remove_placement_group(group)
+            _give_back([], group)
             raise
+        self._team = RayTeam(num_workers, group, self._demand, self._shown)
         return self._team
 
     def num_available(self) -> int:
@@ -121,11 +126,10 @@ class RayTeam(Team):
             like_ours = Order(sys.path, sys.argv)
             starts = zip(self._actors, self.places, strict=True)
             ray.get([actor.start.remote(place, self.address, meeting_place, like_ours) for actor, place in starts])
-        except ray.exceptions.RayError as error:
-            _kill(actors)
-            raise WorkersNotStartedError(num_workers, _reason(error)) from error
-        except BaseException:
-            _kill(actors)
+        except BaseException as error:
+            _give_back(actors, group)
+            if isinstance(error, ray.exceptions.RayError):
+                raise WorkersNotStartedError(num_workers, _reason(error)) from error
             raise
         self._showing = threading.Thread(target=self._show_output, name="core-sdk-ray-output", daemon=True)
         self._showing.start()
@@ -166,8 +170,7 @@ class RayTeam(Team):
                 return
             ray.wait(ends, num_returns=len(ends), timeout=grace_s + _PROMPT_S)
             self._showing.join(_PROMPT_S)
-            _kill(self._actors)
-            remove_placement_group(self._group)
+            _give_back(self._actors, self._group)
             self._is_ended = True
 
     def _as_argument(self, request: bytes) -> Any:
@@ -228,9 +231,13 @@ def _places(node_ids: Sequence[str]) -> list[RankPlace]:
     ]
 
 
-def _kill(actors: Sequence[Any]) -> None:
+def _give_back(actors: Sequence[Any], group: PlacementGroup) -> None:
+    """A cluster that is gone, or too busy, does so by itself; an error would hide why the workers are ended."""
     for actor in actors:
-        ray.kill(actor)
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.kill(actor)
+    with contextlib.suppress(ray.exceptions.RayError):
+        remove_placement_group(group)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
