@@ -65,6 +65,7 @@
     │   ├── WorkersNotStartedError
     │   ├── WorkersEndedError
     │   ├── CallTimeoutError (TimeoutError)
+    │   ├── PassNotTrainedError       workers of a creator trainer have died too often
     │   └── NotPicklableError (TypeError)
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
@@ -753,6 +754,20 @@ class CallTimeoutError(WorkerError, TimeoutError):
         super().__init__(
             f"{function} has not ended within {timeout_s:g} s on the workers {ranks}. They go on: wait again, or end "
             "them with kill()."
+        )
+
+
+class PassNotTrainedError(WorkerError):
+    """`cause` says how the last worker died."""
+
+    def __init__(self, number: int, num_tries: int, death: WorkerDiedError) -> None:
+        self.number = number
+        self.rank = death.rank
+        self.cause = death.cause
+        times = "once" if num_tries == 1 else f"{num_tries} times"
+        super().__init__(
+            f"pass {number} over the data was tried {times}, and not completed: worker {death.rank} {death.cause}. "
+            "Pass max_retries= to train(), so that it begins the pass again after a death."
         )
 
 

@@ -87,10 +87,10 @@ class Plan:
 
     def batches(self, position: Position = Position(), rank: int = 0, num_ranks: int = 1) -> Iterator[Draw]:  # noqa: B008
         """The parts of one rank, from `position` on, without end."""
-        if self.batch_size % num_ranks:
+        if self.batch_size < num_ranks:
             raise ValueError(
-                f"a global batch of {self.batch_size} cannot be split evenly among {num_ranks} ranks: choose a "
-                f"multiple of {num_ranks}, such as {-(-self.batch_size // num_ranks) * num_ranks}"
+                f"a global batch of {self.batch_size} has nothing for some of {num_ranks} ranks: make it larger, or "
+                "take fewer ranks"
             )
         while True:
             if self.is_epoch_over(position):
@@ -114,11 +114,11 @@ class Plan:
     ) -> Iterator[Draw]:
         epoch, offset = position
         size = self.batch_size
-        share = size // num_ranks
-        first = epoch * self.num_units + rank * share
+        own = torch.arange(*_part(size, rank, num_ranks))
+        share = len(own)
+        first = epoch * self.num_units + int(own[0])
         per_block = max(1, _BLOCK_SIZE // share)
         num_samples = self.order.num_samples
-        own = torch.arange(rank * share, (rank + 1) * share)
         for block in range(0, num_batches, per_block):
             batches = torch.arange(block, min(num_batches, block + per_block))
             positions = (offset + batches[:, None] * size + own).flatten()
@@ -132,8 +132,8 @@ class Plan:
                 yield Draw(epoch, first + begin, part, num_global, end, is_epoch_end, False)
 
     def _last_batch(self, epoch: int, start: int, size: int, rank: int, num_ranks: int) -> Draw:
-        """A batch with what is left of an epoch. Parts differ by one unit at most."""
-        begin, end = size * rank // num_ranks, size * (rank + 1) // num_ranks
+        """A batch with what is left of an epoch."""
+        begin, end = _part(size, rank, num_ranks)
         is_filler = begin == end
         if is_filler:
             begin = rank % size
@@ -148,3 +148,8 @@ class Plan:
             indices += self.order.indices(epoch + 1, beyond)
         serial = epoch * self.num_units + start + begin
         return Draw(epoch, serial, indices, num_global, start + size, True, is_filler)
+
+
+def _part(size: int, rank: int, num_ranks: int) -> tuple[int, int]:
+    """Where the part of a rank begins and ends in a batch. Parts differ by one unit at most."""
+    return size * rank // num_ranks, size * (rank + 1) // num_ranks

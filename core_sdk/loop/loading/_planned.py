@@ -23,12 +23,19 @@ class PlannedSource(Source):
     """Follows a plan, by a loader of torch's with all options of the user's."""
 
     def __init__(
-        self, loader: DataLoader[Any], seed: int, ranks: Ranks, last_batch: LastBatch | None, exact: bool
+        self,
+        loader: DataLoader[Any],
+        seed: int,
+        ranks: Ranks,
+        last_batch: LastBatch | None,
+        exact: bool,
+        shares_batch: bool = False,
     ) -> None:
         self._ranks = ranks
         self._sampling = read_sampling(loader, seed, exact)
         last_batch = last_batch or ("drop" if self._sampling.drop_last else "keep")
-        self._plan = Plan(self._sampling.order, self._sampling.batch_size * ranks.size, last_batch)
+        batch_size = self._sampling.batch_size * (1 if shares_batch else ranks.size)
+        self._plan = Plan(self._sampling.order, batch_size, last_batch)
         # Nothing of a pass can be carried over.
         self._pass_plan = Plan(self._plan.order, self._plan.batch_size, "drop" if last_batch == "drop" else "keep")
         # Two, because torch's loader with persistent workers has one iterator at a time.

@@ -27,12 +27,14 @@ def resumable(
     last_batch: LastBatch | None = None,
     exact: bool = True,
     distributed: DistributedContext | None = None,
+    shares_batch: bool = False,
 ) -> ResumableLoader:
     """A loader with the data and the options of `loader`, a `torch.utils.data.DataLoader`, that can resume exactly.
 
     The order of the samples, and what they draw at random, are functions of `seed`, the epoch and the position. `seed`
     is the trial's by default, and 0 outside a trial. The batch size counts the samples of one rank; each batch is
-    divided among the ranks of `distributed`, by default those of torch.distributed. Give a loader of all the data.
+    divided among the ranks of `distributed`, by default those of torch.distributed. Give a loader of all the data. With
+    `shares_batch` the batch size counts the samples of all ranks, so that any number of ranks has the same batches.
 
     `last_batch` says what becomes of samples at an epoch's end that are fewer than a batch: "drop", "keep" as a smaller
     batch, or "carry" over to the next epoch; by default what the loader's `drop_last` says.
@@ -40,7 +42,8 @@ def resumable(
     Raises `NotExactError` if nothing can make the loader exact, which `exact=False` allows: such a loader goes on after
     as many batches, and may repeat or miss samples. Raises `TypeError` for other kinds of loaders, and `ValueError`.
     """
-    return ResumableLoader(loader, _default_seed() if seed is None else seed, last_batch, exact, _ranks(distributed))
+    seed = _default_seed() if seed is None else seed
+    return ResumableLoader(loader, seed, last_batch, exact, _ranks(distributed), shares_batch)
 
 
 class ResumableLoader:
@@ -55,10 +58,14 @@ class ResumableLoader:
     epoch.
     """
 
-    def __init__(self, loader: Any, seed: int, last_batch: LastBatch | None, exact: bool, ranks: Ranks) -> None:
+    def __init__(
+        self, loader: Any, seed: int, last_batch: LastBatch | None, exact: bool, ranks: Ranks, shares_batch: bool
+    ) -> None:
         self._loader = loader
         self._ranks = ranks
-        self._make_source: Callable[[int], Source] = partial(_choose_source, loader, ranks, last_batch, exact)
+        self._make_source: Callable[[int], Source] = partial(
+            _choose_source, loader, ranks, last_batch, exact, shares_batch
+        )
         self._progress = _Progress(seed, Position())
         self._source = self._make_source(seed)
         self._running: Generator[tuple[Draw, Any], None, None] | None = None
@@ -178,7 +185,9 @@ def _stream(source: Source, progress: _Progress) -> Generator[tuple[Draw, Any], 
         yield draw, batch
 
 
-def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exact: bool, seed: int) -> Source:
+def _choose_source(
+    loader: Any, ranks: Ranks, last_batch: LastBatch | None, exact: bool, shares_batch: bool, seed: int
+) -> Source:
     """Raises what `resumable()` raises."""
     if isinstance(loader, ResumableLoader):
         raise TypeError("this loader is resumable already")
@@ -186,9 +195,10 @@ def _choose_source(loader: Any, ranks: Ranks, last_batch: LastBatch | None, exac
     if is_torch and not isinstance(loader.dataset, IterableDataset):
         if exact and loader.num_workers > 0 and not loader.in_order:
             raise NotExactError("in_order=False gives batches in the order in which workers finish", "leave it out")
-        return PlannedSource(loader, seed, ranks, last_batch, exact)
-    if last_batch is not None:
-        raise ValueError(f"last_batch={last_batch!r} needs a dataset with __getitem__() and __len__()")
+        return PlannedSource(loader, seed, ranks, last_batch, exact, shares_batch)
+    if last_batch is not None or shares_batch:
+        what = "shares_batch=True" if last_batch is None else f"last_batch={last_batch!r}"
+        raise ValueError(f"{what} needs a dataset with __getitem__() and __len__()")
     if is_stateful(loader):
         return IteratedSource(loader, loader, seed, ranks)
     if is_torch and loader.num_workers == 0 and is_stateful(loader.dataset):

@@ -1,0 +1,15 @@
+"""A trainer that a program leads: creators make the model, the data and the optimizer on each of its workers.
+
+    with PyTorchTrainer(model_creator, data_creator, optimizer_creator, nn.MSELoss, num_replicas=2) as trainer:
+        for _ in range(10):
+            print(trainer.train(max_retries=3), trainer.validate())
+        model = trainer.get_model()
+
+Names and semantics are those of RaySGD 0.8.2. The workers are processes of this machine, or of a Ray cluster.
+"""
+
+from __future__ import annotations
+
+from core_sdk.sgd._trainer import PyTorchTrainer
+
+__all__ = ["PyTorchTrainer"]

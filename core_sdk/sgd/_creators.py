@@ -1,0 +1,42 @@
+"""What a trainer is made of, as it travels to the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Function = Callable[..., Any]
+SchedulerStep = Literal["batch", "epoch"] | None
+
+
+@dataclass(frozen=True)
+class Creators:
+    """The arguments of a `PyTorchTrainer` that its workers need."""
+
+    model_creator: Function
+    data_creator: Function
+    optimizer_creator: Function
+    loss_creator: Function
+    scheduler_creator: Function | None
+    train_function: Function | None
+    validation_function: Function | Literal[False] | None
+    initialization_hook: Function | None
+    config: dict[str, Any]
+    dataloader_config: Mapping[str, Any]
+    batch_size: int
+    """The samples of one batch on all workers together."""
+    use_gpu: bool
+    use_fp16: bool
+    scheduler_step_freq: SchedulerStep
+    seed: int
+
+
+def as_list(created: Any) -> list[Any]:
+    """What a creator has returned: one object, or several."""
+    return list(created) if isinstance(created, list | tuple | Iterator) else [created]
+
+
+def as_given(created: list[Any]) -> Any:
+    """As functions of the user's get it: one object, or the list of several."""
+    return created[0] if len(created) == 1 else created

@@ -1,0 +1,81 @@
+"""The train and validation functions of a trainer that is given none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
+
+from core_sdk.sgd._batches import Batches, ValidationBatches
+
+Criterion = Any
+
+
+def train(
+    model: nn.Module,
+    batches: Batches,
+    criterion: Criterion,
+    optimizer: torch.optim.Optimizer,
+    batch_schedulers: Sequence[LRScheduler],
+    scaler: torch.amp.GradScaler,
+    device: torch.device,
+) -> Mapping[str, float]:
+    """One pass over the data; `batch_schedulers` step after each batch."""
+    total_loss = torch.zeros((), device=device)
+    for batch in batches:
+        features, target = _parts(batch, device)
+        loss = criterion(_in_full_precision(model(*features)), target)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        for scheduler in batch_schedulers:
+            scheduler.step()
+        total_loss += loss.detach() * batches.last_size
+    return {"train_loss": total_loss.item() / max(1, batches.num_samples)}
+
+
+def validate(
+    model: nn.Module, batches: ValidationBatches, criterion: Criterion, device: torch.device
+) -> Mapping[str, float]:
+    """The accuracy is among the metrics if the targets are classes."""
+    total_loss, num_right = (torch.zeros((), device=device) for _ in range(2))
+    is_classifying = False
+    for batch in batches:
+        features, target = _parts(batch, device)
+        output = _in_full_precision(model(*features))
+        total_loss += criterion(output, target) * batches.last_size
+        if is_classifying := _are_classes(output, target):
+            num_right += (output.argmax(dim=1) == target).sum()
+    loss = total_loss.item() / max(1, batches.num_samples)
+    accuracy = {"mean_accuracy": num_right.item() / max(1, batches.num_samples)} if is_classifying else {}
+    return {"validation_loss": loss, "mean_loss": loss, **accuracy}
+
+
+def _parts(batch: Any, device: torch.device) -> tuple[list[Any], Any]:
+    if not isinstance(batch, list | tuple) or len(batch) < 2:
+        raise TypeError(
+            f"a batch is a {type(batch).__name__}, and not the pair (features, target) that the built-in functions "
+            "take: let the dataset give such pairs, or pass train_function= and validation_function="
+        )
+    *features, target = [each.to(device, non_blocking=True) if hasattr(each, "to") else each for each in batch]
+    return features, target
+
+
+def _in_full_precision(output: Any) -> Any:
+    """So that a loss needs no autocast."""
+    is_half = isinstance(output, torch.Tensor) and output.dtype in (torch.float16, torch.bfloat16)
+    return output.float() if is_half else output
+
+
+def _are_classes(output: Any, target: Any) -> bool:
+    return (
+        isinstance(output, torch.Tensor)
+        and isinstance(target, torch.Tensor)
+        and output.dim() == 2
+        and target.dim() == 1
+        and not target.is_floating_point()
+    )

@@ -1,0 +1,92 @@
+"""The workers of a trainer, whose number shrinks after a death and grows again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from core_sdk.errors import WorkersNotStartedError
+from core_sdk.sgd import _runner
+from core_sdk.sgd._creators import Creators
+from core_sdk.workers import Engine, WorkerGroup
+
+logger = logging.getLogger("core_sdk.sgd")
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+NUM_TRIES = 10
+"""To start workers again; the waits between them double, from a second on."""
+
+
+class Replicas:
+    """At most `num_wanted` workers, each with a `Runner`."""
+
+    def __init__(self, engine: Engine, num_wanted: int, creators: Creators, backend: str) -> None:
+        self._engine = engine
+        self._num_wanted = num_wanted
+        self._creators = creators
+        self._backend = backend
+        self._group = WorkerGroup(num_wanted, engine)
+        try:
+            self._set_up()
+        except BaseException:
+            self._group.kill()
+            self._group.close()
+            raise
+
+    @property
+    def size(self) -> int:
+        return self._group.size
+
+    def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        return self._group.run(function, *args, **kwargs)
+
+    def read_state(self) -> bytes:
+        """The state of worker 0, with the random numbers of all."""
+        random_states = self.run(_runner.random_state)
+        (state,) = self._group.submit_to([0], _runner.write_state, random_states).results()
+        return state
+
+    def write_state(self, state: bytes, *, only_models: bool = False) -> _runner.Progress:
+        return self.run(_runner.read_state, state, only_models)[0]
+
+    def can_grow(self) -> bool:
+        """Whether there is room for more workers, and fewer run than are wanted."""
+        return self.size < self._num_wanted and self._num_possible() > self.size
+
+    def restart(self, state: bytes) -> None:
+        """As many workers as there is room for go on from the state. Raises `WorkersNotStartedError`."""
+        for attempt in range(NUM_TRIES):
+            if (num_workers := self._num_possible()) > 0:
+                try:
+                    self._group.restart(num_workers)
+                    break
+                except WorkersNotStartedError as error:
+                    logger.warning("%s", error)
+            self._group.kill()
+            wait_s = 2**attempt
+            logger.warning("there is no room for workers; looking again in %d s", wait_s)
+            time.sleep(wait_s)
+        else:
+            raise WorkersNotStartedError(1, f"there was no room for any in {NUM_TRIES} tries")
+        logger.info("%d of %d workers go on from the last good state", self.size, self._num_wanted)
+        self._set_up()
+        self.write_state(state)
+
+    def close(self, *, is_forced: bool) -> None:
+        if is_forced:
+            self._group.kill()
+        self._group.close()
+
+    def _num_possible(self) -> int:
+        available = self._engine.num_available()
+        return self._num_wanted if available is None else min(available, self._num_wanted)
+
+    def _set_up(self) -> None:
+        self.run(_runner.create, self._creators)
+        if self.size > 1:
+            self._group.init_torch(self._backend)
+        self.run(_runner.set_up)

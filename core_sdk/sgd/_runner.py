@@ -1,0 +1,326 @@
+"""What each worker of a trainer holds: its copy of the models, and all that trains them."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from filelock import FileLock
+from platformdirs import user_cache_dir
+from torch import distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, IterableDataset
+
+from core_sdk.environment import RankPlace
+from core_sdk.loop import ResumableLoader, State, resumable, rng
+from core_sdk.loop.plain import check_plain
+from core_sdk.loop.state import restore_random_numbers
+from core_sdk.sgd import _passes
+from core_sdk.sgd._batches import Batches, Share, ValidationBatches
+from core_sdk.sgd._creators import Creators, as_given, as_list
+from core_sdk.sgd._metrics import Measured, as_numbers
+from core_sdk.workers import this_worker
+
+T = TypeVar("T")
+
+
+class Progress(NamedTuple):
+    """How far the training is."""
+
+    epoch: int
+    """The passes that are complete."""
+    batches: int
+
+
+class TrainedPass(NamedTuple):
+    measured: Measured
+    progress: Progress
+    times: Mapping[str, float]
+
+
+class Runner:
+    """What `apply_all_workers()` and `initialization_hook` give to functions of the user's.
+
+    Before the creators have been called, as in `initialization_hook`, there is the `config` only.
+    """
+
+    models: list[nn.Module]
+    """As the creator has made them, without what spreads them over the workers."""
+    optimizers: list[torch.optim.Optimizer]
+    schedulers: list[Any]
+    criterion: Any
+    train_loader: ResumableLoader
+    validation_loader: ResumableLoader | None
+
+    def __init__(self, creators: Creators, place: RankPlace) -> None:
+        self.config = {
+            **creators.config,
+            # What RaySGD tells the functions of the user's.
+            "__use_fp16__": creators.use_fp16,
+            "scheduler_step": creators.scheduler_step_freq,
+        }
+        self.rank = place.rank
+        self.world_size = place.size
+        self.device = _device(place) if creators.use_gpu else torch.device("cpu")
+        self._creators = creators
+        self._share = Share()
+
+    @property
+    def epoch(self) -> int:
+        """The passes over the data that are complete."""
+        return int(self._counts["epoch"])
+
+    def set_up(self) -> None:
+        """Calls the creators. Collective."""
+        creators = self._creators
+        rng.seed_all(creators.seed)
+        self.models = [_checked_model(model).to(self.device) for model in as_list(creators.model_creator(self.config))]
+        self.optimizers = as_list(creators.optimizer_creator(as_given(self.models), self.config))
+        self.schedulers = []
+        if creators.scheduler_creator is not None:
+            self.schedulers = as_list(creators.scheduler_creator(as_given(self.optimizers), self.config))
+        self.criterion = self._create_criterion()
+        self.train_loader, self.validation_loader = self._create_loaders()
+        self._scaler = torch.amp.GradScaler(self.device.type, enabled=creators.use_fp16 and self.device.type == "cuda")
+        if creators.use_fp16:
+            for model in self.models:
+                model.forward = torch.autocast(self.device.type)(model.forward)
+        self._spread_models = [self._spread(model) for model in self.models]
+        self._counts = {"epoch": 0}
+        self._state = State(
+            **{f"model_{index}": each for index, each in enumerate(self.models)},
+            **{f"optimizer_{index}": each for index, each in enumerate(self.optimizers)},
+            **{f"scheduler_{index}": each for index, each in enumerate(self.schedulers)},
+            **({"scaler": self._scaler} if self._scaler.is_enabled() else {}),
+            train_loader=self.train_loader,
+            counts=self._counts,
+        )
+        rng.seed_all(rng.key(creators.seed, "worker", self.rank))
+
+    def train_pass(self) -> TrainedPass:
+        """Collective."""
+        began_at = time.perf_counter()
+        for model in self.models:
+            model.train()
+        batches = Batches(self.train_loader.stream(), len(self.train_loader), self._share)
+        metrics = as_numbers(self._train(batches), "train_function()")
+        self._share_buffers()
+        self._counts["epoch"] += 1
+        if not batches.is_over:
+            self._begin_next_epoch()
+        num_batches = max(1, batches.num_given)
+        times = {
+            "batch_time": (time.perf_counter() - began_at) / num_batches,
+            "data_time": batches.wait_s / num_batches,
+        }
+        return TrainedPass(Measured(metrics, batches.num_samples), self.progress(), times)
+
+    def validate(self) -> Measured:
+        if self.validation_loader is None:
+            raise ValueError("there are no data to validate on: let data_creator() return two datasets")
+        for model in self.models:
+            model.eval()
+        batches = ValidationBatches(self.validation_loader.single_pass(), len(self.validation_loader))
+        if batches.is_empty:
+            return Measured({}, 0)
+        # What is drawn here must not change the training.
+        with torch.no_grad(), rng.seeded(self._creators.seed, "validation", self.epoch):
+            metrics = as_numbers(self._validate(batches), "validation_function()")
+        return Measured(metrics, batches.num_samples)
+
+    def progress(self) -> Progress:
+        return Progress(self.epoch, self.train_loader.batches)
+
+    def write_state(self, random_states: Sequence[Mapping[str, Any]]) -> bytes:
+        """All that a checkpoint keeps, for `torch.load(weights_only=True)`; with the random numbers of all workers."""
+        content = self._state.state_dict()
+        (own,) = content["ranks"]
+        content["ranks"] = [{**own, "random": state} for state in random_states]
+        for name, state in content["objects"].items():
+            check_plain(state, f"the state of {name!r}")
+        return _to_bytes(content)
+
+    def read_state(self, written: bytes, *, only_models: bool = False) -> Progress:
+        """Raises `StateMismatchError` if models or optimizers are others than those that were saved."""
+        content = torch.load(io.BytesIO(written), map_location="cpu", weights_only=True)
+        if only_models:
+            State(**{f"model_{index}": each for index, each in enumerate(self.models)}).load_state_dict(
+                content, strict=False
+            )
+        else:
+            self._state.load_state_dict(content)
+            restore_random_numbers([each["random"] for each in content["ranks"]], self.rank)
+        return self.progress()
+
+    def _train(self, batches: Batches) -> Any:
+        creators = self._creators
+        arguments = (batches, self.criterion, as_given(self.optimizers))
+        if creators.train_function is not None:
+            schedulers = [as_given(self.schedulers)] if self.schedulers else []
+            return creators.train_function(self.config, as_given(self._spread_models), *arguments, *schedulers)
+        if max(len(self.models), len(self.optimizers), len(self.schedulers)) > 1:
+            raise ValueError("the creators return several models, optimizers or schedulers: pass train_function=")
+        by_batch = self.schedulers if creators.scheduler_step_freq == "batch" else []
+        metrics = _passes.train(self._spread_models[0], *arguments, by_batch, self._scaler, self.device)
+        if creators.scheduler_step_freq == "epoch":
+            for scheduler in self.schedulers:
+                scheduler.step()
+        return metrics
+
+    def _validate(self, batches: ValidationBatches) -> Any:
+        function = self._creators.validation_function
+        if function:
+            schedulers = [as_given(self.schedulers)] if self.schedulers else []
+            return function(self.config, as_given(self.models), batches, self.criterion, *schedulers)
+        if len(self.models) > 1:
+            raise ValueError("model_creator() returns several models: pass validation_function=")
+        return _passes.validate(self.models[0], batches, self.criterion, self.device)
+
+    def _begin_next_epoch(self) -> None:
+        """After a train function that has left its pass early."""
+        state = self.train_loader.state_dict()
+        self.train_loader.load_state_dict({**state, "epoch": self.epoch, "offset": 0})
+
+    def _create_criterion(self) -> Any:
+        create = self._creators.loss_creator
+        criterion = create() if inspect.isclass(create) else create(self.config)
+        return criterion.to(self.device) if isinstance(criterion, nn.Module) else criterion
+
+    def _create_loaders(self) -> tuple[ResumableLoader, ResumableLoader | None]:
+        with _only_one_on_this_node():
+            datasets = as_list(self._creators.data_creator(self.config))
+        for dataset in datasets:
+            _check_dataset(dataset)
+        train, *validation = [
+            self._create_loader(dataset, is_shuffled=index == 0) for index, dataset in enumerate(datasets[:2])
+        ]
+        return train, validation[0] if validation else None
+
+    def _create_loader(self, dataset: Any, *, is_shuffled: bool) -> ResumableLoader:
+        creators = self._creators
+        options = {"shuffle": True, **creators.dataloader_config}
+        if not is_shuffled:
+            options = {**options, "shuffle": False, "sampler": None, "drop_last": False}
+        if options.get("sampler") is not None:
+            del options["shuffle"]
+        loader: DataLoader[Any] = DataLoader(dataset, batch_size=creators.batch_size, **options)
+        return resumable(loader, seed=creators.seed, shares_batch=True)
+
+    def _spread(self, model: nn.Module) -> nn.Module:
+        """Its gradients are means over the global batch, also where workers have parts of different sizes."""
+        if self.world_size == 1 or not any(each.requires_grad for each in model.parameters()):
+            return model
+        device_ids = [self.device] if self.device.type == "cuda" else None
+        spread = DistributedDataParallel(model, device_ids=device_ids)
+        # A function without annotations, since torch refuses those that are strings.
+        spread.register_comm_hook(self._share, lambda share, bucket: _weighted_sum(share, bucket))
+        return spread
+
+    def _share_buffers(self) -> None:
+        """All workers go on with those of worker 0, such as the means of a batch norm."""
+        if self.world_size > 1:
+            for model in self.models:
+                for buffer in model.buffers():
+                    dist.broadcast(buffer, src=0)
+
+
+def _weighted_sum(share: Share, bucket: Any) -> Any:
+    """For a bucket of gradients: the future of their mean."""
+    gradients = bucket.buffer().mul_(share.current)
+    work = dist.all_reduce(gradients, async_op=True)
+    return work.get_future().then(lambda done: done.value()[0])
+
+
+def create(creators: Creators) -> None:
+    """In a worker: the following functions need it."""
+    worker = this_worker()
+    runner = worker.state["runner"] = Runner(creators, worker.place)
+    if creators.initialization_hook is not None:
+        creators.initialization_hook(runner)
+
+
+def set_up() -> Progress:
+    _runner().set_up()
+    return _runner().progress()
+
+
+def train_pass() -> TrainedPass:
+    return _runner().train_pass()
+
+
+def validate() -> Measured:
+    return _runner().validate()
+
+
+def step_schedulers(metric: float) -> None:
+    for scheduler in _runner().schedulers:
+        scheduler.step(metric)
+
+
+def call(function: Callable[[Runner], T]) -> T:
+    return function(_runner())
+
+
+def random_state() -> bytes:
+    return _to_bytes(rng.capture())
+
+
+def write_state(random_states: Sequence[bytes]) -> bytes:
+    states = [torch.load(io.BytesIO(each), weights_only=True) for each in random_states]
+    return _runner().write_state(states)
+
+
+def read_state(written: bytes, only_models: bool = False) -> Progress:
+    return _runner().read_state(written, only_models=only_models)
+
+
+def _runner() -> Runner:
+    runner: Runner = this_worker().state["runner"]
+    return runner
+
+
+def _to_bytes(content: Any) -> bytes:
+    written = io.BytesIO()
+    torch.save(content, written)
+    return written.getvalue()
+
+
+def _device(place: RankPlace) -> torch.device:
+    """This worker's GPU; on Ray each worker sees only its own."""
+    if not torch.cuda.is_available():
+        raise RuntimeError("use_gpu=True, and torch finds no GPU where this worker runs")
+    device = torch.device("cuda", place.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _only_one_on_this_node() -> FileLock:
+    """So that downloads happen once."""
+    directory = Path(user_cache_dir("core-sdk"))
+    directory.mkdir(parents=True, exist_ok=True)
+    return FileLock(directory / "data_creator.lock")
+
+
+def _checked_model(model: Any) -> nn.Module:
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model_creator() returned a {type(model).__name__}; it must return torch.nn.Modules")
+    return model
+
+
+def _check_dataset(dataset: Any) -> None:
+    if isinstance(dataset, DataLoader):
+        raise TypeError(
+            "data_creator() returned a DataLoader; it must return the dataset. Give options of the loader as "
+            "dataloader_config="
+        )
+    if isinstance(dataset, IterableDataset) or not (hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")):
+        raise TypeError(
+            f"data_creator() returned a {type(dataset).__name__}; it must return one or two datasets with "
+            "__getitem__() and __len__(), which can be divided among workers"
+        )

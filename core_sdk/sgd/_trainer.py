@@ -1,0 +1,359 @@
+"""The trainer that a program holds."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from core_sdk import core
+from core_sdk.environment import get_cluster_info
+from core_sdk.errors import PassNotTrainedError, WorkerDiedError, WorkersEndedError
+from core_sdk.files import write_atomically
+from core_sdk.records import to_json
+from core_sdk.sgd import _runner
+from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
+from core_sdk.sgd._metrics import Metrics, flat, mean
+from core_sdk.sgd._replicas import Replicas
+from core_sdk.workers import Engine, open_engine
+
+logger = logging.getLogger("core_sdk.sgd")
+
+T = TypeVar("T")
+
+_STATE_FILE = "state.pt"
+
+
+class PyTorchTrainer:
+    """Trains a model on several workers, one pass over the data for each call of `train()`.
+
+    The trainer is a trial: what `train()` and `validate()` return is also reported there, and its checkpoints are kept
+    there. If the trial is resumed, the trainer goes on from the newest checkpoint: `epoch` says how far it is.
+
+    Use it as a context manager, or call `shutdown()`.
+    """
+
+    def __init__(
+        self,
+        model_creator: Function,
+        data_creator: Function,
+        optimizer_creator: Function,
+        loss_creator: Function,
+        scheduler_creator: Function | None = None,
+        train_function: Function | None = None,
+        validation_function: Function | Literal[False] | None = None,
+        initialization_hook: Function | None = None,
+        config: Mapping[str, Any] | None = None,
+        dataloader_config: Mapping[str, Any] | None = None,
+        num_replicas: int = 1,
+        use_gpu: bool = False,
+        batch_size: int = 16,
+        backend: Literal["auto", "nccl", "gloo"] = "auto",
+        use_fp16: bool = False,
+        apex_args: Mapping[str, Any] | None = None,
+        scheduler_step_freq: SchedulerStep = "batch",
+        *,
+        engine: Literal["local", "ray"] | Engine | None = None,
+        context: core.Context | None = None,
+    ) -> None:
+        """Starts the workers, and calls the creators on each of them.
+
+        `model_creator(config)` returns one or more modules, `data_creator(config)` a dataset to train on and, if
+        wanted, one to validate on, `optimizer_creator(models, config)` one or more optimizers, and
+        `scheduler_creator(optimizers, config)` one or more schedulers. `loss_creator` is a class of losses, or a
+        function of `config`. `initialization_hook(runner)` is called on each worker before the creators.
+
+        `train_function(config, models, batches, criterion, optimizers, schedulers)` replaces the built-in pass over the
+        data, and is needed for several models or optimizers; `validation_function(config, models, batches, criterion,
+        schedulers)` replaces the validation, and False means none. Each returns a dict of numbers. Without a
+        `scheduler_creator` they get no `schedulers`.
+
+        `batch_size` counts the samples of one batch on all workers together; each worker takes its part of it.
+        `dataloader_config` has further options of torch's `DataLoader`; the training data are shuffled unless it says
+        `shuffle=False`. `scheduler_step_freq` says when the built-in pass steps schedulers: after each "batch", each
+        "epoch", or never.
+
+        `use_fp16` computes in mixed precision by `torch.amp`. `backend` is that of torch.distributed. Hyperparameters
+        with which the trial was started, by a search for example, replace those in `config`. The workers are processes
+        of this machine, or those of a Ray cluster: by default if `ray.init()` has been called. `context` is where the
+        trainer reports; by default it calls `core.init()`.
+
+        Raises `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
+        """
+        if num_replicas < 1:
+            raise ValueError(f"num_replicas is {num_replicas}; there must be at least 1")
+        if batch_size < num_replicas:
+            raise ValueError(
+                f"batch_size is {batch_size}, and counts the samples of all {num_replicas} replicas together: give at "
+                "least one for each"
+            )
+        _check_functions(
+            model_creator=model_creator,
+            data_creator=data_creator,
+            optimizer_creator=optimizer_creator,
+            loss_creator=loss_creator,
+            scheduler_creator=scheduler_creator,
+            train_function=train_function,
+            validation_function=validation_function or None,
+            initialization_hook=initialization_hook,
+        )
+        _check_loader_options(dataloader_config or {})
+        if scheduler_step_freq not in ("batch", "epoch", None):
+            raise ValueError(f"scheduler_step_freq is {scheduler_step_freq!r}; it must be 'batch', 'epoch' or None")
+        if apex_args:
+            logger.warning(
+                "torch.amp has taken the place of Apex: with use_fp16=True models compute under autocast, as with "
+                "opt_level O1, and losses are scaled as needed. These apex_args change nothing: %s",
+                ", ".join(apex_args),
+            )
+        self.config = _with_hparams(config or {})
+        self._owns_context = context is None
+        self.context = context or _begun_trial(self.config)
+        try:
+            creators = Creators(
+                model_creator=model_creator,
+                data_creator=data_creator,
+                optimizer_creator=optimizer_creator,
+                loss_creator=loss_creator,
+                scheduler_creator=scheduler_creator,
+                train_function=train_function,
+                validation_function=validation_function,
+                initialization_hook=initialization_hook,
+                config=self.config,
+                dataloader_config=dict(dataloader_config or {}),
+                batch_size=batch_size,
+                use_gpu=use_gpu,
+                use_fp16=use_fp16,
+                scheduler_step_freq=scheduler_step_freq,
+                seed=self.context.info.trial.trial_seed,
+            )
+            self._creators = creators
+            self._replicas: Replicas | None = Replicas(
+                open_engine(engine, num_gpus=1 if use_gpu else 0),
+                num_replicas,
+                creators,
+                ("nccl" if use_gpu else "gloo") if backend == "auto" else backend,
+            )
+            self._progress = _runner.Progress(0, 0)
+            self._steps = 0
+            """The batches of the trial, which also count on when `restore()` goes back."""
+            self._validated_at: int | None = None
+            self._good_checkpoint: str | None = None
+            """Holds the state of the workers; None if that has changed since."""
+            self._resume()
+        except BaseException as error:
+            self._close(error, is_forced=True)
+            raise
+
+    @property
+    def epoch(self) -> int:
+        """How many passes over the data are complete, over all attempts of the trial."""
+        return self._progress.epoch
+
+    @property
+    def num_workers(self) -> int:
+        """How many workers run; fewer than `num_replicas` if there was no room for all of them."""
+        return self._running("num_workers").size
+
+    def train(self, max_retries: int = 0, checkpoint: str | os.PathLike[str] | None = "auto") -> Metrics:
+        """Trains one pass over the data, and returns its metrics: means over the samples of all workers.
+
+        If a worker dies, the others are ended, and as many as there is room for, at most `num_replicas`, begin the pass
+        again from the last good state, up to `max_retries` times. So no sample counts twice. While there is no room for
+        any, the trainer waits, for 17 minutes at most. A later call starts the missing ones as soon as there is room.
+
+        With `max_retries` and "auto", the state before the pass and after it is kept in a checkpoint of the trial;
+        `checkpoint` may also be a file of `save()` to begin again from. An error of the train function is not retried.
+
+        Raises `WorkerFailedError`, `PassNotTrainedError` after the last retry, or `WorkersNotStartedError`.
+        """
+        if max_retries < 0:
+            raise ValueError(f"max_retries is {max_retries}; it must be at least 0")
+        if max_retries and not checkpoint:
+            raise ValueError(
+                "max_retries need a state to begin again from: pass checkpoint='auto', or a file of save()"
+            )
+        replicas = self._running("train")
+        keeps_states = max_retries > 0 and checkpoint == "auto"
+        if keeps_states and self._good_checkpoint is None:
+            self._keep(replicas.read_state())
+        if replicas.can_grow():
+            self._grow(replicas)
+        for num_failed in range(max_retries + 1):
+            try:
+                if num_failed:
+                    replicas.restart(self._state_to_go_on_from(checkpoint))
+                trained = replicas.run(_runner.train_pass)
+                state = replicas.read_state() if keeps_states else None
+                break
+            except WorkerDiedError as error:
+                logger.warning("pass %d has failed: worker %d %s", self.epoch + 1, error.rank, error.cause)
+                if num_failed == max_retries:
+                    raise PassNotTrainedError(self.epoch + 1, max_retries + 1, error) from error
+        self._steps += trained[0].progress.batches - self._progress.batches
+        self._progress = trained[0].progress
+        self._good_checkpoint = None
+        if state is not None:
+            self._keep(state)
+        return self._report_training(trained)
+
+    def validate(self) -> Metrics:
+        """Validates on all workers, each on its part of the data, and returns means over all samples.
+
+        If nothing was trained since the last validation, the trial does not record it again.
+        """
+        if self._creators.validation_function is False:
+            return {}
+        metrics = mean(self._running("validate").run(_runner.validate), "validation_function()")
+        if self._validated_at != self._steps:
+            self.context.train.report_validation_metrics(self._steps, flat(metrics))
+            self._validated_at = self._steps
+        return metrics
+
+    def update_scheduler(self, metric: float) -> None:
+        """Calls `scheduler.step(metric)` on all workers, as `ReduceLROnPlateau` needs it."""
+        self._good_checkpoint = None
+        self._running("update_scheduler").run(_runner.step_schedulers, metric)
+
+    def apply_all_workers(self, fn: Callable[[_runner.Runner], T]) -> list[T]:
+        """Calls `fn(runner)` on each worker, and returns what it returned, in the order of the ranks.
+
+        The runner has `models`, `optimizers`, `schedulers`, `criterion`, `config`, `train_loader`,
+        `validation_loader`, `device`, `epoch`, `rank` and `world_size`.
+        """
+        self._good_checkpoint = None
+        return self._running("apply_all_workers").run(_runner.call, fn)
+
+    def get_model(self) -> Any:
+        """The trained model, on the CPU of this process; a list of them if the creator makes several."""
+        import io
+
+        import torch
+
+        content = torch.load(io.BytesIO(self._running("get_model").read_state()), map_location="cpu", weights_only=True)
+        models = as_list(self._creators.model_creator(self.config))
+        for index, model in enumerate(models):
+            model.load_state_dict(content["objects"][f"model_{index}"])
+        return as_given(models)
+
+    def save(self, checkpoint: str | os.PathLike[str]) -> str:
+        """Writes all that the training needs to go on into this file, and returns its path.
+
+        The file is written whole or not at all. Models, optimizers and schedulers are in it by `torch.save()`.
+        """
+        write_atomically(Path(checkpoint), self._running("save").read_state())
+        return os.fspath(checkpoint)
+
+    def restore(self, checkpoint: str | os.PathLike[str]) -> None:
+        """Goes on from a file of `save()`, also on another number of workers.
+
+        The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it is of other models.
+        """
+        self._good_checkpoint = None
+        self._go_on_from(Path(checkpoint).read_bytes())
+
+    load = restore
+
+    def shutdown(self, force: bool = False) -> None:
+        """Ends the workers, and the trial unless its Context was given; with `force` at once. May be called again."""
+        self._close(None, is_forced=force)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(error, is_forced=error is not None)
+
+    def _resume(self) -> None:
+        """Goes on from the checkpoint with which this attempt of the trial begins."""
+        info = self.context.info
+        if info.latest_checkpoint is None:
+            return
+        with self.context.checkpoint.restore_path(info.latest_checkpoint) as directory:
+            if (directory / _STATE_FILE).exists():
+                self._go_on_from((directory / _STATE_FILE).read_bytes())
+
+    def _go_on_from(self, state: bytes) -> None:
+        self._progress = self._running("restore").write_state(state)
+        self._steps = max(self._steps, self._progress.batches)
+
+    def _keep(self, state: bytes) -> None:
+        metadata = {"steps_completed": self._steps, "epoch": self.epoch}
+        with self.context.checkpoint.store_path(metadata) as (directory, storage_id):
+            (directory / _STATE_FILE).write_bytes(state)
+        self._good_checkpoint = storage_id
+
+    def _state_to_go_on_from(self, checkpoint: str | os.PathLike[str] | None) -> bytes:
+        if checkpoint != "auto" or self._good_checkpoint is None:
+            return Path(checkpoint or "").read_bytes()
+        with self.context.checkpoint.restore_path(self._good_checkpoint) as directory:
+            return (directory / _STATE_FILE).read_bytes()
+
+    def _grow(self, replicas: Replicas) -> None:
+        replicas.restart(replicas.read_state())
+
+    def _report_training(self, trained: list[_runner.TrainedPass]) -> Metrics:
+        measured = [each.measured for each in trained]
+        times = {name: max(each.times[name] for each in trained) for name in trained[0].times}
+        metrics = {
+            **mean(measured, "train_function()"),
+            "epoch": self.epoch,
+            "batch_processed": sum(each.num_samples for each in measured),
+            **times,
+        }
+        self.context.train.report_training_metrics(self._steps, flat(metrics))
+        return metrics
+
+    def _running(self, action: str) -> Replicas:
+        if self._replicas is None:
+            raise WorkersEndedError(f"{action}()", "were ended by shutdown()")
+        return self._replicas
+
+    def _close(self, error: BaseException | None, *, is_forced: bool) -> None:
+        replicas, self._replicas = getattr(self, "_replicas", None), None
+        try:
+            if replicas is not None:
+                replicas.close(is_forced=is_forced)
+        finally:
+            if self._owns_context:
+                self.context.close(type(error) if error else None, error, error.__traceback__ if error else None)
+
+
+def _begun_trial(config: Mapping[str, Any]) -> core.Context:
+    context = core.init(hparams={name: value for name, value in config.items() if _is_plain(name, value)})
+    context.start()
+    return context
+
+
+def _with_hparams(config: Mapping[str, Any]) -> dict[str, Any]:
+    info = get_cluster_info()
+    return {**config, **({} if info is None else info.trial.hparams)}
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Whether it can be recorded; functions and classes, for example, cannot."""
+    try:
+        to_json({name: value}, "config")
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _check_functions(**functions: Any) -> None:
+    for name, function in functions.items():
+        is_optional = name not in ("model_creator", "data_creator", "optimizer_creator", "loss_creator")
+        if not callable(function) and not (function is None and is_optional):
+            raise TypeError(f"{name} is a {type(function).__name__}; it must be a function")
+
+
+def _check_loader_options(options: Mapping[str, Any]) -> None:
+    if refused := sorted({"dataset", "batch_size", "batch_sampler"} & options.keys()):
+        raise ValueError(
+            f"dataloader_config has {', '.join(refused)}: the trainer makes the batches. Pass its own batch_size=, "
+            "and return the datasets from data_creator()"
+        )

@@ -1,0 +1,85 @@
+"""What a creator trainer promises, on workers of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from parts import needs
+from sgd.creators import CREATORS, NUM_SAMPLES, data_creator, model_creator
+
+from core_sdk import client
+from core_sdk.sgd import PyTorchTrainer
+
+# Each starts several processes with torch: too long for `make test`.
+pytestmark = needs("torchrun")
+
+IN_ORDER: dict[str, Any] = {"dataloader_config": {"shuffle": False}}
+
+
+def weights(model: torch.nn.Module) -> list[float]:
+    return torch.cat([each.flatten() for each in model.parameters()]).tolist()
+
+
+def trained_alone(num_passes: int, batch_size: int) -> tuple[torch.nn.Module, list[float]]:
+    """The model, and the mean loss of each pass, by a plain loop."""
+    model, (dataset, _) = model_creator({}), data_creator({})
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    losses = []
+    for _ in range(num_passes):
+        total = 0.0
+        for features, target in torch.utils.data.DataLoader(dataset, batch_size):
+            loss = torch.nn.functional.mse_loss(model(features), target)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.item() * len(target)
+        losses.append(total / NUM_SAMPLES)
+    return model, losses
+
+
+@pytest.mark.parametrize("num_replicas", [1, 2, 3])
+def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
+    """Also where a batch cannot be split evenly, and where the last one is smaller; and all of it is reported."""
+    model, losses = trained_alone(2, batch_size=8)
+
+    with PyTorchTrainer(**CREATORS, num_replicas=num_replicas, batch_size=8, **IN_ORDER) as trainer:
+        metrics = [trainer.train() for _ in range(2)]
+        validated = trainer.validate()
+        trained = trainer.get_model()
+        trial = client.get_trial(trainer.context.info.trial.trial_id)
+
+    assert [each["train_loss"] for each in metrics] == pytest.approx(losses)
+    assert weights(trained) == pytest.approx(weights(model), abs=1e-6)
+    features, target = data_creator({})[1][:]
+    assert validated["validation_loss"] == pytest.approx(
+        torch.nn.functional.mse_loss(model(features), target).item(), abs=1e-6
+    )
+    assert [each["batch_processed"] for each in metrics] == [NUM_SAMPLES] * 2
+    assert [each["epoch"] for each in metrics] == [1, 2]
+    reported = [(each.steps_completed, each.metrics["train_loss"]) for each in trial.iter_metrics("training")]
+    assert reported == [(7, metrics[0]["train_loss"]), (14, metrics[1]["train_loss"])]
+    assert [each.metrics for each in trial.iter_metrics("validation")] == [validated]
+
+
+def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:
+    """On another number of workers, as if it had trained itself."""
+    with PyTorchTrainer(**CREATORS, num_replicas=2, batch_size=8, **IN_ORDER) as trainer:
+        trainer.train()
+        path = trainer.save(tmp_path / "saved.pt")
+        expected = trainer.train()
+
+    with PyTorchTrainer(**CREATORS, num_replicas=1, batch_size=8, **IN_ORDER) as trainer:
+        trainer.restore(path)
+        assert trainer.epoch == 1
+        after_restore = trainer.train()
+        trainer.load(path)
+        after_load = trainer.train()
+
+    for metrics in (after_restore, after_load):
+        assert metrics["train_loss"] == pytest.approx(expected["train_loss"])
+        assert metrics["epoch"] == 2
+    saved: dict[str, Any] = torch.load(path, weights_only=True)
+    assert saved["objects"]["model_0"].keys() == {"weight", "bias"}

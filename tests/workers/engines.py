@@ -1,0 +1,100 @@
+"""The engines that tests with workers run on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from frameworks.environments import environment
+from ports import reserved_port
+from processes import kill_tree
+from workers.programs import Programs
+
+NUM_CPUS = 8
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    # Otherwise Ray demands a token if the user has ever run it.
+    "RAY_AUTH_MODE": "disabled",
+}
+
+LOCAL = """
+from core_sdk.workers import LocalEngine
+
+def engine(**options):
+    return LocalEngine(**options)
+"""
+
+RAY = """
+from core_sdk.workers.ray import RayEngine
+
+def engine(**options):
+    return RayEngine({address!r}, **options)
+"""
+
+
+@pytest.fixture(params=["local", "ray"])
+def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Programs]:
+    """Programs on this engine; they are killed at the end of the test if they still run."""
+    if request.param == "local":
+        programs = Programs("local", Path(sys.executable), LOCAL, tmp_path, {})
+    else:
+        address: str = request.getfixturevalue("ray_address")
+        programs = Programs("ray", environment("ray").python, RAY.format(address=address), tmp_path, _VARIABLES)
+    yield programs
+    for program in programs.started:
+        if program.process.poll() is None:
+            program.process.kill()
+        program.process.communicate()
+
+
+@pytest.fixture(scope="session")
+def ray_address() -> Iterator[str]:
+    """The address of a Ray cluster of one node, which runs to the end of all tests."""
+    with reserved_port() as port, _ray_node("--head", f"--port={port}", f"--num-cpus={NUM_CPUS}"):
+        yield f"127.0.0.1:{port}"
+
+
+@pytest.fixture
+def two_ray_nodes() -> Iterator[str]:
+    """The address of a Ray cluster of two nodes, with two CPUs each, which see the same files."""
+    with (
+        reserved_port() as port,
+        _ray_node("--head", f"--port={port}", "--num-cpus=2"),
+        _ray_node(f"--address=127.0.0.1:{port}", "--num-cpus=2"),
+    ):
+        yield f"127.0.0.1:{port}"
+
+
+@contextmanager
+def _ray_node(*options: str) -> Iterator[None]:
+    # A short path, since Ray has sockets in it.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
+        if "--head" in options:
+            options = (*options, "--include-dashboard=false", f"--temp-dir={directory}")
+        node = subprocess.Popen(
+            [environment("ray").program("ray"), "start", "--block", "--object-store-memory=500000000", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=os.environ | _VARIABLES,
+        )
+        assert node.stdout is not None
+        try:
+            said = []
+            for line in node.stdout:
+                said.append(line)
+                if "Ray runtime started" in line:
+                    break
+            else:
+                raise AssertionError(f"Ray could not be started: {''.join(said)}")
+            yield
+        finally:
+            # Never `ray stop`: it ends every Ray of this machine.
+            kill_tree(node.pid)
+            node.communicate()
