@@ -33,7 +33,7 @@ def trained_alone(num_passes: int, batch_size: int) -> tuple[torch.nn.Module, li
         for features, target in torch.utils.data.DataLoader(dataset, batch_size):
             loss = torch.nn.functional.mse_loss(model(features), target)
             optimizer.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             total += loss.item() * len(target)
         losses.append(total / NUM_SAMPLES)

@@ -1,0 +1,100 @@
+"""What becomes of a training whose workers die."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from parts import needs
+from sgd.creators import CREATORS, NUM_SAMPLES
+
+from core_sdk import client
+from core_sdk.errors import PassNotTrainedError
+from core_sdk.sgd import PyTorchTrainer
+
+# Each starts several processes with torch: too long for `make test`.
+pytestmark = needs("torchrun")
+
+BATCH_SIZE = 13
+NUM_BATCHES = 4
+
+
+def trained(config: dict[str, Any], model: Any, batches: Any, criterion: Any, optimizer: Any) -> dict[str, float]:
+    """Worker 1 dies before the batches whose files lie in `config["deaths"]`, each once."""
+    total = 0.0
+    for index, (features, target) in enumerate(batches):
+        death = Path(config["deaths"], str(index))
+        if torch.distributed.get_rank() == 1 and death.exists():
+            death.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        loss = criterion(model(features), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * batches.last_size
+    return {"loss": total / batches.num_samples}
+
+
+@pytest.fixture
+def deaths(tmp_path: Path) -> Path:
+    """The directory of files by which worker 1 dies."""
+    directory = tmp_path / "deaths"
+    directory.mkdir()
+    return directory
+
+
+def trainer(deaths: Path, **arguments: Any) -> PyTorchTrainer:
+    return PyTorchTrainer(
+        **CREATORS,
+        train_function=trained,
+        config={"deaths": str(deaths)},
+        **{"num_replicas": 2, "batch_size": BATCH_SIZE, "dataloader_config": {"shuffle": False}, **arguments},
+    )
+
+
+def losses(passes: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[float]:
+    return [each["loss"] for each in passes]
+
+
+def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
+    """The pass begins again from the state before it, and is counted once."""
+    with trainer(deaths) as undisturbed:
+        expected = [undisturbed.train() for _ in range(NUM_BATCHES + 1)]
+        model = undisturbed.get_model()
+
+    with trainer(deaths) as disturbed:
+        passes = [disturbed.train(max_retries=1)]
+        for index in range(NUM_BATCHES):
+            (deaths / str(index)).touch()
+            passes.append(disturbed.train(max_retries=1))
+            assert not any(deaths.iterdir())
+        again = disturbed.get_model()
+        trial = client.get_trial(disturbed.context.info.trial.trial_id)
+
+    assert losses(passes) == losses(expected)
+    assert [each["batch_processed"] for each in passes] == [NUM_SAMPLES] * (NUM_BATCHES + 1)
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+    reported = [(each.steps_completed, each.metrics["loss"]) for each in trial.iter_metrics("training")]
+    assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
+
+
+def test_retries_end(deaths: Path) -> None:
+    """The error says which worker died of what; a later call goes on from the last good state."""
+    with trainer(deaths) as undisturbed:
+        expected = [undisturbed.train() for _ in range(2)]
+
+    with trainer(deaths) as disturbed:
+        first = disturbed.train(max_retries=1)
+        (deaths / "1").touch()
+        (deaths / "2").touch()
+        with pytest.raises(PassNotTrainedError, match=r"tried 2 times.*worker 1 was killed"):
+            disturbed.train(max_retries=1)
+        second = disturbed.train(max_retries=1)
+
+    assert losses([first, second]) == losses(expected)
