@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +20,8 @@ from processes import wait_for
 from core_sdk.client import Tracker
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import submit
+from core_sdk.loop import rng
+from core_sdk.pytorch import Epoch, PyTorchCallback, Trainer, init
 from core_sdk.tracking import Home
 
 # They train, with PyTorch, to an accuracy.
@@ -88,6 +92,44 @@ def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
         experiment_id = submit(home, config, source="8_transfer", overrides=overrides, model_dir=EXAMPLES).experiment_id
         assert await_end(home, experiment_id).state == "COMPLETED"
     assert validations(experiment_id)[-1][1]["accuracy"] >= 0.85
+
+
+class StopAfter(PyTorchCallback):
+    """Sends this process a SIGTERM after a batch."""
+
+    def __init__(self, batch_idx: int) -> None:
+        self.batch_idx = batch_idx
+
+    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
+        if batch_idx == self.batch_idx:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is stopped while the pretrained layers are frozen, and once more when they are tuned."""
+    run(sys.executable, EXAMPLES / "8_trial.py", "--epochs", 1, "--classes", 0, 1, 2, 3, 4)
+    hparams = {
+        "pretrained": Tracker().get_trial(1).list_checkpoints()[0].uuid,
+        "global_batch_size": 20,
+        "frozen_epochs": 10,
+    }
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    transfer = importlib.import_module("8_transfer")
+
+    def train(job: str, stop_after: int = -1) -> str:
+        with init(hparams=hparams, job_id=job) as context:
+            context._core.info.trial.trial_seed = 1
+            rng.seed_all(1)
+            trial = transfer.TransferTrial(context)
+            trial.build_callbacks = lambda: {"stop": StopAfter(stop_after)}
+            return Trainer(trial, context).fit(max_length=Epoch(20), validation_period=Epoch(1)).reason
+
+    reasons = [train("whole"), train("stopped", 7), train("stopped", 25), train("stopped")]
+
+    assert reasons == ["completed", "preempted", "preempted", "completed"]
+    whole, stopped = (list(Tracker().get_trial(number).iter_metrics("validation")) for number in (2, 3))
+    assert [report.metrics for report in stopped] == [report.metrics for report in whole]
+    assert len(whole) == 20
 
 
 def test_the_gan_draws_digits() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from parts import needs
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial
 from torch import nn
@@ -44,6 +45,24 @@ class FsdpTrial(LineTrial):
         self.optimizer = context.wrap_optimizer(torch.optim.AdamW(self.model.parameters(), lr=0.1))
 
 
+class TwoModelsTrial(FsdpTrial):
+    """As a GAN: each model has its own optimizer, and learns from what the other gives."""
+
+    def __init__(self, context: PyTorchTrialContext, strategy: str, dropout: float) -> None:
+        super().__init__(context, strategy, dropout)
+        # Of other sizes than the first one, in the same places.
+        self.critic = context.wrap_model(Layers(nn.ModuleList([nn.Linear(1, 3), nn.Linear(3, 1)])), strategy=strategy)
+        self.critic_optimizer = context.wrap_optimizer(torch.optim.AdamW(self.critic.parameters(), lr=0.1))
+
+    def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+        x, _ = batch
+        self.context.backward((self.critic(self.model(x).detach()) - x).square().mean())
+        self.context.step_optimizer(self.critic_optimizer)
+        metrics = super().train_batch(batch, epoch_idx, batch_idx)
+        self.trained.append((epoch_idx, batch_idx, [], self.critic(x).sum().item(), 0.0))
+        return metrics
+
+
 class Layers(nn.Module):
     def __init__(self, layers: nn.ModuleList) -> None:
         super().__init__()
@@ -56,18 +75,26 @@ class Layers(nn.Module):
 
 
 def train(
-    job: str, stop_after: str, directory: str, strategy: str = "fsdp", dropout: str = "0", window: str = "1"
+    job: str,
+    stop_after: str,
+    directory: str,
+    strategy: str = "fsdp",
+    dropout: str = "0",
+    window: str = "1",
+    kind: str = "FsdpTrial",
 ) -> None:
     """Writes what this rank has trained on, and the final state, into a file of the directory."""
     with init(job_id=job, aggregation_frequency=int(window)) as context:
         context._core.info.trial.trial_seed = 17
         random.seed(17)
         torch.manual_seed(17)
-        trial = FsdpTrial(context, strategy, float(dropout))
+        trial = globals()[kind](context, strategy, float(dropout))
         trial.callbacks = {"stop": StopAfter(int(stop_after))}
         Trainer(trial, context).fit(max_length=Batch(NUM_BATCHES), validation_period=Batch(2))
-        states = {"model": trial.model.state_dict(), "optimizer": trial.optimizer.state_dict()["state"]}
-        states = {name: _whole(state) for name, state in states.items()}
+        states = {
+            "model": [_whole(model.state_dict()) for model in context.models],
+            "optimizer": [_whole(optimizer.state_dict()["state"]) for optimizer in context.optimizers],
+        }
         torch.save({"trained": trial.trained, **states}, Path(directory) / f"{job}.{context.distributed.rank}")
 
 
@@ -87,12 +114,13 @@ def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
     return [sorted(x for batch in batches for x in batch[2]) for batches in zip(*trained, strict=True)]
 
 
-def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path) -> None:
-    """Samples, losses, random numbers, weights and the optimizer's state are equal, bit for bit.
+@pytest.mark.parametrize("kind", ["FsdpTrial", pytest.param("TwoModelsTrial", marks=needs("torchrun"))])
+def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path, kind: str) -> None:
+    """Samples, losses, random numbers, weights and the optimizers' states are equal, bit for bit.
 
     It is stopped between two steps, with gradients that are split over the ranks.
     """
-    options = ("fsdp", 0.2, 2)
+    options = ("fsdp", 0.2, 2, kind)
     ranks.run(train, 2, "whole", -1, tmp_path, *options)
     ranks.run(train, 2, "stopped", 2, tmp_path, *options)
     before = results(tmp_path, "stopped", 2)
