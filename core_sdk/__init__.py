@@ -13,7 +13,7 @@ from core_sdk._version import __version__
 from core_sdk.errors import InvalidHP
 
 if TYPE_CHECKING:
-    from core_sdk import client, core, experimental, loop, pytorch
+    from core_sdk import client, core, experimental, loop, pytorch, train
     from core_sdk.environment import get_cluster_info
     from core_sdk.importing import import_from_path
     from core_sdk.records import ClusterInfo, TrialInfo
@@ -35,10 +35,11 @@ __all__ = [
     "import_from_path",
     "loop",
     "pytorch",
+    "train",
 ]
 
 # Loaded when first named, so that `import core_sdk` costs next to nothing.
-_MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch"})
+_MODULES = frozenset({"client", "core", "experimental", "loop", "pytorch", "train"})
 _NAMES = {
     "ClusterInfo": "core_sdk.records",
     "TrialInfo": "core_sdk.records",

@@ -65,8 +65,10 @@
     │   ├── WorkersNotStartedError
     │   ├── WorkersEndedError
     │   ├── CallTimeoutError (TimeoutError)
+    │   ├── NotPicklableError (TypeError)
     │   ├── PassNotTrainedError       workers of a creator trainer have died too often
-    │   └── NotPicklableError (TypeError)
+    │   ├── ResourcesMissingError (ValueError)  more than this machine will ever have
+    │   └── TrainingFailedError       what `TorchTrainer.fit()` raises
     ├── NotFoundError                 an id that the tracker does not know
     │   ├── TrialNotFoundError
     │   ├── ExperimentNotFoundError
@@ -93,6 +95,8 @@
     InvalidMetricError (ValueError)   a report that cannot be kept exactly
     ├── DuplicateMetricError
     └── InvalidNameError
+    CheckpointDirectoryError (ValueError)  a directory that cannot be reported as a checkpoint
+    UnevenReportsError (ValueError)   ranks report differently
     CheckpointConflictError (ValueError)  ranks contradict each other in one checkpoint
     EmptyCheckpointError (ValueError) a checkpoint of all ranks without a file
     CodeDirectoryError (ValueError)   a directory that cannot become an experiment's code
@@ -783,6 +787,22 @@ class NotPicklableError(WorkerError, TypeError):
         )
 
 
+class ResourcesMissingError(WorkerError, ValueError):
+    def __init__(self, asked: str, there: str) -> None:
+        super().__init__(f"the workers ask for {asked}; this machine has {there}. Start fewer, or ask for less.")
+
+
+class TrainingFailedError(WorkerError):
+    """`worker_failures` has the error of the worker that has failed first, by rank. It is the `__cause__`, too."""
+
+    def __init__(self, trial_id: int, attempt: int, error_text: str, num_failures: int) -> None:
+        self.trial_id = trial_id
+        self.attempt = attempt
+        self.worker_failures: dict[int, Exception] = {}
+        times = "" if num_failures < 2 else f" (after {num_failures} failures; the last one is shown)"
+        super().__init__(f"trial {trial_id} has failed in attempt {attempt}{times}: {error_text}")
+
+
 class NotFoundError(CoreSDKError):
     """The tracker does not know this id."""
 
@@ -964,6 +984,26 @@ class EmptyCheckpointError(ValueError):
             f"checkpoint {storage_id} was not stored: no rank has put a file into it. Writing must end before the "
             "block does: call result() on what dcp.async_save() returns. To store only metadata, call store_path() on "
             "rank 0 without shard=True."
+        )
+
+
+class CheckpointDirectoryError(ValueError):
+    """`problem` follows the path, for example: does not exist."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(
+            f"the checkpoint's directory {path} {problem}: report() copies it, so it must be there until report() has "
+            "returned"
+        )
+
+
+class UnevenReportsError(ValueError):
+    """A rank brings a checkpoint to a report at which another rank brings none, or never arrives."""
+
+    def __init__(self, rank: int, report: int, other_rank: int, problem: str) -> None:
+        super().__init__(
+            f"rank {rank} gives a checkpoint in its report {report}, and rank {other_rank} {problem}. Let all ranks "
+            "call report() equally often, and either all ranks or rank 0 alone give a checkpoint"
         )
 
 

@@ -108,6 +108,8 @@ class Agent:
         The lock of `start` is the agent's from now on. Raises `CommandNotExecutableError`.
         """
         folder, command = start.folder, start.command
+        if command is None:
+            raise ValueError(f"trial {folder.trial_id} has no command that an agent could start")
         variables = {
             **command.environment,
             **start.variables,

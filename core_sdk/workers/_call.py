@@ -74,6 +74,11 @@ class Call(Generic[T]):
         self._wait_for(len(self.ranks), timeout_s)
         return [decode_value(self.function, rank, self._contents[rank]) for rank in self.ranks]
 
+    def wait_for_all(self, timeout_s: float) -> bool:
+        """Waits until every worker has answered or failed. Returns whether that came in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._missing(), timeout_s)
+
     def succeed(self, rank: int, content: bytes) -> None:
         """Called once for each rank, or `fail` is."""
         with self._changed:

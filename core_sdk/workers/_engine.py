@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -73,6 +74,10 @@ class Engine(ABC):
     @abstractmethod
     def num_available(self) -> int | None:
         """How many workers could be started if those of this engine ended; None where nothing limits them."""
+
+    @abstractmethod
+    def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
+        """From now on what workers write is appended to this file, beside being shown; None if it is shown only."""
 
     def close(self) -> None:  # noqa: B027 - not every engine holds something
         """Called when the last team has ended."""

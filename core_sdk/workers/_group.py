@@ -80,7 +80,7 @@ class WorkerGroup:
         try:
             return call.results()
         except KeyboardInterrupt:
-            self._start.signal(signal.SIGINT)
+            self.interrupt()
             raise
 
     def init_torch(self, backend: str | None = None, timeout_s: float = _TORCH_TIMEOUT_S) -> None:
@@ -93,6 +93,10 @@ class WorkerGroup:
         (port,) = self.submit_to([0], _torch.open_store, host).results()
         self.submit(_torch.tell_store, host, port)
         self.run(_torch.init_process_group, backend, timeout_s)
+
+    def interrupt(self) -> None:
+        """Raises `KeyboardInterrupt` in the functions that run."""
+        self._start.signal(signal.SIGINT)
 
     def stop(self) -> None:
         """Sends SIGTERM to the workers that run a call: their `should_preempt()` becomes true.

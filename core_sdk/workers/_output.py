@@ -19,7 +19,8 @@ class ShownOutput:
 
     def __init__(self, log_path: str | os.PathLike[str] | None = None) -> None:
         """`log_path` is a file to which the lines are appended; None if they are shown only."""
-        self._log = None if log_path is None else os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._log = _Log()
+        self._log.turn_to(log_path)
         self._stdout, self._stderr = _Copy("stdout", self._log), _Copy("stderr", self._log)
 
     @property
@@ -30,19 +31,41 @@ class ShownOutput:
     def stderr_fd(self) -> int:
         return self._stderr.descriptor
 
+    def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
+        """From now on the lines are appended to this file; None if they are shown only."""
+        self._log.turn_to(log_path)
+
     def close(self) -> None:
         """Shows what is left. Does nothing the second time."""
         self._stdout.close()
         self._stderr.close()
-        if self._log is not None:
-            os.close(self._log)
-            self._log = None
+        self._log.turn_to(None)
+
+
+class _Log:
+    """The file that keeps the lines, if any. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._descriptor: int | None = None
+
+    def turn_to(self, path: str | os.PathLike[str] | None) -> None:
+        descriptor = None if path is None else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with self._lock:
+            last, self._descriptor = self._descriptor, descriptor
+            if last is not None:
+                os.close(last)
+
+    def write(self, whole_lines: bytes) -> None:
+        with self._lock, contextlib.suppress(OSError):  # a full disk; what is shown goes on
+            if self._descriptor is not None and whole_lines:
+                os.write(self._descriptor, whole_lines)
 
 
 class _Copy:
     """A pipe, and a thread that shows what comes through it."""
 
-    def __init__(self, stream: Literal["stdout", "stderr"], log: int | None) -> None:
+    def __init__(self, stream: Literal["stdout", "stderr"], log: _Log) -> None:
         self._read, self.descriptor = os.pipe()
         self._stream = stream
         self._log = log
@@ -61,14 +84,9 @@ class _Copy:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         lines = PrefixedLines(b"")
         while chunk := os.read(self._read, _CHUNK_BYTES):
-            self._keep(lines.feed(chunk))
+            self._log.write(lines.feed(chunk))
             self._show(decoder.decode(chunk))
-        self._keep(lines.finish())
-
-    def _keep(self, whole_lines: bytes) -> None:
-        if self._log is not None and whole_lines:
-            with contextlib.suppress(OSError):  # a full disk; what is shown goes on
-                os.write(self._log, whole_lines)
+        self._log.write(lines.finish())
 
     def _show(self, text: str) -> None:
         # The stream of this moment: a notebook has its own. Nobody may read it any more, or it may be closed.

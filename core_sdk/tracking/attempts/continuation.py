@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from dataclasses import dataclass
 
 from core_sdk.errors import CoreSDKError, MissingDependencyError, StorageError, UnknownStorageError
@@ -56,17 +57,21 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
     storage_id = folder.read_record().continued_from
     if storage_id is None:
         return Continuation(None, 0, tuple(skipped))
-    checkpoint = _find(Home(folder.home_root), storage_id)
+    checkpoint = find_checkpoint(Home(folder.home_root), folder, storage_id)
     reason = "no trial of this home has it any more" if checkpoint is None else _problem(checkpoint)
     if reason is None:
         return Continuation(checkpoint, 0, tuple(skipped))
     return Continuation(None, 0, (*skipped, SkippedCheckpoint(storage_id, reason)))
 
 
-def _find(home: Home, storage_id: str) -> CheckpointStored | None:
-    """Searches all trials of the home: the record of a continued trial has only the checkpoint's id."""
-    for trial_id in reversed(home.trial_ids()):
-        for recorded in read_history(TrialFolder(home.root, trial_id)).checkpoints:
+def find_checkpoint(home: Home, folder: TrialFolder, storage_id: str) -> CheckpointStored | None:
+    """The record of a checkpoint from which the trial of `folder` goes on; None if it was deleted.
+
+    Searches all trials of the home, that one first: the record of a continued trial has only the checkpoint's id.
+    """
+    others = (TrialFolder(home.root, trial_id) for trial_id in reversed(home.trial_ids()))
+    for each in itertools.chain([folder], others):
+        for recorded in read_history(each).checkpoints:
             if recorded.record.storage_id == storage_id:
                 return recorded.record
     return None

@@ -72,20 +72,33 @@ def info_of_next_attempt(home: Home, info: ClusterInfo | None, named: Job | None
     Raises `NothingToResumeError` if the trial has checkpoints and none can be read.
     """
     trial_id = _begun_trial(home, info, named)
-    if trial_id is None:
-        return info
-    folder = home.trial(trial_id)
+    return info if trial_id is None else next_info(home.trial(trial_id), info)
+
+
+def next_info(folder: TrialFolder, info: ClusterInfo | None) -> ClusterInfo:
+    """The run info of the trial's next attempt, at the place of which `info` tells, from its newest good checkpoint.
+
+    For whoever holds the trial already. Raises `NothingToResumeError` if the trial has checkpoints and none can be
+    read.
+    """
     continuation = newest_good_checkpoint(folder)
     for skipped in continuation.skipped:
         logger.warning("skipped checkpoint %s: %s", skipped.storage_id, skipped.reason)
     if continuation.checkpoint is None and continuation.skipped:
-        raise NothingToResumeError(trial_id, "none of its checkpoints can be read")
+        raise NothingToResumeError(folder.trial_id, "none of its checkpoints can be read")
     attempt = max(folder.attempts()) + 1
     where = info or ClusterInfo()
     return with_trial(where, folder.read_record(), attempt, continuation.storage_id, continuation.steps_completed)
 
 
+def has_begun(home: Home, info: ClusterInfo) -> bool:
+    """Whether a script has begun the attempt of which `info` tells."""
+    return home.folder(info.trial.trial_id).journal_path(info.trial._trial_run_id).exists()
+
+
 def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int | None:
+    if names_trial(info) and not has_begun(home, info):
+        return None  # whoever has started these ranks has made this attempt for them
     if named is not None and not names_trial(info):
         return trial_of_job(home, named, script=None)
     directory = launch_directory()
@@ -106,8 +119,7 @@ def _begun_trial(home: Home, info: ClusterInfo | None, named: Job | None) -> int
 def _trial_of_torchrun(home: Home, info: ClusterInfo) -> int | None:
     """The trial of `info`, if ranks that have died since had begun the attempt that it names."""
     folder = home.trial(info.trial.trial_id)
-    has_begun = folder.journal_path(info.trial._trial_run_id).exists()
-    return folder.trial_id if has_begun and not is_alive(folder.alive_path(max(folder.attempts()))) else None
+    return None if is_alive(folder.alive_path(max(folder.attempts()))) else folder.trial_id
 
 
 def _read(directory: Path) -> _Note | None:

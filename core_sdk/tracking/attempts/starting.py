@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.alive import AliveLock
+from core_sdk.environment import main_script
 from core_sdk.errors import (
     CommandError,
     NothingToResumeError,
@@ -44,7 +45,8 @@ class Start:
     folder: TrialFolder
     number: int
     info: ClusterInfo
-    command: CommandRecord
+    command: CommandRecord | None
+    """None for a program that executes the attempt itself and cannot be started again, such as a notebook."""
     lock: AliveLock
     continuation: Continuation | None = None
     """From where an earlier trial, or this one, goes on; None for a trial that begins."""
@@ -69,7 +71,7 @@ class Start:
 
 def begin(
     home_path: Path,
-    argv: Sequence[str],
+    argv: Sequence[str] | None,
     *,
     name: str | None = None,
     labels: Sequence[str] = (),
@@ -78,10 +80,13 @@ def begin(
 ) -> Start:
     """A new trial of this command, here; without a `name` its experiment has that of the script.
 
+    `argv` is None for a trial that no command can start again, since this program executes it.
+
     Raises `CommandError` or `InvalidNameError`, and leaves no trial then.
     """
-    command = command_here(argv)
-    experiment_name = check_name("the experiment's name", script_name(command.argv) if name is None else name)
+    command = None if argv is None else command_here(argv)
+    script = main_script() if command is None else script_name(command.argv)
+    experiment_name = check_name("the experiment's name", script if name is None else name)
     new_labels = [check_name("the label", label) for label in labels]
     home = Home.create(home_path)
     folder = home.create_trial()
@@ -154,12 +159,14 @@ def resume(
     argv: Sequence[str] = (),
     *,
     is_again: bool = False,
+    is_here: bool = False,
     config: Mapping[str, Any] | None = None,
     slots: Slots | None = None,
 ) -> Start:
     """The trial's next attempt, from its newest good checkpoint, with its recorded command.
 
-    `argv` replaces the command from now on; `is_again` allows a trial that is completed. Without `config` the
+    `argv` replaces the command from now on; `is_again` allows a trial that is completed; with `is_here` this program
+    executes the attempt itself, and the command is not needed. Without `config` the
     experiment's configuration is the one that the last attempt was told; without `slots` there are as many as before.
 
     Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or `CommandError`.
@@ -168,7 +175,7 @@ def resume(
         attempt, lock = claim_next_attempt(folder, "resume")
         undo.callback(lock.release)
         trial = folder.read_record()
-        command = command_here(argv) if argv else _recorded_command(folder)
+        command = _command_of_next(folder, argv, is_here=is_here)
         continuation = newest_good_checkpoint(folder)
         if not is_again:
             _check_not_completed(folder, continuation)
@@ -179,7 +186,7 @@ def resume(
                 "it has reported. Mend the storage, or delete them with `core-sdk checkpoint delete`: it then begins "
                 "anew",
             )
-        if argv:
+        if argv and command is not None:
             folder.write_command(command)
         last_config = _last_config(folder)
         config = last_config if config is None else config
@@ -220,7 +227,7 @@ def continue_from(source: TrialFolder) -> Start:
 def _first_attempt(
     folder: TrialFolder,
     trial: TrialRecord,
-    command: CommandRecord,
+    command: CommandRecord | None,
     continuation: Continuation | None = None,
     *,
     config: Mapping[str, Any] | None = None,
@@ -238,7 +245,7 @@ def _first_attempt(
 def _start(
     folder: TrialFolder,
     info: ClusterInfo,
-    command: CommandRecord,
+    command: CommandRecord | None,
     lock: AliveLock,
     continuation: Continuation | None,
     slots: Slots | None,
@@ -281,6 +288,12 @@ def _check_not_completed(folder: TrialFolder, continuation: Continuation) -> Non
 
 def _told(continuation: Continuation) -> str:
     return "; ".join(f"{skipped.storage_id}: {skipped.reason}" for skipped in continuation.skipped)
+
+
+def _command_of_next(folder: TrialFolder, argv: Sequence[str], *, is_here: bool) -> CommandRecord | None:
+    if is_here:
+        return folder.read_command()
+    return command_here(argv) if argv else _recorded_command(folder)
 
 
 def _recorded_command(folder: TrialFolder) -> CommandRecord:

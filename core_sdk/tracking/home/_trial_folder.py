@@ -141,16 +141,12 @@ class TrialFolder:
     def write_command(self, record: CommandRecord) -> None:
         write_file(self.path / "command.json", record)
 
-    def write_begun(self, record: TrialRecord, command: CommandRecord, info: ClusterInfo) -> None:
+    def write_begun(self, record: TrialRecord, command: CommandRecord | None, info: ClusterInfo) -> None:
         """Makes the trial visible, with all that its first attempt is started with."""
         self.write_run_info(info.trial._trial_run_id, info)
-        write_together(
-            {
-                self.path / "command.json": encode_file(command),
-                # Last, since it makes the trial visible.
-                self.path / "trial.json": encode_file(record),
-            }
-        )
+        files = {} if command is None else {self.path / "command.json": encode_file(command)}
+        # Last, since it makes the trial visible.
+        write_together({**files, self.path / "trial.json": encode_file(record)})
 
     def exit_path(self, attempt: int) -> Path:
         return self.path / f"{attempt}.exit"

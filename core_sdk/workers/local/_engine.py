@@ -52,6 +52,9 @@ class LocalEngine(Engine):
     def num_available(self) -> None:
         return None
 
+    def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
+        self._shown.log_to(log_path)
+
     def close(self) -> None:
         self._processes.close()
         self._shown.close()

@@ -89,6 +89,9 @@ class RayEngine(Engine):
         own = self._team.num_held() if self._team is not None else 0
         return own + int(min(free.get(name, 0) / amount for name, amount in self._demand.items()))
 
+    def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
+        self._shown.log_to(log_path)
+
     def close(self) -> None:
         self._shown.close()
 

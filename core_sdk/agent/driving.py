@@ -1,0 +1,111 @@
+"""The attempts of a trial that a Python program executes with workers of its own: it does what an agent does elsewhere.
+
+The program holds the attempt's lock, has its workers' output kept in the attempt's log, and records how it has ended.
+The attempts themselves are decided where those of agents are. `core_sdk.train` and `core_sdk.sgd` both drive trials.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+from core_sdk.alive import AliveLock
+from core_sdk.environment import Environment, command_of_this_process, job, leave_job, main_script, run_info
+from core_sdk.placement import named_job
+from core_sdk.records import ClusterInfo, ExitRecord, check_name
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.ending import record_end
+from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
+from core_sdk.tracking.attempts.restarts import has_begun, next_info
+from core_sdk.tracking.attempts.run_info import names_trial
+from core_sdk.tracking.attempts.starting import Start, begin, resume
+
+logger = logging.getLogger("core_sdk.agent")
+
+# A command starts all of the program, so that it can only go on with the first trial.
+_driven: list[int] = []
+
+
+class DrivenTrial:
+    """A trial of this program, and the attempt of it that runs.
+
+    Where the program itself is the command of an attempt, under an agent, it is that attempt's trial. Then the agent
+    holds the lock and keeps the output of the program, of which that of the workers is a part.
+    """
+
+    def __init__(self, folder: TrialFolder, info: ClusterInfo, start: Start | None) -> None:
+        """`start` is None if an agent has started the attempt."""
+        self.folder = folder
+        self.info = info
+        """What the ranks of the attempt are told."""
+        self._start = start
+        if self._lock is not None and folder.read_command() is not None:
+            # By the trial's id this program may be killed, unless a person types into it.
+            self._lock.sign()
+        _driven.append(folder.trial_id)
+
+    @classmethod
+    def begin(cls, *, name: str | None = None, num_slots: int | None = None, job_id: str | None = None) -> DrivenTrial:
+        """The trial that this program was started for, or the one that an earlier start of its job has begun, or a new
+        one, in the experiment `name`; by default that is the name of the script.
+
+        Raises `HomeNotWritableError`, `RunInfoError`, `InvalidNameError` or `PredecessorRunningError`.
+        """
+        home = Home.create(Environment.read().home)
+        told = run_info()
+        if names_trial(told) and not has_begun(home, told):
+            return cls(home.trial(told.trial.trial_id), told, None)
+        named = None if job_id is None else named_job(check_name("job_id", job_id))
+        earlier = trial_of_job(home, named or job(), None if named else main_script())
+        if earlier is not None:
+            start = resume(home.trial(earlier), is_again=True, is_here=True)
+        else:
+            argv = None if _driven else command_of_this_process()
+            start = begin(home.root, argv, name=name, num_slots=num_slots)
+        note_trial_of_job(start.folder, named)
+        leave_job()
+        return cls(start.folder, start.info, start)
+
+    @property
+    def attempt(self) -> int:
+        return self.info.trial._trial_run_id
+
+    @property
+    def run_info_path(self) -> Path:
+        return self.folder.run_info_path(self.attempt).absolute()
+
+    @property
+    def log_path(self) -> Path | None:
+        """The file for the output of the workers; None where an agent keeps that of this program."""
+        return None if self._start is None else self.folder.log_path(self.attempt)
+
+    def withdraw(self) -> None:
+        """Takes the attempt back, of which nothing has run; a new trial is removed."""
+        if self._start is not None:
+            self._start.withdraw()
+
+    def end(self, code: int, reason: str = "") -> None:
+        """Records how the attempt has ended, as the exit status of a command would say, and why, if it has failed."""
+        if code:
+            self.folder.write_exit(self.attempt, ExitRecord(time=time.time(), code=code, reason=reason))
+        if self._lock is not None:
+            for problem in record_end(self.folder, code):
+                logger.warning("%s", problem)
+            self._lock.release()
+
+    def restart(self) -> None:
+        """After `end`: the next attempt, from the newest good checkpoint. Raises `NothingToResumeError`."""
+        if self._start is None:
+            # The agent holds the trial until this program ends.
+            self.info = next_info(self.folder, self.info)
+            self.folder.write_run_info(self.attempt, self.info, overwrite=False)
+        else:
+            self._start = resume(self.folder, is_again=True, is_here=True)
+            self.info = self._start.info
+            if self._start.command is not None:
+                self._start.lock.sign()
+
+    @property
+    def _lock(self) -> AliveLock | None:
+        return None if self._start is None else self._start.lock

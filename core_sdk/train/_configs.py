@@ -1,0 +1,170 @@
+"""How a training is to run: on which workers, with which restarts, and what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, get_args
+
+if TYPE_CHECKING:
+    from core_sdk.train._callback import UserCallback
+
+EngineName = Literal["local", "ray"]
+Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
+Order = Literal["max", "min"]
+
+
+@dataclass(frozen=True)
+class ScalingConfig:
+    """The workers of a training."""
+
+    num_workers: int | tuple[int, int] = 1
+    """`(least, most)` starts as many as there is room for. 0 runs the function in this process."""
+    use_gpu: bool = False
+    resources_per_worker: Mapping[str, float] | None = None
+    """By default one CPU, or one GPU with `use_gpu`. The resources of other names are Ray's."""
+    placement_strategy: Strategy = "PACK"
+    """How Ray places the workers on its nodes."""
+    elastic_resize_monitor_interval_s: float = 60.0
+    """How often to look for room for more workers."""
+    engine: EngineName | None = None
+    """None is Ray if this program is connected to a cluster, or `address` is given; otherwise this machine."""
+    address: str | None = None
+    """The address of a Ray cluster."""
+
+    def __post_init__(self) -> None:
+        least, most = self._range()
+        if not (isinstance(least, int) and isinstance(most, int)) or not 0 <= least <= most or (least == 0 != most):
+            raise ValueError(
+                f"num_workers is {self.num_workers!r}; it must be a number of workers, (least, most), or 0 for this "
+                "process"
+            )
+        for name, value, allowed in (
+            ("placement_strategy", self.placement_strategy, get_args(Strategy)),
+            ("engine", self.engine, (*get_args(EngineName), None)),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, allowed))}")
+        if self.engine == "local" and self.address is not None:
+            raise ValueError("engine='local' has no address: leave one of them out")
+        for name, amount in (self.resources_per_worker or {}).items():
+            if amount < 0:
+                raise ValueError(f"resources_per_worker has {amount:g} {name}; give 0 or more")
+        if self.use_gpu and self.num_gpus_per_worker == 0:
+            raise ValueError("use_gpu=True, and resources_per_worker has no GPU: leave one of them out")
+
+    def _range(self) -> tuple[int, int]:
+        return self.num_workers if isinstance(self.num_workers, tuple) else (self.num_workers, self.num_workers)
+
+    @property
+    def min_workers(self) -> int:
+        return self._range()[0]
+
+    @property
+    def max_workers(self) -> int:
+        return self._range()[1]
+
+    @property
+    def elasticity_enabled(self) -> bool:
+        return self.min_workers != self.max_workers
+
+    @property
+    def num_cpus_per_worker(self) -> float:
+        return (self.resources_per_worker or {}).get("CPU", 0 if self.use_gpu else 1)
+
+    @property
+    def num_gpus_per_worker(self) -> float:
+        given = self.resources_per_worker or {}
+        return given.get("GPU", 1) if self.use_gpu else 0
+
+    @property
+    def additional_resources_per_worker(self) -> dict[str, float]:
+        """Those that are neither CPUs nor GPUs."""
+        return {name: value for name, value in (self.resources_per_worker or {}).items() if name not in ("CPU", "GPU")}
+
+    @property
+    def total_resources(self) -> dict[str, float]:
+        """What all workers ask for, at most."""
+        each = {
+            "CPU": self.num_cpus_per_worker,
+            "GPU": self.num_gpus_per_worker,
+            **self.additional_resources_per_worker,
+        }
+        return {name: amount * self.max_workers for name, amount in each.items() if amount}
+
+
+@dataclass(frozen=True)
+class FailureConfig:
+    """How often a training is started again, from its newest good checkpoint, after a worker has failed."""
+
+    max_failures: int = 0
+    """-1 is without a limit."""
+
+    def __post_init__(self) -> None:
+        if self.max_failures < -1:
+            raise ValueError(f"max_failures is {self.max_failures}; it must be at least 0, or -1 for no limit")
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """Which checkpoints of a training are kept: the newest one always."""
+
+    num_to_keep: int | None = None
+    """None keeps all."""
+    checkpoint_score_attribute: str | None = None
+    """The metric by which the best ones are kept; None keeps the newest ones."""
+    checkpoint_score_order: Order = "max"
+
+    def __post_init__(self) -> None:
+        if self.num_to_keep is not None and self.num_to_keep < 1:
+            raise ValueError(f"num_to_keep is {self.num_to_keep}; it must be at least 1, or None to keep all")
+        if self.checkpoint_score_order not in get_args(Order):
+            raise ValueError(f"checkpoint_score_order is {self.checkpoint_score_order!r}; it must be 'max' or 'min'")
+
+
+@dataclass(frozen=True)
+class LoggingConfig:
+    """From which level on the workers log what Core SDK says."""
+
+    log_level: str = "INFO"
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which of the datasets are divided among the workers; of the others each worker gets all."""
+
+    datasets_to_split: Literal["all"] | Sequence[str] = "all"
+
+    def is_split(self, name: str) -> bool:
+        return self.datasets_to_split == "all" or name in self.datasets_to_split
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Under which name a training is recorded, where its checkpoints go, and what happens beside it."""
+
+    name: str | None = None
+    """The experiment of its trial; by default the name of the script."""
+    storage_path: str | None = None
+    """A directory, or the URL of a bucket, for checkpoints; by default they are in the home."""
+    failure_config: FailureConfig = field(default_factory=FailureConfig)
+    checkpoint_config: CheckpointConfig = field(default_factory=CheckpointConfig)
+    callbacks: Sequence[UserCallback] = ()
+    logging_config: LoggingConfig = field(default_factory=LoggingConfig)
+    job_id: str | None = None
+    """Names the training: each `fit()` with this name goes on with its trial."""
+
+    def __post_init__(self) -> None:
+        from core_sdk.train._callback import UserCallback
+
+        # Given as None, an option has its default.
+        for name, default in (
+            ("failure_config", FailureConfig),
+            ("checkpoint_config", CheckpointConfig),
+            ("logging_config", LoggingConfig),
+            ("callbacks", tuple),
+        ):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, default())
+        if foreign := [each for each in self.callbacks if not isinstance(each, UserCallback)]:
+            raise TypeError(f"callbacks has a {type(foreign[0]).__name__}; a callback is a UserCallback")

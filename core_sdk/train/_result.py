@@ -1,0 +1,103 @@
+"""What a training has given."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from core_sdk.errors import TrialNotFoundError
+from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.history import read_history
+from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
+from core_sdk.train.driver.reading import read_reports
+
+
+class Result:
+    """The trial that a `fit()` has trained. What it has reported is read when it is first asked for."""
+
+    def __init__(
+        self,
+        folder: TrialFolder,
+        *,
+        return_value: Any = None,
+        error: Exception | None = None,
+        is_stopped: bool = False,
+    ) -> None:
+        self._folder = folder
+        self.trial_id = folder.trial_id
+        """By which `core-sdk trial` and `core_sdk.client` know it."""
+        self.path = str(folder.path)
+        """The trial's folder."""
+        self.return_value = return_value
+        """What the function has returned on rank 0."""
+        self.error = error
+        self.is_stopped = is_stopped
+        """Whether the training was asked to stop before its end, and can be resumed."""
+
+    @classmethod
+    def from_path(cls, path: str | Path) -> Result:
+        """The result of a trial whose folder this is. Raises `TrialNotFoundError`."""
+        folder = Path(path).absolute()
+        if folder.parent.name != "runs" or not folder.name.isdecimal():
+            raise TrialNotFoundError(0, folder)
+        trial = TrialFolder(folder.parent.parent, int(folder.name))
+        trial.read_record()
+        return cls(trial)
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """Those of the last report."""
+        return self._reports[-1][1] if self._reports else None
+
+    @cached_property
+    def metrics_dataframe(self) -> Any:
+        """A row for each report, as a `pandas.DataFrame`; None without reports."""
+        if not self._reports:
+            return None
+        try:
+            import pandas  # not everybody has it
+        except ImportError as error:
+            raise ImportError("result.metrics_dataframe needs pandas: pip install pandas") from error
+        return pandas.DataFrame([{"steps_completed": steps, **metrics} for steps, metrics in self._reports])
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The newest one."""
+        return self._checkpoints[-1].checkpoint if self._checkpoints else None
+
+    @property
+    def best_checkpoints(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
+        """All that were kept, with the metrics that were reported with them."""
+        return [(each.checkpoint, each.metrics) for each in self._checkpoints]
+
+    def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
+        """The checkpoint whose report has the highest, or lowest, value; `mode` is "max" or "min".
+
+        Raises `ValueError` for another mode, and if no report with a checkpoint has the metric.
+        """
+        if mode not in ("max", "min"):
+            raise ValueError(f"mode is {mode!r}; it must be 'max' or 'min'")
+        if not self._checkpoints:
+            return None
+        scored = [each for each in self._checkpoints if metric in each.metrics]
+        if not scored:
+            known = ", ".join(sorted({name for each in self._checkpoints for name in each.metrics}))
+            raise ValueError(f"no checkpoint was reported with the metric {metric!r}; there are {known}")
+        best = (max if mode == "max" else min)(scored, key=lambda each: each.metrics[metric])
+        return best.checkpoint
+
+    @cached_property
+    def _reports(self) -> list[tuple[int, dict[str, Any]]]:
+        return read_reports(self._folder)
+
+    @cached_property
+    def _checkpoints(self) -> list[ReportedCheckpoint]:
+        return [
+            ReportedCheckpoint.of(each.record)
+            for each in read_history(self._folder).checkpoints
+            if not each.is_superseded
+        ]
+
+    def __repr__(self) -> str:
+        return f"Result(trial_id={self.trial_id}, metrics={self.metrics}, checkpoint={self.checkpoint})"

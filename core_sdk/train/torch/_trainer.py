@@ -1,0 +1,73 @@
+"""A trainer that executes a function on several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
+from core_sdk.train._result import Result
+from core_sdk.train.driver.fitting import Fit, Training
+from core_sdk.train.worker.running import takes_config
+
+
+@dataclass(frozen=True)
+class TorchConfig:
+    """How torch.distributed is set up."""
+
+    backend: str | None = None
+    """By default NCCL beside Gloo with `use_gpu`, otherwise Gloo."""
+    timeout_s: float = 1800.0
+    """How long a collective may take."""
+
+
+class TorchTrainer:
+    """Executes a function on several workers, each with torch.distributed set up.
+
+    def train_func(config):
+        model = core_sdk.train.torch.prepare_model(make_model())
+        ...
+        core_sdk.train.report({"loss": loss}, checkpoint=checkpoint)
+
+    trainer = TorchTrainer(train_func, scaling_config=ScalingConfig(num_workers=2))
+    result = trainer.fit()
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[[], Any] | Callable[[dict[str, Any]], Any],
+        *,
+        train_loop_config: Mapping[str, Any] | None = None,
+        torch_config: TorchConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: Mapping[str, Any] | None = None,
+        dataset_config: DataConfig | None = None,
+    ) -> None:
+        """The function takes nothing, or `train_loop_config`, whose values become the trial's hyperparameters."""
+        if not callable(train_loop_per_worker):
+            raise TypeError(f"train_loop_per_worker is {train_loop_per_worker!r}; it must be a function")
+        if train_loop_config is not None and not isinstance(train_loop_config, Mapping):
+            raise TypeError(f"train_loop_config must be a dict, not {type(train_loop_config).__name__}")
+        takes_config(train_loop_per_worker)
+        torch_config = torch_config or TorchConfig()
+        self._training = Training(
+            function=train_loop_per_worker,
+            config=train_loop_config,
+            datasets=dict(datasets or {}),
+            scaling=scaling_config or ScalingConfig(),
+            run=run_config or RunConfig(),
+            data=dataset_config or DataConfig(),
+            backend=torch_config.backend,
+            timeout_s=torch_config.timeout_s,
+        )
+
+    def fit(self) -> Result:
+        """Trains, as a trial of the home, and returns when the function has ended on all workers.
+
+        In a process that an agent or a master has started for a trial, the first `fit()` is that trial. A worker that
+        fails or dies is a new attempt of the trial, from its newest good checkpoint, as often as the `FailureConfig`
+        allows; then `TrainingFailedError`. Ctrl-C cancels the trial, and SIGTERM asks it to stop.
+        """
+        return Fit(self._training).run()

@@ -1,0 +1,35 @@
+"""Tells the driver's callbacks of each report, by a file of the attempt that the driver reads as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from core_sdk.core import Context
+from core_sdk.records import scalar
+from core_sdk.tracking import TrialFolder
+
+
+class Told(msgspec.Struct):
+    """One report, of all ranks."""
+
+    metrics: list[dict[str, Any]]
+    storage: str = ""
+    storage_id: str | None = None
+
+
+def callbacks_path(folder: TrialFolder, attempt: int) -> Path:
+    return folder.path / f"{attempt}.callbacks"
+
+
+def tell_callbacks(folder: TrialFolder, context: Context, metrics: Mapping[str, Any], storage_id: str | None) -> None:
+    """Collective."""
+    gathered = context.distributed.gather({name: scalar(value) for name, value in metrics.items()})
+    if gathered is not None:
+        told = Told(gathered, context.checkpoint._storage.url, storage_id)
+        path = callbacks_path(folder, context.info.trial._trial_run_id)
+        with path.open("ab", buffering=0) as file:
+            file.write(msgspec.json.encode(told) + b"\n")

@@ -1,0 +1,29 @@
+"""The training that this process executes: the functions of `core_sdk.train` have no other way to find it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from core_sdk.train.worker.session import Session
+
+_session: Session | None = None
+
+
+@contextlib.contextmanager
+def set_to(session: Session) -> Iterator[None]:
+    global _session
+    if _session is not None:
+        raise RuntimeError("this process executes a training function already")
+    _session = session
+    try:
+        yield
+    finally:
+        _session = None
+
+
+def session(call: str) -> Session:
+    """Raises `RuntimeError` outside of a training function."""
+    if _session is None:
+        raise RuntimeError(f"{call} works only in a function that a TorchTrainer executes")
+    return _session

@@ -1,0 +1,122 @@
+"""Executes a training function in a worker. The driver calls `run` on all workers."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from core_sdk import core
+from core_sdk.core import Context, DistributedContext
+from core_sdk.environment import add_variables, get_cluster_info, use_run_info
+from core_sdk.environment.names import HOME_VARIABLE
+from core_sdk.errors import HomeNotSharedError, InvalidHP
+from core_sdk.loop import rng
+from core_sdk.records import to_json
+from core_sdk.train._program import Program, Returned
+from core_sdk.train.worker import current
+from core_sdk.train.worker.session import Session, Stopped
+
+
+def run(program: Program) -> Returned:
+    """In a worker whose process group of torch is set up."""
+    return execute(program, DistributedContext.from_torch_distributed())
+
+
+def execute(program: Program, distributed: DistributedContext) -> Returned:
+    """The attempt of `program` as this rank executes it: within a Context, with the functions of `core_sdk.train`."""
+    _see_home(program, distributed)
+    info = get_cluster_info()
+    config = with_given(dict(program.config or {}), {} if info is None else info.trial.hparams)
+    logging.getLogger("core_sdk").setLevel(program.log_level)
+    invalid_hp = None
+    returned = Returned()
+    try:
+        with core.init(
+            distributed=distributed,
+            checkpoint_storage=program.storage,
+            name=program.experiment,
+            hparams=recorded_config(config),
+        ) as context:
+            rng.seed_all(context.info.trial.trial_seed)
+            try:
+                returned = _call(program, config, context)
+            except InvalidHP as error:
+                invalid_hp = str(error)
+                raise
+    except SystemExit:
+        # The Context has recorded that these hyperparameters cannot be trained.
+        if invalid_hp is None:
+            raise
+        return Returned(invalid_hp=invalid_hp)
+    return returned
+
+
+def _see_home(program: Program, distributed: DistributedContext) -> None:
+    """Has this process record in the driver's home.
+
+    Here a node that does not see the home would open a spool of its own, whose journal is shipped to the driver.
+    Raises `HomeNotSharedError`.
+    """
+    if not program.run_info.exists():
+        raise HomeNotSharedError(program.home, distributed.rank, "TorchTrainer.fit()")
+    add_variables({HOME_VARIABLE: str(program.home)})
+    use_run_info(program.run_info)
+
+
+def _call(program: Program, config: dict[str, Any], context: Context) -> Returned:
+    session = Session(context, program)
+    with current.set_to(session):
+        try:
+            value = program.function(config) if takes_config(program.function) else program.function()
+        except Stopped:
+            return Returned(is_stopped=True)
+        except SystemExit as error:
+            if error.code not in (None, 0):
+                raise
+            value = None
+        finally:
+            session.end()
+    is_stopped = context.preempt.is_acknowledged
+    return Returned(value if context.distributed.is_chief else None, is_stopped)
+
+
+def takes_config(function: Callable[..., Any]) -> bool:
+    """Whether the training function takes its configuration. Raises `TypeError` if it takes more. Pure."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # of C
+        return True
+    needed = [
+        each
+        for each in parameters
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    positional = [
+        each
+        for each in parameters
+        if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD, each.VAR_POSITIONAL)
+    ]
+    if len(needed) > 1 or (needed and not positional):
+        names = ", ".join(each.name for each in needed)
+        raise TypeError(f"the training function takes {names}; it must take nothing, or one dictionary, the config")
+    return bool(positional)
+
+
+def with_given(config: dict[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration, with the values instead that the trial was started with, by a search for example. Pure."""
+    recorded = recorded_config(config)
+    changed = {name: value for name, value in hparams.items() if name not in recorded or recorded[name] != value}
+    return {**config, **changed}
+
+
+def recorded_config(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a configuration the trial keeps as hyperparameters: the values that JSON has. Pure."""
+    recorded = {}
+    for name, value in config.items():
+        try:
+            recorded[name] = to_json(value, name)
+        except (TypeError, ValueError):
+            continue
+    return recorded

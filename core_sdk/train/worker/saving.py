@@ -1,0 +1,49 @@
+"""Stores the checkpoint of a report: of rank 0 alone, or of all ranks together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from core_sdk.core import Context
+from core_sdk.errors import CheckpointDirectoryError
+
+
+def store(context: Context, directory: Path, metadata: dict[str, Any], *, is_shared: bool, wait: bool) -> str:
+    """Returns the storage id. With `is_shared` all ranks call, and of files of one name the lowest rank's is stored."""
+    if not is_shared:
+        return context.checkpoint.upload(directory, metadata, wait=wait)
+    distributed = context.distributed
+    names = distributed.channel.allgather_outcome(lambda: names_in(directory))
+    own = own_names(names, distributed.rank)
+    is_all = len(own) == len(names[distributed.rank])
+    return context.checkpoint.upload(
+        directory if own or distributed.is_chief else None,
+        metadata if distributed.is_chief else {},
+        shard=True,
+        selector=None
+        if is_all or not (own or distributed.is_chief)
+        else lambda name: name in own or name.endswith("/"),
+        wait=wait,
+    )
+
+
+def own_names(names: Sequence[Sequence[str]], rank: int) -> set[str]:
+    """Of all ranks' names, those that this rank stores. Pure."""
+    return set(names[rank]).difference(*names[:rank])
+
+
+def names_in(directory: Path) -> list[str]:
+    return sorted(
+        os.path.relpath(Path(folder, file), directory) for folder, _, files in os.walk(directory) for file in files
+    )
+
+
+def checked_directory(path: str) -> Path:
+    """Raises `CheckpointDirectoryError`."""
+    directory = Path(path)
+    if not directory.is_dir():
+        raise CheckpointDirectoryError(path, "is no directory" if directory.exists() else "does not exist")
+    return directory

@@ -1,0 +1,124 @@
+"""The training that a worker executes: what the functions of `core_sdk.train` work on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from typing import Any
+
+from core_sdk.core import Context
+from core_sdk.records import scalar
+from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.continuation import find_checkpoint
+from core_sdk.tracking.history import read_history
+from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
+from core_sdk.train._program import Program
+from core_sdk.train.worker.callbacks import tell_callbacks
+from core_sdk.train.worker.keeping import to_delete
+from core_sdk.train.worker.meeting import CheckpointMeeting
+from core_sdk.train.worker.saving import checked_directory, store
+
+
+class Stopped(BaseException):
+    """Leaves the training function after a checkpoint, because the training was asked to stop."""
+
+
+class Session:
+    """One execution of the training function by one rank."""
+
+    def __init__(self, context: Context, program: Program) -> None:
+        self.context = context
+        self.program = program
+        info = context.info
+        self._folder = Home(program.home).folder(info.trial.trial_id)
+        self._train = context.train
+        self._channel = context.distributed.channel
+        self._is_chief = context.distributed.is_chief
+        self._meeting = CheckpointMeeting(self._channel)
+        self._steps = info.trial._steps_completed
+        searcher = info.trial._config.get("searcher") or {}
+        self._searched_metric: str | None = searcher.get("metric")
+        self._latest = self._channel.broadcast_outcome(lambda: self._resumed_from(info.latest_checkpoint))
+        self.stops_at_checkpoints = True
+        """Whether nobody else stops the function when it should stop."""
+
+    def report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, *, wait: bool, delete: bool
+    ) -> None:
+        self._steps += 1
+        if self._is_chief:
+            if self._searched_metric in metrics:
+                self._train.report_validation_metrics(self._steps, metrics)
+            else:
+                self._train.report_training_metrics(self._steps, metrics)
+        is_stopping = self.stops_at_checkpoints and self.is_stop_wanted()
+        brings = checkpoint is not None
+        is_stored = self._channel.broadcast(brings) if is_stopping else brings
+        ranks = self._meeting.arrive(brings=brings)
+        if checkpoint is not None:
+            self._save(checkpoint, metrics, name, is_shared=len(ranks) > 1, wait=wait, delete=delete)
+        if self.program.has_callbacks:
+            tell_callbacks(self._folder, self.context, metrics, self._latest_id() if is_stored else None)
+        if is_stopping and is_stored:
+            # No rank leaves before the checkpoint is stored.
+            self._channel.allgather_outcome(self.context.checkpoint.wait, is_patient=True)
+            self.context.preempt.acknowledge_preemption_signal()
+            raise Stopped
+
+    def is_stop_wanted(self) -> bool:
+        return self.context.preempt.should_preempt(auto_ack=False)
+
+    def latest_checkpoint(self) -> Checkpoint | None:
+        """The newest one that was reported; in the beginning the one from which the training goes on."""
+        return self._latest
+
+    def all_checkpoints(self) -> list[ReportedCheckpoint]:
+        self.context.checkpoint.wait()
+        return [
+            ReportedCheckpoint.of(each.record)
+            for each in read_history(self._folder).checkpoints
+            if not each.is_superseded
+        ]
+
+    def end(self) -> None:
+        self._meeting.leave()
+
+    def _save(
+        self,
+        checkpoint: Checkpoint,
+        metrics: dict[str, Any],
+        name: str | None,
+        *,
+        is_shared: bool,
+        wait: bool,
+        delete: bool,
+    ) -> None:
+        metadata = {}
+        if self._is_chief:
+            metadata = {"steps_completed": self._steps, "metrics": _plain(metrics)}
+            if name is not None:
+                metadata["checkpoint_dir_name"] = name
+        directory = checked_directory(checkpoint.path)
+        storage_id = store(self.context, directory, metadata, is_shared=is_shared, wait=wait)
+        self._latest = Checkpoint.stored(self.context.checkpoint._storage.url, storage_id)
+        if delete:
+            shutil.rmtree(directory, ignore_errors=True)
+        if self._is_chief and self.program.checkpoint_config.num_to_keep is not None:
+            self.context.checkpoint.wait()
+            for each in to_delete(read_history(self._folder).checkpoints, self.program.checkpoint_config):
+                self.context.checkpoint.delete(each)
+
+    def _latest_id(self) -> str | None:
+        return None if self._latest is None else self._latest.storage_id
+
+    def _resumed_from(self, storage_id: str | None) -> Checkpoint | None:
+        """On rank 0."""
+        if storage_id is None:
+            return None
+        found = find_checkpoint(Home(self.program.home), self._folder, storage_id)
+        return None if found is None else Checkpoint.of(found)
+
+
+def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """As metadata can keep them: they were reported, so that they are numbers."""
+    return {name: value if type(value) in (int, float) else scalar(value) for name, value in metrics.items()}
