@@ -69,17 +69,20 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
     session = Session(context, program)
     with current.set_to(session):
         try:
-            value = program.function(config) if takes_config(program.function) else program.function()
+            value = _called(program, config)
         except Stopped:
             return Returned(is_stopped=True)
         except SystemExit as error:
             if error.code not in (None, 0):
                 raise
             value = None
-        finally:
-            session.end()
+        session.end()
     is_stopped = context.preempt.is_acknowledged
     return Returned(value if context.distributed.is_chief else None, is_stopped)
+
+
+def _called(program: Program, config: dict[str, Any]) -> Any:
+    return program.function(config) if takes_config(program.function) else program.function()
 
 
 def takes_config(function: Callable[..., Any]) -> bool:
