@@ -1,0 +1,166 @@
+/** A chart: its title, its plot, the values under the pointer, and its export. */
+
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../preact.js";
+import { Menu } from "../parts/menu.js";
+import { formatDuration, formatNumber } from "../parts/text.js";
+import { useThemeVersion } from "../state/theme.js";
+import { nearest, rangeOfX, traceOf } from "./curves.js";
+import { csvOf, pngOf, svgOf } from "./export.js";
+import { saveFile } from "../parts/saving.js";
+import { createPlot, within } from "./plot.js";
+
+/**
+ * @param {object} props
+ * @param {string} props.title
+ * @param {import("./curves.js").Curve[]} props.curves
+ * @param {{x: number, label: string}[]} [props.marks]
+ * @param {"steps" | "time" | "epochs"} props.axis
+ * @param {number} [props.smoothing]
+ * @param {boolean} [props.isLogarithmic]
+ * @param {boolean} [props.ignoresOutliers]
+ * @param {[number, number] | null} props.zoom
+ * @param {(zoom: [number, number] | null) => void} props.onZoom
+ * @param {number} [props.height]
+ * @param {(value: number) => string} [props.format] How a value is written.
+ * @param {any} [props.actions] More buttons of the chart's head.
+ */
+export function Chart({
+  title,
+  curves,
+  marks = [],
+  axis,
+  smoothing = 0,
+  isLogarithmic = false,
+  ignoresOutliers = false,
+  zoom,
+  onZoom,
+  height = 210,
+  format = formatNumber,
+  actions = null,
+}) {
+  const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing)), [curves, smoothing]);
+  const [box, width] = useWidth();
+  const parent = useRef(null);
+  const plot = useRef(/** @type {any} */ (null));
+  const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
+  const themeVersion = useThemeVersion();
+  const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, width, height };
+
+  useLayoutEffect(() => {
+    if (width === 0) return undefined;
+    plot.current = createPlot(parent.current, { ...options, onZoom, onCursor: setCursor });
+    return () => plot.current.destroy();
+  }, [traces, marks, axis, isLogarithmic, ignoresOutliers, zoom?.[0], zoom?.[1], width, height, themeVersion]);
+
+  const picture = { title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom };
+  const exports = [
+    { label: "Save as PNG", onSelect: () => pngOf(plot.current, picture, (blob) => saveFile(`${title}.png`, blob)) },
+    { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, svgOf(picture), "image/svg+xml") },
+    { label: "Save as CSV", onSelect: () => saveFile(`${title}.csv`, csvOf(traces, axis), "text/csv") },
+  ];
+  return html`
+    <figure class="chart" ref=${box}>
+      <figcaption class="chart-head">
+        <span class="chart-title" title=${title}>${title}</span>
+        ${zoom && html`<button class="quiet small" onClick=${() => onZoom(null)}>Show all</button>`}
+        ${actions}
+        <${Menu} label=${`Export ${title}`} text="⋯" items=${exports} />
+      </figcaption>
+      <div
+        class="chart-plot"
+        ref=${parent}
+        role="img"
+        tabindex="0"
+        aria-label=${describe(title, traces, format)}
+        style=${{ height: `${height}px` }}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, rangeOfX(traces), zoom, onZoom)}
+      ></div>
+      <${Values} traces=${traces} cursor=${cursor} axis=${axis} format=${format} />
+    </figure>
+  `;
+}
+
+/** The values at the pointer, or the last ones. */
+function Values({ traces, cursor, axis, format }) {
+  const shown = traces.filter((/** @type {any} */ trace) => !trace.isFaint && trace.places.length > 0);
+  const place = cursor === null ? "last" : axis === "time" ? formatDuration(Math.max(0, cursor)) : formatNumber(Math.round(cursor));
+  return html`
+    <div class="chart-values" aria-hidden="true">
+      <span class="chart-place">${place}</span>
+      ${shown.map((/** @type {any} */ trace) => {
+        const index = cursor === null ? trace.places.length - 1 : nearest(trace, cursor);
+        return html`
+          <span class="chart-value">
+            <i class="swatch" style=${{ background: `var(${trace.colour})` }}></i>
+            ${traces.length > 1 && html`<span class="chart-label">${trace.label}</span>`}
+            <b>${valueAt(trace, index, format)}</b>
+          </span>
+        `;
+      })}
+    </div>
+  `;
+}
+
+function valueAt(/** @type {any} */ trace, /** @type {number} */ index, /** @type {(value: number) => string} */ format) {
+  if (trace.smooth) return format(trace.smooth[index]);
+  const low = trace.lows[index];
+  const high = trace.highs[index];
+  return low === high || Number.isNaN(low) ? format(low) : `${format(low)} … ${format(high)}`;
+}
+
+/** What a screen reader says of a chart. */
+function describe(/** @type {string} */ title, /** @type {any[]} */ traces, /** @type {(value: number) => string} */ format) {
+  const parts = traces
+    .filter((trace) => !trace.isFaint && trace.places.length > 0)
+    .slice(0, 10)
+    .map((trace) => {
+      const finite = [...trace.lows, ...trace.highs].filter(Number.isFinite);
+      const low = finite.reduce((least, value) => Math.min(least, value), Infinity);
+      const high = finite.reduce((most, value) => Math.max(most, value), -Infinity);
+      return `${trace.label}: last ${format(trace.means[trace.means.length - 1])}, lowest ${format(low)}, highest ${format(high)}`;
+    });
+  return `Chart of ${title}. ${parts.join(". ") || "No values."}. Plus and minus zoom, arrows pan, zero shows all.`;
+}
+
+/** Zooms and pans by keys. */
+function steer(
+  /** @type {KeyboardEvent} */ event,
+  /** @type {[number, number] | null} */ whole,
+  /** @type {[number, number] | null} */ zoom,
+  /** @type {(zoom: [number, number] | null) => void} */ onZoom,
+) {
+  if (whole === null || event.ctrlKey || event.metaKey || event.altKey) return;
+  const [from, to] = zoom ?? whole;
+  const step = (to - from) / 5;
+  /** @type {Record<string, [number, number]>} */
+  const moves = {
+    "+": [from + step, to - step],
+    "=": [from + step, to - step],
+    "-": [from - step, to + step],
+    ArrowLeft: [from - step, to - step],
+    ArrowRight: [from + step, to + step],
+    0: whole,
+  };
+  if (!(event.key in moves)) return;
+  event.preventDefault();
+  onZoom(within(moves[event.key], whole));
+}
+
+/** A reference to an element, and its width. @returns {[any, number]} */
+export function useWidth() {
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => setWidth(Math.floor(innerWidthOf(element.current))), []);
+  useEffect(() => {
+    const observer = new ResizeObserver(() => setWidth(Math.floor(innerWidthOf(element.current))));
+    observer.observe(/** @type {HTMLElement} */ (element.current));
+    return () => observer.disconnect();
+  }, []);
+  return [element, width];
+}
+
+function innerWidthOf(/** @type {HTMLElement | null} */ element) {
+  if (element === null) return 0;
+  const { paddingLeft, paddingRight } = getComputedStyle(element);
+  return Math.max(0, element.clientWidth - parseFloat(paddingLeft) - parseFloat(paddingRight));
+}

@@ -1,0 +1,139 @@
+/** A chart as a picture or as a table, to keep or to send. */
+
+import { colour } from "../state/theme.js";
+import { csvText } from "../parts/saving.js";
+import { formatDuration, formatNumber } from "../parts/text.js";
+import { rangeOfX, rangeOfY } from "./curves.js";
+
+const WIDTH = 900;
+const HEIGHT = 420;
+const MARGIN = { left: 70, right: 16, top: 36, bottom: 30 };
+
+/** @typedef {Pick<import("./plot.js").PlotOptions, "traces" | "marks" | "axis" | "isLogarithmic" | "ignoresOutliers" | "zoom"> & {title: string}} Picture */
+
+/** What is seen of the chart, as an SVG. @param {Picture} picture */
+export function svgOf({ title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom }) {
+  const rangeX = zoom ?? rangeOfX(traces) ?? [0, 1];
+  const rangeY = rangeOfY(traces, rangeX, { isLogarithmic, ignoresOutliers }) ?? [0, 1];
+  const bend = isLogarithmic ? Math.log10 : (/** @type {number} */ value) => value;
+  const legendTop = HEIGHT;
+  const left = (/** @type {number} */ x) =>
+    MARGIN.left + ((x - rangeX[0]) / (rangeX[1] - rangeX[0])) * (WIDTH - MARGIN.left - MARGIN.right);
+  const top = (/** @type {number} */ y) =>
+    HEIGHT - MARGIN.bottom - ((bend(y) - bend(rangeY[0])) / (bend(rangeY[1]) - bend(rangeY[0]))) * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const labelOf = (/** @type {number} */ x) => (axis === "time" ? formatDuration(Math.max(0, x)) : formatNumber(x));
+  const fractions = [0, 0.25, 0.5, 0.75, 1];
+  const ticksX = fractions.map((part) => rangeX[0] + part * (rangeX[1] - rangeX[0]));
+  const ticksY = fractions.map((part) =>
+    isLogarithmic ? rangeY[0] * (rangeY[1] / rangeY[0]) ** part : rangeY[0] + part * (rangeY[1] - rangeY[0]),
+  );
+  const shown = traces.filter(({ isFaint }) => !isFaint);
+  return [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${HEIGHT + 18 * shown.length}" font-family="sans-serif" font-size="12">`,
+    `<rect width="100%" height="100%" fill="${colour("--surface")}"/>`,
+    `<text x="${MARGIN.left}" y="22" font-size="14" font-weight="600" fill="${colour("--text")}">${escaped(title)}</text>`,
+    `<clipPath id="plot"><rect x="${MARGIN.left}" y="${MARGIN.top}" width="${WIDTH - MARGIN.left - MARGIN.right}" height="${HEIGHT - MARGIN.top - MARGIN.bottom}"/></clipPath>`,
+    ...ticksY.map(
+      (y) =>
+        `<path d="M${MARGIN.left} ${round(top(y))}H${WIDTH - MARGIN.right}" stroke="${colour("--grid")}"/>` +
+        `<text x="${MARGIN.left - 8}" y="${round(top(y) + 4)}" text-anchor="end" fill="${colour("--axis")}">${escaped(formatNumber(y, 4))}</text>`,
+    ),
+    ...ticksX.map(
+      (x) =>
+        `<text x="${round(left(x))}" y="${HEIGHT - 10}" text-anchor="middle" fill="${colour("--axis")}">${escaped(labelOf(x))}</text>`,
+    ),
+    `<g clip-path="url(#plot)" fill="none">`,
+    ...marks.map(({ x }) => `<path d="M${round(left(x))} ${MARGIN.top}V${HEIGHT - MARGIN.bottom}" stroke="${colour("--line-strong")}" stroke-dasharray="3 3"/>`),
+    ...traces.map((trace) => {
+      const opacity = trace.isFaint || trace.smooth ? 0.3 : 1;
+      const raw = `<path d="${pathOf(trace, [trace.lows, trace.highs], left, top, isLogarithmic)}" stroke="${colour(trace.colour)}" opacity="${opacity}"/>`;
+      if (!trace.smooth) return raw;
+      return `${raw}<path d="${pathOf(trace, [trace.smooth], left, top, isLogarithmic)}" stroke="${colour(trace.colour)}" stroke-width="2"/>`;
+    }),
+    "</g>",
+    ...shown.map(
+      ({ label, colour: name }, index) =>
+        `<path d="M${MARGIN.left} ${legendTop + 18 * index + 4}h18" stroke="${colour(name)}" stroke-width="3"/>` +
+        `<text x="${MARGIN.left + 26}" y="${legendTop + 18 * index + 8}" fill="${colour("--text")}">${escaped(label)}</text>`,
+    ),
+    "</svg>",
+  ].join("\n");
+}
+
+/**
+ * What is seen of the chart, as a PNG.
+ * @param {any} plot
+ * @param {Picture} picture
+ * @param {(blob: Blob) => void} done
+ */
+export function pngOf(plot, { title, traces }, done) {
+  const { canvas } = plot.ctx;
+  const scale = devicePixelRatio;
+  const shown = traces.filter(({ isFaint }) => !isFaint);
+  const legendHeight = shown.length > 1 ? 18 * shown.length * scale : 0;
+  const picture = document.createElement("canvas");
+  picture.width = canvas.width;
+  picture.height = canvas.height + 28 * scale + legendHeight;
+  const ctx = /** @type {CanvasRenderingContext2D} */ (picture.getContext("2d"));
+  ctx.fillStyle = colour("--surface");
+  ctx.fillRect(0, 0, picture.width, picture.height);
+  ctx.fillStyle = colour("--text");
+  ctx.font = `600 ${13 * scale}px ${colour("--font")}`;
+  ctx.fillText(title, 10 * scale, 18 * scale);
+  ctx.drawImage(canvas, 0, 26 * scale);
+  ctx.font = `${12 * scale}px ${colour("--font")}`;
+  for (const [index, { label, colour: name }] of legendHeight ? shown.entries() : []) {
+    const top = canvas.height + (28 + 18 * index) * scale;
+    ctx.fillStyle = colour(name);
+    ctx.fillRect(10 * scale, top + 5 * scale, 16 * scale, 3 * scale);
+    ctx.fillStyle = colour("--text");
+    ctx.fillText(label, 32 * scale, top + 11 * scale);
+  }
+  picture.toBlob((blob) => done(/** @type {Blob} */ (blob)), "image/png");
+}
+
+/** The buckets of all curves. @param {import("./curves.js").Trace[]} traces @param {string} axis */
+export function csvOf(traces, axis) {
+  const rows = traces.flatMap((trace) =>
+    Array.from(trace.places, (place, index) => [
+      trace.label,
+      trace.isFaint,
+      place,
+      trace.lows[index],
+      trace.highs[index],
+      trace.means[index],
+    ]),
+  );
+  return csvText([["curve", "is_superseded", axis, "minimum", "maximum", "mean"], ...rows]);
+}
+
+function pathOf(
+  /** @type {import("./curves.js").Trace} */ { places },
+  /** @type {Float64Array[]} */ columns,
+  /** @type {(x: number) => number} */ left,
+  /** @type {(y: number) => number} */ top,
+  /** @type {boolean} */ isLogarithmic,
+) {
+  let path = "";
+  let command = "M";
+  for (let index = 0; index < places.length; index += 1) {
+    for (const column of columns) {
+      const value = column[index];
+      if (!Number.isFinite(value) || (isLogarithmic && value <= 0)) {
+        command = "M";
+        continue;
+      }
+      path += `${command}${round(left(places[index]))} ${round(top(value))}`;
+      command = "L";
+    }
+  }
+  return path;
+}
+
+const round = (/** @type {number} */ value) => Math.round(value * 10) / 10;
+
+/** @type {Record<string, string>} */
+const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;" };
+// Control characters are not allowed in XML.
+const escaped = (/** @type {string} */ text) =>
+  text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd").replace(/[&<>"']/g, (found) => ENTITIES[found]);

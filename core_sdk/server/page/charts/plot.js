@@ -1,0 +1,208 @@
+/** A plot: uPlot's axes, scales, zoom and cursor, with our curves drawn into them. */
+
+import uPlot from "../vendor/uplot/uPlot.esm.js";
+import { colour } from "../state/theme.js";
+import { formatDuration, formatNumber } from "../parts/text.js";
+import { rangeOfX, rangeOfY } from "./curves.js";
+
+/**
+ * @typedef {object} PlotOptions
+ * @property {import("./curves.js").Trace[]} traces
+ * @property {{x: number, label: string}[]} marks Vertical lines, for example where an attempt has begun.
+ * @property {"steps" | "time" | "epochs"} axis
+ * @property {boolean} isLogarithmic
+ * @property {boolean} ignoresOutliers
+ * @property {[number, number] | null} zoom The visible stretch of x; null shows everything.
+ * @property {number} width In pixels.
+ * @property {number} height
+ * @property {(zoom: [number, number] | null) => void} onZoom
+ * @property {(x: number | null, left: number) => void} onCursor The place under the pointer; null where it is outside.
+ */
+
+const FAINT = 0.28;
+
+/** A uPlot with the options. @param {HTMLElement} parent @param {PlotOptions} options */
+export function createPlot(parent, options) {
+  const { traces, zoom, isLogarithmic } = options;
+  const whole = rangeOfX(traces) ?? [0, 1];
+  const visible = zoom ?? whole;
+  const scaleY = () => rangeOfY(traces, visible, options) ?? (isLogarithmic ? [0.1, 1] : [0, 1]);
+  const axisStyle = { stroke: colour("--axis"), font: `11px ${colour("--font")}` };
+  const lines = { stroke: colour("--grid"), width: 1 };
+  const plot = new uPlot(
+    {
+      width: options.width,
+      height: options.height,
+      padding: [8, 10, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: "page" } },
+      scales: {
+        x: { time: false, range: () => visible },
+        y: { distr: isLogarithmic ? 3 : 1, range: /** @type {any} */ (scaleY) },
+      },
+      axes: [
+        { ...axisStyle, grid: lines, ticks: lines, size: 28, values: (_, splits) => splits.map(labelX(options.axis)) },
+        { ...axisStyle, grid: lines, ticks: lines, size: widthOfLabels, values: (_, splits) => splits.map(labelY) },
+      ],
+      series: [{}, { show: true, stroke: "transparent", points: { show: false } }],
+      hooks: {
+        draw: [(self) => drawEverything(self, options)],
+        setSelect: [(self) => chooseZoom(self, options)],
+        setCursor: [(self) => options.onCursor(placeOfCursor(self), self.cursor.left ?? -1)],
+      },
+    },
+    // uPlot's own series only spans the axes: each of ours has places of its own, which uPlot would have to join.
+    [visible, [null, null]],
+    parent,
+  );
+  plot.over.addEventListener("dblclick", () => options.onZoom(null));
+  panAndZoom(plot, options, visible, whole);
+  return plot;
+}
+
+/** Draws marks and curves into a canvas whose pixels are `self`'s. */
+function drawEverything(/** @type {any} */ self, /** @type {PlotOptions} */ { traces, marks, isLogarithmic }) {
+  const { ctx, bbox } = self;
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+  ctx.clip();
+  drawMarks(self, marks);
+  for (const trace of [...traces].sort((one, other) => Number(other.isFaint) - Number(one.isFaint))) {
+    drawTrace(self, trace, isLogarithmic);
+  }
+  ctx.restore();
+}
+
+function drawMarks(/** @type {any} */ self, /** @type {PlotOptions["marks"]} */ marks) {
+  const { ctx, bbox } = self;
+  ctx.strokeStyle = colour("--line-strong");
+  ctx.fillStyle = colour("--text-soft");
+  ctx.font = `${10 * devicePixelRatio}px ${colour("--font")}`;
+  ctx.lineWidth = devicePixelRatio;
+  ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
+  for (const { x, label } of marks) {
+    const left = Math.round(self.valToPos(x, "x", true)) + 0.5;
+    ctx.beginPath();
+    ctx.moveTo(left, bbox.top);
+    ctx.lineTo(left, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.fillText(label, left + 3 * devicePixelRatio, bbox.top + 10 * devicePixelRatio);
+  }
+  ctx.setLineDash([]);
+}
+
+function drawTrace(
+  /** @type {any} */ self,
+  /** @type {import("./curves.js").Trace} */ trace,
+  /** @type {boolean} */ isLogarithmic,
+) {
+  const { ctx } = self;
+  ctx.strokeStyle = colour(trace.colour);
+  ctx.lineJoin = "round";
+  ctx.globalAlpha = trace.isFaint || trace.smooth ? FAINT : 1;
+  ctx.lineWidth = 1.25 * devicePixelRatio;
+  strokePath(self, trace, isLogarithmic, [trace.lows, trace.highs]);
+  if (trace.smooth) {
+    ctx.globalAlpha = trace.isFaint ? FAINT : 1;
+    ctx.lineWidth = 1.75 * devicePixelRatio;
+    strokePath(self, trace, isLogarithmic, [trace.smooth]);
+  }
+  ctx.globalAlpha = 1;
+}
+
+/**
+ * One line through the extremes of each bucket, or through one value of it. Values that are not finite interrupt it.
+ * @param {any} self
+ * @param {import("./curves.js").Trace} trace
+ * @param {boolean} isLogarithmic
+ * @param {Float64Array[]} columns
+ */
+function strokePath(self, { places }, isLogarithmic, columns) {
+  const { ctx } = self;
+  const isDrawable = (/** @type {number} */ value) => Number.isFinite(value) && (!isLogarithmic || value > 0);
+  let isInterrupted = true;
+  let numSinceGap = 0;
+  let left = 0;
+  let top = 0;
+  const endStretch = () => {
+    if (numSinceGap === 1) ctx.rect(left - 0.5, top - 0.5, 1, 1); // A lone point would have no line.
+  };
+  ctx.beginPath();
+  for (let index = 0; index < places.length; index += 1) {
+    for (const column of columns[0][index] === columns[columns.length - 1][index] ? columns.slice(0, 1) : columns) {
+      const value = column[index];
+      if (!isDrawable(value)) {
+        endStretch();
+        isInterrupted = true;
+        continue;
+      }
+      left = self.valToPos(places[index], "x", true);
+      top = self.valToPos(value, "y", true);
+      if (isInterrupted) {
+        ctx.moveTo(left, top);
+        numSinceGap = 0;
+      } else ctx.lineTo(left, top);
+      numSinceGap += 1;
+      isInterrupted = false;
+    }
+  }
+  endStretch();
+  ctx.stroke();
+}
+
+function chooseZoom(/** @type {any} */ self, /** @type {PlotOptions} */ { onZoom }) {
+  const { left, width } = self.select;
+  if (width < 4) return;
+  onZoom([self.posToVal(left, "x"), self.posToVal(left + width, "x")]);
+}
+
+/** The wheel with Ctrl zooms about the pointer; with Shift it pans, as dragging with Shift does. */
+function panAndZoom(
+  /** @type {any} */ plot,
+  /** @type {PlotOptions} */ { onZoom },
+  /** @type {[number, number]} */ [from, to],
+  /** @type {[number, number]} */ whole,
+) {
+  plot.over.addEventListener(
+    "wheel",
+    (/** @type {WheelEvent} */ event) => {
+      if (!event.ctrlKey && !event.shiftKey) return;
+      event.preventDefault();
+      const amount = (event.deltaY || event.deltaX) / 500;
+      if (event.shiftKey) return onZoom(within([from + amount * (to - from), to + amount * (to - from)], whole));
+      const centre = plot.posToVal(event.offsetX, "x");
+      const factor = Math.exp(amount);
+      onZoom(within([centre - (centre - from) * factor, centre + (to - centre) * factor], whole));
+    },
+    { passive: false },
+  );
+}
+
+/** The stretch, moved and cut so that it lies in the whole; null if it is the whole. */
+export function within(
+  /** @type {[number, number]} */ [from, to],
+  /** @type {[number, number]} */ [first, last],
+) {
+  const width = Math.min(to - from, last - first);
+  const start = Math.min(Math.max(from, first), last - width);
+  return width >= (last - first) * 0.999 ? null : /** @type {[number, number]} */ ([start, start + width]);
+}
+
+function placeOfCursor(/** @type {any} */ self) {
+  const { left } = self.cursor;
+  return left == null || left < 0 ? null : self.posToVal(left, "x");
+}
+
+const labelX = (/** @type {PlotOptions["axis"]} */ axis) => (/** @type {number} */ value) =>
+  axis === "time" ? formatDuration(Math.max(0, value)) : shortNumber(value);
+
+const labelY = (/** @type {number | null} */ value) => (value === null ? "" : formatNumber(value, 6));
+
+function shortNumber(/** @type {number} */ value) {
+  if (Math.abs(value) >= 1e6) return `${formatNumber(value / 1e6)}M`;
+  return Math.abs(value) >= 1e4 ? `${formatNumber(value / 1e3)}k` : formatNumber(value);
+}
+
+const widthOfLabels = (/** @type {any} */ _, /** @type {string[] | null} */ values) =>
+  16 + 6.5 * Math.max(3, ...(values ?? []).map((value) => value.length));

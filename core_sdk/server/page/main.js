@@ -1,0 +1,8 @@
+/** Starts the page. */
+
+import { html, render } from "./preact.js";
+import { Shell } from "./views/shell.js";
+import { openEvents } from "./state/events.js";
+
+openEvents();
+render(html`<${Shell} />`, /** @type {HTMLElement} */ (document.getElementById("page")));

@@ -1,0 +1,202 @@
+/** A table of very many rows: sorted by its heads, steered by keys, with rows to choose and groups to fold. */
+
+import { html, useEffect, useState } from "../preact.js";
+import { useRowsInView } from "./rows-in-view.js";
+
+const ROW_HEIGHT = 30;
+
+/**
+ * @typedef {object} Column
+ * @property {string} name
+ * @property {string} title
+ * @property {number} width In pixels.
+ * @property {boolean} [isNumber]
+ * @property {boolean} [isFixed] It cannot be sorted by.
+ * @property {(row: any) => any} show
+ */
+
+/** @typedef {{group: string, key: string, count: number, isOpen: boolean}} GroupItem The head of the rows of one value. */
+
+/**
+ * @param {object} props
+ * @param {string} props.label
+ * @param {number} props.numItems
+ * @param {(index: number) => any | GroupItem | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
+ * @param {(first: number, last: number) => void} [props.onView] Which items are in view.
+ * @param {Column[]} props.columns
+ * @param {(row: any) => string} props.keyOf
+ * @param {string} props.sort A column's name, with "-" before it if descending; or empty.
+ * @param {(sort: string) => void} props.onSort
+ * @param {Map<string, any>} props.chosen Rows by their keys.
+ * @param {(chosen: Map<string, any>) => void} props.onChoose
+ * @param {() => void} props.onChooseAll
+ * @param {(row: any) => string} props.linkOf
+ * @param {(key: string) => void} [props.onFold]
+ * @param {(key: string) => boolean} [props.onKey] What else a key does; true if it did something.
+ */
+export function Grid({ label, numItems, itemAt, onView, columns, keyOf, sort, onSort, chosen, onChoose, onChooseAll, linkOf, onFold, onKey }) {
+  const { box, first, last, height, top, onScroll, show } = useRowsInView(numItems, ROW_HEIGHT);
+  const [active, setActive] = useState(0);
+  const [anchor, setAnchor] = useState(0);
+  useEffect(() => setActive((index) => Math.min(index, Math.max(0, numItems - 1))), [numItems]);
+  useEffect(() => onView?.(first, last), [onView, first, last]);
+
+  const moveTo = (/** @type {number} */ index, /** @type {boolean} */ isExtending) => {
+    const next = Math.max(0, Math.min(numItems - 1, index));
+    setActive(next);
+    show(next);
+    if (isExtending) chooseRange(anchor, next);
+    else setAnchor(next);
+  };
+  const chooseRange = (/** @type {number} */ from, /** @type {number} */ to) => {
+    const next = new Map(chosen);
+    for (let index = Math.min(from, to); index <= Math.max(from, to); index += 1) {
+      const item = itemAt(index);
+      if (item && !isGroup(item)) next.set(keyOf(item), item);
+    }
+    onChoose(next);
+  };
+  const toggle = (/** @type {number} */ index) => {
+    const item = itemAt(index);
+    if (item === undefined) return;
+    if (isGroup(item)) return onFold?.(item.key);
+    const next = new Map(chosen);
+    if (!next.delete(keyOf(item))) next.set(keyOf(item), item);
+    onChoose(next);
+  };
+  const open = (/** @type {number} */ index) => {
+    const item = itemAt(index);
+    if (item && isGroup(item)) onFold?.(item.key);
+    else if (item) location.hash = linkOf(item);
+  };
+  const onKeyDown = (/** @type {KeyboardEvent} */ event) => {
+    const page = Math.max(1, Math.floor(box.current.clientHeight / ROW_HEIGHT) - 2);
+    /** @type {Record<string, () => void>} */
+    const actions = {
+      ArrowDown: () => moveTo(active + 1, event.shiftKey),
+      ArrowUp: () => moveTo(active - 1, event.shiftKey),
+      PageDown: () => moveTo(active + page, event.shiftKey),
+      PageUp: () => moveTo(active - page, event.shiftKey),
+      Home: () => moveTo(0, event.shiftKey),
+      End: () => moveTo(numItems - 1, event.shiftKey),
+      Enter: () => open(active),
+      " ": () => toggle(active),
+      Escape: () => onChoose(new Map()),
+    };
+    if (event.target !== box.current || event.altKey) return;
+    if (event.ctrlKey || event.metaKey) {
+      if (event.key !== "a") return;
+      onChooseAll();
+    } else if (event.key in actions) actions[event.key]();
+    else if (!onKey?.(event.key)) return;
+    event.preventDefault();
+  };
+  const onRowClick = (/** @type {MouseEvent} */ event, /** @type {number} */ index) => {
+    setActive(index);
+    if (/** @type {HTMLElement} */ (event.target).closest("a, input, button")) return;
+    const item = itemAt(index);
+    if (item && isGroup(item)) return toggle(index);
+    if (event.shiftKey) {
+      event.preventDefault();
+      chooseRange(anchor, index);
+      return;
+    }
+    setAnchor(index);
+    if (event.ctrlKey || event.metaKey) toggle(index);
+  };
+
+  const template = `34px ${columns.map(({ width }) => `minmax(${width}px, ${width}fr)`).join(" ")}`;
+  const minWidth = 34 + columns.reduce((sum, { width }) => sum + width, 0);
+  const rowId = (/** @type {number} */ index) => `row-${index}`;
+  return html`
+    <div
+      class="grid"
+      role="grid"
+      aria-label=${label}
+      aria-rowcount=${numItems + 1}
+      aria-multiselectable="true"
+      aria-activedescendant=${numItems ? rowId(active) : undefined}
+      tabindex="0"
+      ref=${box}
+      onScroll=${onScroll}
+      onKeyDown=${onKeyDown}
+    >
+      <div class="grid-head" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: template, minWidth: `${minWidth}px` }}>
+        <span role="columnheader">
+          <input
+            type="checkbox"
+            aria-label="Choose all"
+            tabindex="-1"
+            checked=${chosen.size > 0}
+            indeterminate=${chosen.size > 0 && chosen.size < numItems}
+            onChange=${() => (chosen.size > 0 ? onChoose(new Map()) : onChooseAll())}
+          />
+        </span>
+        ${columns.map((column) => html`<${Head} key=${column.name} column=${column} sort=${sort} onSort=${onSort} />`)}
+      </div>
+      <div class="grid-space" role="rowgroup" style=${{ height: `${height}px`, minWidth: `${minWidth}px` }}>
+        <div class="grid-rows" role="presentation" style=${{ transform: `translateY(${top}px)` }}>
+          ${Array.from({ length: last - first }, (_, offset) => {
+            const index = first + offset;
+            const item = itemAt(index);
+            const common = {
+              id: rowId(index),
+              role: "row",
+              "aria-rowindex": index + 2,
+              onClick: (/** @type {MouseEvent} */ event) => onRowClick(event, index),
+            };
+            if (item === undefined) return html`<div key=${`waiting ${index}`} ...${common} class="grid-row waiting"><span role="gridcell"></span></div>`;
+            if (isGroup(item)) {
+              return html`
+                <div key=${`group ${item.key}`} ...${common} class=${`grid-row grid-group ${index === active ? "active" : ""}`} aria-expanded=${item.isOpen}>
+                  <span role="gridcell" class="group-cell" aria-colspan=${columns.length + 1}>
+                    <i aria-hidden="true">${item.isOpen ? "▾" : "▸"}</i><b>${item.group || "none"}</b>
+                    <span class="soft">${item.count.toLocaleString("en-US")}</span>
+                  </span>
+                </div>
+              `;
+            }
+            const key = keyOf(item);
+            const isChosen = chosen.has(key);
+            return html`
+              <div
+                key=${key}
+                ...${common}
+                class=${`grid-row ${isChosen ? "chosen" : ""} ${index === active ? "active" : ""}`}
+                aria-selected=${isChosen}
+                style=${{ gridTemplateColumns: template }}
+                onDblClick=${() => open(index)}
+              >
+                <span role="gridcell">
+                  <input type="checkbox" tabindex="-1" aria-label=${`Choose ${key}`} checked=${isChosen} onChange=${() => toggle(index)} />
+                </span>
+                ${columns.map(
+                  ({ name, isNumber, show: showCell }) => html`<span key=${name} role="gridcell" class=${isNumber ? "number" : ""}>${showCell(item)}</span>`,
+                )}
+              </div>
+            `;
+          })}
+        </div>
+      </div>
+    </div>
+  `;
+}
+
+const isGroup = (/** @type {any} */ item) => "isOpen" in item;
+
+/** The head of a column, which sorts by it: first one way, then the other, then not at all. */
+function Head({ column: { name, title, isNumber, isFixed }, sort, onSort }) {
+  const direction = sort === name ? "ascending" : sort === `-${name}` ? "descending" : "none";
+  const next = { none: name, ascending: `-${name}`, descending: "" }[direction];
+  return html`
+    <span role="columnheader" class=${isNumber ? "number" : ""} aria-sort=${isFixed ? undefined : direction}>
+      ${isFixed
+        ? title
+        : html`
+            <button class="grid-sort" title=${title} onClick=${() => onSort(next)}>
+              <span>${title}</span><i aria-hidden="true">${{ ascending: "↑", descending: "↓", none: "" }[direction]}</i>
+            </button>
+          `}
+    </span>
+  `;
+}

@@ -1,0 +1,94 @@
+/** A button that opens a list of actions. */
+
+import { html, useEffect, useRef, useState } from "../preact.js";
+
+/**
+ * @typedef {object} MenuItem
+ * @property {string} label
+ * @property {() => void} onSelect
+ * @property {boolean} [isDangerous]
+ * @property {string} [unavailable] Why it cannot be done now.
+ */
+
+/**
+ * @param {object} props
+ * @param {string} props.label What a screen reader calls it.
+ * @param {any} props.text What the button shows.
+ * @param {MenuItem[]} props.items
+ * @param {string} [props.kind] A class of the button.
+ */
+export function Menu({ label, text, items, kind = "quiet small" }) {
+  const [isOpen, setIsOpen] = useState(false);
+  const box = useRef(/** @type {any} */ (null));
+  const button = useRef(/** @type {any} */ (null));
+  useEffect(() => {
+    if (!isOpen) return undefined;
+    box.current.querySelector("[role=menuitem]")?.focus();
+    const closeOutside = (/** @type {Event} */ event) => {
+      if (!box.current.contains(event.target)) setIsOpen(false);
+    };
+    addEventListener("pointerdown", closeOutside);
+    return () => removeEventListener("pointerdown", closeOutside);
+  }, [isOpen]);
+  const close = () => {
+    setIsOpen(false);
+    button.current.focus();
+  };
+  return html`
+    <div class="menu" ref=${box} onKeyDown=${(/** @type {KeyboardEvent} */ event) => isOpen && move(event, box.current, close)}>
+      <button
+        class=${kind}
+        ref=${button}
+        aria-haspopup="menu"
+        aria-expanded=${isOpen}
+        aria-label=${label}
+        title=${label}
+        onClick=${() => setIsOpen(!isOpen)}
+      >
+        ${text}
+      </button>
+      ${isOpen &&
+      html`
+        <div class="menu-items" role="menu" aria-label=${label}>
+          ${items.map(
+            ({ label: name, onSelect, isDangerous, unavailable }) => html`
+              <button
+                role="menuitem"
+                tabindex="-1"
+                class=${isDangerous ? "dangerous" : ""}
+                aria-disabled=${Boolean(unavailable)}
+                title=${unavailable ?? ""}
+                onClick=${() => {
+                  if (unavailable) return;
+                  close();
+                  onSelect();
+                }}
+              >
+                ${name}
+              </button>
+            `,
+          )}
+        </div>
+      `}
+    </div>
+  `;
+}
+
+/** Moves among the items by arrows; Escape and Tab close. */
+function move(/** @type {KeyboardEvent} */ event, /** @type {HTMLElement} */ box, /** @type {() => void} */ close) {
+  const items = /** @type {HTMLElement[]} */ ([...box.querySelectorAll("[role=menuitem]")]);
+  const index = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  /** @type {Record<string, () => void>} */
+  const keys = {
+    ArrowDown: () => items[(index + 1) % items.length].focus(),
+    ArrowUp: () => items[(index - 1 + items.length) % items.length].focus(),
+    Home: () => items[0].focus(),
+    End: () => items[items.length - 1].focus(),
+    Escape: close,
+  };
+  if (event.key === "Tab") close();
+  if (!(event.key in keys)) return;
+  event.preventDefault();
+  event.stopPropagation();
+  keys[event.key]();
+}

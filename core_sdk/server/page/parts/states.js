@@ -1,0 +1,41 @@
+/** What stands where there is nothing to show yet, nothing at all, too much, or an error. */
+
+import { html } from "../preact.js";
+
+/** Grey lines in the place of what comes. @param {{what: string, numLines?: number}} props */
+export function Loading({ what, numLines = 6 }) {
+  return html`
+    <div class="loading" role="status" aria-label=${`Loading ${what}`}>
+      ${Array.from({ length: numLines }, () => html`<i></i>`)}
+    </div>
+  `;
+}
+
+/** There is nothing, and how there would be something. */
+export function Empty({ title, children = null }) {
+  return html`<div class="empty" role="status"><h2>${title}</h2><div>${children}</div></div>`;
+}
+
+/** Something failed: what, and what to do. @param {{error: any, onRetry?: () => void}} props */
+export function Failure({ error, onRetry }) {
+  return html`
+    <div class="failure" role="alert">
+      <strong>${error.message}</strong>
+      ${error.hint && html`<span>${error.hint}</span>`}
+      ${onRetry && html`<button class="small" onClick=${onRetry}>Try again</button>`}
+    </div>
+  `;
+}
+
+/** A remark over a view that works, for example that some records are damaged. */
+export const Remark = ({ children }) => html`<div class="remark" role="note">${children}</div>`;
+
+/**
+ * The view of an answer: what stands for it until it is there, the error, or the view itself.
+ * @param {{answer: import("../state/answers.js").Answer<any>, what: string, children: (value: any) => any}} props
+ */
+export function Answered({ answer, what, children }) {
+  const { value, error, reload } = answer;
+  if (value === undefined) return error ? html`<${Failure} error=${error} onRetry=${reload} />` : html`<${Loading} what=${what} />`;
+  return html`${error && html`<${Failure} error=${error} onRetry=${reload} />`}${children(value)}`;
+}

@@ -1,0 +1,31 @@
+/** Short words about what an action has done, which a screen reader says and which vanish by themselves. */
+
+import { html, useEffect, useState } from "../preact.js";
+
+const SHOWN_MS = 7000;
+const ADDED = "toastadded";
+
+/** @param {string} text @param {"done" | "failed"} [kind] */
+export function say(text, kind = "done") {
+  dispatchEvent(new CustomEvent(ADDED, { detail: { text, kind, id: Math.random() } }));
+}
+
+/** @param {any} error */
+export const sayFailure = (error) => say([error.message, error.hint].filter(Boolean).join(" "), "failed");
+
+export function Toasts() {
+  const [toasts, setToasts] = useState(/** @type {any[]} */ ([]));
+  useEffect(() => {
+    const add = (/** @type {any} */ { detail }) => {
+      setToasts((all) => [...all, detail].slice(-4));
+      setTimeout(() => setToasts((all) => all.filter(({ id }) => id !== detail.id)), SHOWN_MS);
+    };
+    addEventListener(ADDED, add);
+    return () => removeEventListener(ADDED, add);
+  }, []);
+  return html`
+    <div class="toasts" role="status" aria-live="polite">
+      ${toasts.map(({ id, text, kind }) => html`<div key=${id} class=${`toast toast-${kind}`}>${text}</div>`)}
+    </div>
+  `;
+}

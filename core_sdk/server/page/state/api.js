@@ -1,0 +1,79 @@
+/** Questions to the server, and actions. Every failure is an `ApiError` in words for a person. */
+
+const ROOT = "api/v1";
+
+/** What went wrong: the server's words, or that it cannot be reached. */
+export class ApiError extends Error {
+  /** @param {{kind: string, message: string, hint?: string, place?: number}} problem @param {number} status */
+  constructor({ kind, message, hint = "", place }, status) {
+    super(message);
+    this.kind = kind;
+    this.hint = hint;
+    this.place = place;
+    this.status = status;
+  }
+}
+
+/**
+ * The address of a resource.
+ * @param {(string | number)[]} path
+ * @param {Record<string, any>} [query] What is null or empty is left out; of a list each item is a parameter.
+ */
+export function address(path, query = {}) {
+  const given = Object.entries(query).flatMap(([name, value]) =>
+    (Array.isArray(value) ? value : [value]).filter((one) => one != null && one !== "").map((one) => [name, String(one)]),
+  );
+  const text = new URLSearchParams(given).toString();
+  return `${ROOT}/${path.map((part) => encodeURIComponent(part)).join("/")}${text && `?${text}`}`;
+}
+
+/**
+ * What the server answers to a question.
+ * @param {string} url
+ * @param {AbortSignal} [signal]
+ */
+export async function get(url, signal) {
+  return answer(() => fetch(url, { signal, headers: { Accept: "application/json" } }));
+}
+
+/**
+ * Does something to a trial, an experiment or a checkpoint.
+ * @param {(string | number)[]} path
+ * @param {any} [body]
+ */
+export async function act(path, body = {}) {
+  const headers = { "Content-Type": "application/json", "X-Core-SDK-Action": "1" };
+  return answer(() => fetch(address(path), { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+async function answer(/** @type {() => Promise<Response>} */ ask) {
+  let response;
+  try {
+    response = await ask();
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiError(UNREACHABLE, 0);
+  }
+  const text = await response.text();
+  if (response.ok) return text === "" ? null : parsed(text);
+  throw new ApiError(problemOf(text, response.status), response.status);
+}
+
+const UNREACHABLE = {
+  kind: "unreachable",
+  message: "The server does not answer.",
+  hint: "Is `core-sdk ui` still running? The page asks again by itself.",
+};
+
+function problemOf(/** @type {string} */ text, /** @type {number} */ status) {
+  try {
+    const { error } = JSON.parse(text);
+    if (error?.message) return error;
+  } catch {
+    // Not an answer of this server, for example a proxy's page.
+  }
+  return { kind: "unexpected", message: `The server answered with status ${status}.` };
+}
+
+// JSON has no NaN and no infinities: the server writes them as text within `{"$float": "nan"}`.
+const parsed = (/** @type {string} */ text) => JSON.parse(text);

@@ -1,0 +1,56 @@
+/** What the server says has changed, as one stream for the whole page. */
+
+import { useEffect, useRef, useState } from "../preact.js";
+
+/** @typedef {{trials: number[], experiments: number[], master: boolean}} Change */
+/** @typedef {"connecting" | "live" | "interrupted"} Connection */
+
+/** @type {Set<(change: Change) => void>} */
+const listeners = new Set();
+/** @type {Set<(connection: Connection) => void>} */
+const watchers = new Set();
+/** @type {Connection} */
+let connection = "connecting";
+
+/** Opens the stream. The browser opens it again by itself after an interruption, and says up to where it has read. */
+export function openEvents() {
+  const source = new EventSource("api/v1/events");
+  source.addEventListener("open", () => become("live"));
+  source.addEventListener("error", () => become("interrupted"));
+  source.addEventListener("change", (event) => {
+    const change = JSON.parse(/** @type {MessageEvent} */ (event).data);
+    for (const listener of listeners) listener(change);
+  });
+}
+
+/** Calls `listener` at each change that `concerns` accepts. */
+export function useChanges(
+  /** @type {(change: Change) => boolean} */ concerns,
+  /** @type {(change: Change) => void} */ listener,
+) {
+  const newest = useRef({ concerns, listener });
+  newest.current = { concerns, listener };
+  useEffect(() => {
+    const hear = (/** @type {Change} */ change) => {
+      if (newest.current.concerns(change)) newest.current.listener(change);
+    };
+    listeners.add(hear);
+    return () => void listeners.delete(hear);
+  }, []);
+}
+
+/** How the stream stands. @returns {Connection} */
+export function useConnection() {
+  const [value, setValue] = useState(connection);
+  useEffect(() => {
+    watchers.add(setValue);
+    setValue(connection);
+    return () => void watchers.delete(setValue);
+  }, []);
+  return value;
+}
+
+function become(/** @type {Connection} */ next) {
+  connection = next;
+  for (const watcher of watchers) watcher(next);
+}

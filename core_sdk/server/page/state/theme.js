@@ -1,0 +1,38 @@
+/** Dark or light: as the system has it, unless somebody has chosen. */
+
+import { useEffect, useState } from "../preact.js";
+import { usePreference } from "./preferences.js";
+
+/** @typedef {"system" | "dark" | "light"} Theme */
+
+const CHANGED = "themechanged";
+const systemIsDark = matchMedia("(prefers-color-scheme: dark)");
+
+/** The chosen theme and the function that changes it. @returns {[Theme, (theme: Theme) => void]} */
+export function useTheme() {
+  const [theme, change] = usePreference("theme", /** @type {Theme} */ ("system"));
+  useEffect(() => {
+    const apply = () => {
+      document.documentElement.dataset.theme = theme === "system" ? (systemIsDark.matches ? "dark" : "light") : theme;
+      dispatchEvent(new Event(CHANGED));
+    };
+    apply();
+    systemIsDark.addEventListener("change", apply);
+    return () => systemIsDark.removeEventListener("change", apply);
+  }, [theme]);
+  return [theme, change];
+}
+
+/** A number that changes with the theme, for pictures that are drawn in the style sheet's colours. */
+export function useThemeVersion() {
+  const [version, setVersion] = useState(0);
+  useEffect(() => {
+    const update = () => setVersion((last) => last + 1);
+    addEventListener(CHANGED, update);
+    return () => removeEventListener(CHANGED, update);
+  }, []);
+  return version;
+}
+
+/** The value of a colour of the style sheet. @param {string} name For example `--text`. */
+export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

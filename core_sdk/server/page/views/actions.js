@@ -1,0 +1,90 @@
+/** What can be done to trials, experiments and checkpoints: asked for first where it cannot be undone. */
+
+import { html, useState } from "../preact.js";
+import { Dialog } from "../parts/dialog.js";
+import { say, sayFailure } from "../parts/toast.js";
+import { act } from "../state/api.js";
+
+/** @typedef {"trials" | "experiments" | "checkpoints"} Kind */
+
+/**
+ * @typedef {object} Action
+ * @property {string} name As the server calls it.
+ * @property {string} label
+ * @property {string} done What was done, in a sentence of the kind "3 trials were paused".
+ * @property {string} [question] What is asked before it; without one it is done at once.
+ * @property {boolean} [isDangerous]
+ * @property {(row: any) => boolean} fits Whether it can be done to a row.
+ */
+
+const isActive = (/** @type {any} */ { state }) => state === "ACTIVE";
+const hasEnded = (/** @type {any} */ { state }) => ["COMPLETED", "CANCELED", "ERROR"].includes(state);
+
+/** @type {Record<Kind, Action[]>} */
+export const ACTIONS = {
+  trials: [
+    { name: "pause", label: "Pause", done: "asked to pause", fits: isActive },
+    { name: "resume", label: "Resume", done: "resumed", fits: ({ state }) => state !== "ACTIVE" && state !== "COMPLETED" },
+    { name: "kill", label: "Kill", done: "killed", question: "Their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: isActive },
+    { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !row.is_archived },
+    { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
+    { name: "delete", label: "Delete", done: "deleted", question: "Their records, output and checkpoints are deleted for good.", isDangerous: true, fits: (row) => !isActive(row) },
+  ],
+  experiments: [
+    { name: "pause", label: "Pause", done: "paused", fits: isActive },
+    { name: "resume", label: "Resume", done: "resumed", fits: ({ state }) => state === "PAUSED" },
+    { name: "cancel", label: "Cancel", done: "canceled", question: "Their trials save a checkpoint and end.", isDangerous: true, fits: (row) => !hasEnded(row) },
+    { name: "kill", label: "Kill", done: "killed", question: "All of their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: (row) => !hasEnded(row) },
+    { name: "archive", label: "Archive", done: "archived", fits: (row) => hasEnded(row) && !row.is_archived },
+    { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
+    { name: "delete", label: "Delete", done: "deleted", question: "All of their trials, with records, output and checkpoints, are deleted for good.", isDangerous: true, fits: hasEnded },
+  ],
+  checkpoints: [
+    { name: "verify", label: "Verify", done: "verified: every file is as it was written", fits: ({ state }) => state !== "DELETED" },
+    { name: "pin", label: "Pin", done: "pinned", fits: (row) => !row.is_pinned && row.state !== "DELETED" },
+    { name: "unpin", label: "Unpin", done: "unpinned", fits: (row) => row.is_pinned },
+    { name: "delete", label: "Delete", done: "deleted", question: "Their files are deleted for good.", isDangerous: true, fits: ({ state }) => state !== "DELETED" },
+  ],
+};
+
+/**
+ * Asks where an action asks, does it to each row, and says what came of it.
+ * @param {{kind: Kind, action: Action, rows: any[], body?: any, onClose: () => void, onDone: () => void}} props
+ */
+export function Doing({ kind, action, rows, body, onClose, onDone }) {
+  const [isUnderway, setIsUnderway] = useState(false);
+  const ids = rows.map((row) => idOf(kind, row));
+  const start = async () => {
+    setIsUnderway(true);
+    await perform(kind, action, ids, body);
+    onClose();
+    onDone();
+  };
+  const noun = `${kind.slice(0, -1)}${ids.length === 1 ? "" : "s"}`;
+  return html`
+    <${Dialog} title=${`${action.label} ${ids.length} ${noun}?`} onClose=${onClose}>
+      <div class="dialog-body">
+        <p>${action.question}</p>
+        <p class="mono ids">${ids.join(", ")}</p>
+      </div>
+      <div class="dialog-feet">
+        <button onClick=${onClose}>Cancel</button>
+        <button class="primary" disabled=${isUnderway} onClick=${start}>${action.label} ${noun}</button>
+      </div>
+    <//>
+  `;
+}
+
+/** Does something to each, and says what came of it. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {any} [body] */
+export async function perform(kind, action, ids, body) {
+  const outcomes = await Promise.allSettled(ids.map((id) => act([kind, id, "actions", action.name], body)));
+  const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
+  const numDone = ids.length - failed.length;
+  if (numDone > 0) say(`${ids.length === 1 ? `${capital(kind)} ${ids[0]}` : `${numDone} ${kind}`}: ${action.done}.`);
+  for (const reason of failed.slice(0, 3)) sayFailure(reason);
+}
+
+export const idOf = (/** @type {Kind} */ kind, /** @type {any} */ row) =>
+  kind === "trials" ? row.trial_id : kind === "experiments" ? row.experiment_id : row.storage_id;
+
+const capital = (/** @type {string} */ kind) => kind[0].toUpperCase() + kind.slice(1, -1);

@@ -1,0 +1,1 @@
+import { html } from "../preact.js"; export const Compare = () => html`<p>Compare</p>`;

@@ -1,0 +1,1 @@
+import { html } from "../../preact.js"; export const Experiment = () => html`<p>Experiment</p>`;

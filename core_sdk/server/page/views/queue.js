@@ -1,0 +1,1 @@
+import { html } from "../preact.js"; export const Queue = () => html`<p>Queue</p>`;

@@ -1,0 +1,94 @@
+/** The columns of the table: fields that every run has, and one for each metric and hyperparameter. */
+
+import { html } from "../../preact.js";
+import { StateBadge } from "../../parts/state-badge.js";
+import { formatAge, formatDuration, formatNumber, formatTime, formatValue } from "../../parts/text.js";
+import { linkTo } from "../../state/place.js";
+
+/** @typedef {{name: string, kind: "field" | "metric" | "hyperparameter", type: string, num_trials: number}} KnownColumn */
+/** @typedef {import("../../parts/grid.js").Column} Column */
+
+const NUM_OF_A_KIND = 4;
+
+/** What the table needs of each trial beside the columns in view. */
+export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label"];
+
+/** Fields that are shown in another way than as text. @type {Record<string, Partial<Column>>} */
+const FIELDS = {
+  id: { title: "ID", width: 62, show: ({ values: { id } }) => html`<a href=${linkTo(["trials", id])} tabindex="-1">${id}</a>` },
+  experiment: {
+    title: "Experiment",
+    width: 170,
+    show: ({ values: { experiment, experiment_id: id } }) =>
+      html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${experiment}>${experiment}</a>`,
+  },
+  state: { title: "State", width: 118, show: ({ values }) => showState(values) },
+  steps: { title: "Steps", width: 80 },
+  started: { title: "Started", width: 96, isNumber: false, show: ({ values: { started } }) => showTime(started) },
+  ended: { title: "Ended", width: 96, isNumber: false, show: ({ values: { ended } }) => showTime(ended) },
+  duration: { title: "Duration", width: 96, show: ({ values: { duration } }) => (duration > 0 ? formatDuration(duration) : "") },
+  progress: { title: "Progress", width: 84, show: ({ values: { progress } }) => (progress == null ? "" : `${Math.floor(progress * 100)}%`) },
+  label: { title: "Labels", width: 130, show: ({ values: { label } }) => showLabels(label) },
+  attempts: { title: "Attempts", width: 84 },
+  reason: { title: "Reason", width: 200 },
+  status: { title: "Status", width: 140 },
+  experiment_id: { title: "Experiment ID", width: 110 },
+  checkpoint: { title: "Checkpoint", width: 120 },
+  continued_from: { title: "Continued from", width: 120 },
+  damaged_lines: { title: "Damaged lines", width: 110 },
+};
+
+/** All columns that the table of trials can have, by name. @param {KnownColumn[]} known @returns {Map<string, Column>} */
+export function allColumns(known) {
+  return new Map(known.map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]));
+}
+
+/** The columns that the table has unless somebody chooses. @param {KnownColumn[]} known */
+export function standardColumns(known) {
+  const some = (/** @type {string} */ of) =>
+    known
+      .filter(({ kind, name }) => kind === of && !/(^|\.)(batches|epochs?)$/.test(name))
+      .sort((one, other) => other.num_trials - one.num_trials)
+      .slice(0, NUM_OF_A_KIND)
+      .map(({ name }) => name);
+  return ["id", "experiment", "state", "steps", ...some("metric"), ...some("hyperparameter"), "started", "duration", "label"];
+}
+
+/** @param {KnownColumn} known @returns {Column} */
+function columnOf({ name, type }) {
+  return {
+    name,
+    title: name,
+    width: Math.max(96, Math.min(180, 34 + 7 * name.length)),
+    isNumber: type === "number",
+    show: ({ values }) => showText(formatValue(values[name])),
+  };
+}
+
+/** The columns of the table of experiments. @type {Column[]} */
+export const OF_EXPERIMENTS = [
+  { name: "id", title: "ID", width: 62, isNumber: true, show: ({ values: { id } }) => html`<a href=${linkTo(["experiments", id])} tabindex="-1">${id}</a>` },
+  {
+    name: "name",
+    title: "Name",
+    width: 220,
+    show: ({ values: { id, name } }) => html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${name}>${name}</a>`,
+  },
+  { name: "state", title: "State", width: 118, show: ({ values }) => showState(values) },
+  { name: "searcher", title: "Searcher", width: 120, show: ({ values }) => showText(values.searcher) },
+  { name: "trials", title: "Trials", width: 76, isNumber: true, show: ({ values }) => formatNumber(values.trials) },
+  { name: "started", title: "Started", width: 96, show: ({ values: { started } }) => showTime(started) },
+  { name: "label", title: "Labels", width: 140, show: ({ values: { label } }) => showLabels(label) },
+  { name: "description", title: "Description", width: 280, show: ({ values }) => showText(values.description) },
+];
+
+const showState = (/** @type {any} */ { state, reason = "", progress }) => html`
+  <${StateBadge} state=${state} reason=${reason} />
+  ${state === "ACTIVE" && progress != null && html`<span class="percent">${Math.floor(progress * 100)}%</span>`}
+`;
+
+const showTime = (/** @type {number | null} */ time) => time && html`<span title=${formatTime(time)}>${formatAge(time)}</span>`;
+
+const showLabels = (/** @type {string[]} */ labels) => labels?.map((label) => html`<span class="chip" title=${label}>${label}</span>`);
+
+const showText = (/** @type {string} */ text) => html`<span title=${text}>${text}</span>`;

@@ -1,0 +1,71 @@
+/** The table of experiments. */
+
+import { html, useMemo, useState } from "../../preact.js";
+import { Grid } from "../../parts/grid.js";
+import { Answered, Empty } from "../../parts/states.js";
+import { counted } from "../../parts/text.js";
+import { address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
+import { linkTo, useSetting } from "../../state/place.js";
+import { OF_EXPERIMENTS } from "./columns.js";
+import { KindChoice } from "./kind-choice.js";
+import { inOrder } from "./order.js";
+import { SelectionBar } from "./selection.js";
+
+export function Experiments() {
+  const [search, setSearch] = useSetting("search");
+  const [sort, setSort] = useSetting("sort", "-id");
+  const [archived, setArchived] = useSetting("archived");
+  const [chosen, setChosen] = useState(/** @type {Map<string, any>} */ (new Map()));
+  const answer = useAnswer(address(["experiments"], { archived: archived || null }), { follows: ({ experiments }) => experiments.length > 0 });
+  const rows = useMemo(() => (answer.value?.experiments ?? []).map(rowOf), [answer.value]);
+  const shown = useMemo(() => inOrder(rows.filter((/** @type {any} */ row) => mentions(row, search)), sort), [rows, search, sort]);
+  return html`
+    <div class="toolbar">
+      <${KindChoice} kind="experiments" />
+      <input type="search" class="search" placeholder="Search  /" aria-label="Search names, labels and descriptions" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+      <button aria-pressed=${archived !== ""} onClick=${() => setArchived(archived ? "" : "1")}>${archived ? "Without archived" : "With archived"}</button>
+      <span class="spread"></span>
+      <span class="soft" role="status">${counted(shown.length, "experiment")}</span>
+    </div>
+    <${Answered} answer=${answer} what="experiments">
+      ${() =>
+        shown.length === 0
+          ? html`<${Empty} title=${rows.length ? "Nothing fits the search." : "No experiment yet."}>${!rows.length && html`<pre><code>core-sdk experiment create config.yaml .</code></pre>`}<//>`
+          : html`
+              <${Grid}
+                label="Experiments"
+                numItems=${shown.length}
+                itemAt=${(/** @type {number} */ index) => shown[index]}
+                columns=${OF_EXPERIMENTS}
+                keyOf=${({ key }) => key}
+                sort=${sort}
+                onSort=${setSort}
+                chosen=${chosen}
+                onChoose=${setChosen}
+                onChooseAll=${() => setChosen(new Map(shown.map((/** @type {any} */ row) => [row.key, row])))}
+                linkOf=${({ key }) => linkTo(["experiments", key])}
+              />
+            `}
+    <//>
+    ${chosen.size > 0 &&
+    html`
+      <${SelectionBar}
+        kind="experiments"
+        runs=${[...chosen.values()].map(({ experiment }) => experiment)}
+        onClear=${() => setChosen(new Map())}
+        onDone=${answer.reload}
+      />
+    `}
+  `;
+}
+
+function rowOf(/** @type {any} */ experiment) {
+  const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, searcher } = experiment;
+  return { key: String(id), experiment, values: { id, name, state, trials, started, label, description, searcher } };
+}
+
+function mentions(/** @type {any} */ { values: { id, name, label, description } }, /** @type {string} */ search) {
+  const text = [id, name, ...label, description].join("\n").toLowerCase();
+  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+}

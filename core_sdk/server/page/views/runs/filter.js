@@ -1,0 +1,47 @@
+/** The filter's box: the condition is checked by the server, which says where it does not parse. */
+
+import { html, useEffect, useRef, useState } from "../../preact.js";
+
+const PAUSE_MS = 120;
+
+/** @param {{where: string, onChange: (where: string) => void, error: any, names: string[]}} props */
+export function Filter({ where, onChange, error, names }) {
+  const [text, setText] = useState(where);
+  const timer = useRef(0);
+  useEffect(() => setText(where), [where]);
+  const change = (/** @type {string} */ next) => {
+    setText(next);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => onChange(next.trim()), PAUSE_MS);
+  };
+  const problem = error?.kind === "bad_condition" ? error : null;
+  return html`
+    <div class="filter">
+      <input
+        type="text"
+        class=${`mono ${problem ? "wrong" : ""}`}
+        placeholder="Filter: loss < 0.3 and optimizer = adam"
+        aria-label="Filter"
+        aria-invalid=${Boolean(problem)}
+        aria-describedby=${problem ? "filter-problem" : undefined}
+        autocomplete="off"
+        spellcheck=${false}
+        list="filter-names"
+        value=${text}
+        onInput=${(/** @type {any} */ event) => change(event.target.value)}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && onChange(text.trim())}
+      />
+      <datalist id="filter-names">${names.map((name) => html`<option value=${quoted(name)}></option>`)}</datalist>
+      ${problem && html`<div class="filter-problem" id="filter-problem" role="alert"><${Place} text=${text} place=${problem.place} />${firstLine(problem.message)}</div>`}
+    </div>
+  `;
+}
+
+/** The text with a mark where it does not parse. */
+function Place({ text, place }) {
+  if (place == null) return null;
+  return html`<pre>${text.slice(0, place)}<mark>${text[place] ?? "␣"}</mark>${text.slice(place + 1)}</pre>`;
+}
+
+const firstLine = (/** @type {string} */ message) => message.split("\n")[0];
+const quoted = (/** @type {string} */ name) => (/[\s()<>=!"']/.test(name) ? `"${name}"` : name);

@@ -1,0 +1,32 @@
+/** Rows under the heads of their groups: a pure function of rows and settings. */
+
+import { formatValue } from "../../parts/text.js";
+
+/**
+ * A trial or an experiment of the table.
+ * @typedef {object} Run
+ * @property {string} key
+ * @property {Record<string, any>} values By the name of a column.
+ */
+
+/**
+ * Runs under the heads of their groups, in the order of each group's first run.
+ * @param {Run[]} runs
+ * @param {string} name The column that says the group.
+ * @param {Set<string>} folded The groups whose runs are not shown.
+ * @returns {(Run | import("../../parts/grid.js").GroupItem)[]}
+ */
+export function grouped(runs, name, folded) {
+  /** @type {Map<string, Run[]>} */
+  const groups = new Map();
+  for (const run of runs) {
+    const value = formatValue(run.values[name]);
+    const group = groups.get(value);
+    if (group) group.push(run);
+    else groups.set(value, [run]);
+  }
+  return [...groups].flatMap(([group, members]) => {
+    const isOpen = !folded.has(group);
+    return [{ group: `${name}: ${group || "none"}`, key: group, count: members.length, isOpen }, ...(isOpen ? members : [])];
+  });
+}

@@ -1,0 +1,54 @@
+/** Views of the table that this browser remembers by a name. */
+
+import { html, useState } from "../../preact.js";
+import { Dialog } from "../../parts/dialog.js";
+import { Menu } from "../../parts/menu.js";
+import { currentPlace, go, linkTo } from "../../state/place.js";
+import { usePreference } from "../../state/preferences.js";
+
+export function SavedViews() {
+  const [views, setViews] = usePreference("views", /** @type {{name: string, query: Record<string, string>}[]} */ ([]));
+  const [isSaving, setIsSaving] = useState(false);
+  const items = [
+    ...views.map(({ name, query }) => ({ label: name, onSelect: () => go(linkTo(["runs"], query)) })),
+    { label: "Save this view …", onSelect: () => setIsSaving(true) },
+    ...views.map(({ name }) => ({
+      label: `Forget “${name}”`,
+      isDangerous: true,
+      onSelect: () => setViews(views.filter((view) => view.name !== name)),
+    })),
+  ];
+  const save = (/** @type {string} */ name) => {
+    const query = Object.fromEntries(currentPlace().query);
+    setViews([...views.filter((view) => view.name !== name), { name, query }]);
+    setIsSaving(false);
+  };
+  return html`
+    <${Menu} label="Saved views" text="Views ▾" items=${items} kind="" />
+    ${isSaving && html`<${NameDialog} onSave=${save} onClose=${() => setIsSaving(false)} />`}
+  `;
+}
+
+function NameDialog({ onSave, onClose }) {
+  const [name, setName] = useState("");
+  return html`
+    <${Dialog} title="Save this view" onClose=${onClose}>
+      <div class="dialog-body">
+        <p class="soft">Its columns, filter, order and groups. This browser remembers it; the address of the page holds it too.</p>
+        <input
+          type="text"
+          aria-label="Name of the view"
+          placeholder="Name"
+          autofocus
+          value=${name}
+          onInput=${(/** @type {any} */ event) => setName(event.target.value)}
+          onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && name.trim() && onSave(name.trim())}
+        />
+      </div>
+      <div class="dialog-feet">
+        <button onClick=${onClose}>Cancel</button>
+        <button class="primary" disabled=${!name.trim()} onClick=${() => onSave(name.trim())}>Save</button>
+      </div>
+    <//>
+  `;
+}

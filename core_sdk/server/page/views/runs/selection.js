@@ -1,0 +1,21 @@
+/** What can be done with the chosen rows of the table. */
+
+import { html } from "../../preact.js";
+import { counted } from "../../parts/text.js";
+import { linkTo } from "../../state/place.js";
+import { ActionButtons } from "../action-buttons.js";
+
+/** @param {{kind: string, runs: any[], onClear: () => void, onHide?: () => void, onDone: () => void}} props */
+export function SelectionBar({ kind, runs, onClear, onHide, onDone }) {
+  const trials = runs.map(({ trial_id: id }) => id).join(",");
+  return html`
+    <div class="selection" role="toolbar" aria-label="Chosen rows">
+      <b>${counted(runs.length, kind.slice(0, -1))}</b>
+      ${kind === "trials" && html`<a class="button primary" href=${linkTo(["compare"], { trials })}>Compare</a>`}
+      <${ActionButtons} kind=${kind} rows=${runs} onDone=${onDone} />
+      ${onHide && html`<button onClick=${onHide}>Hide</button>`}
+      <span class="spread"></span>
+      <button class="quiet" onClick=${onClear}>Clear</button>
+    </div>
+  `;
+}

@@ -1,0 +1,171 @@
+/** The table of trials. */
+
+import { html, useMemo, useRef, useState } from "../../preact.js";
+import { Select } from "../../parts/choice.js";
+import { Grid } from "../../parts/grid.js";
+import { Menu } from "../../parts/menu.js";
+import { csvText, saveFile } from "../../parts/saving.js";
+import { Empty, Failure, Loading } from "../../parts/states.js";
+import { counted } from "../../parts/text.js";
+import { sayFailure } from "../../parts/toast.js";
+import { address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
+import { changeSettings, go, linkTo, useListSetting, useSetting } from "../../state/place.js";
+import { ColumnChooser } from "./column-chooser.js";
+import { allColumns, standardColumns } from "./columns.js";
+import { Filter } from "./filter.js";
+import { KindChoice } from "./kind-choice.js";
+import { grouped } from "./grouping.js";
+import { SavedViews } from "./saved-views.js";
+import { SelectionBar } from "./selection.js";
+import { useTrials } from "./trials.js";
+
+/** The table of trials: of all, or of one experiment. @param {{experiment?: string}} props */
+export function Trials({ experiment }) {
+  const [where, setWhere] = useSetting("where");
+  const [search, setSearch] = useSetting("search");
+  const [sort, setSort] = useSetting("sort", "-id");
+  const [group, setGroup] = useSetting("group");
+  const [archived, setArchived] = useSetting("archived");
+  const [hidden, setHidden] = useListSetting("hide");
+  const [wanted, setWanted] = useListSetting("columns");
+  const [chosen, setChosen] = useState(/** @type {Map<string, any>} */ (new Map()));
+  const [folded, setFolded] = useState(/** @type {Set<string>} */ (new Set()));
+  const [isChoosingColumns, setIsChoosingColumns] = useState(false);
+  const searchBox = useRef(/** @type {any} */ (null));
+
+  const columnsAnswer = useAnswer(address(["columns"]), { follows: ({ trials }) => trials.length > 0 });
+  const known = columnsAnswer.value?.columns;
+  const all = useMemo(() => allColumns(known ?? []), [known]);
+  const standard = useMemo(() => standardColumns(known ?? []), [known]);
+  const names = (wanted.length ? wanted : standard).filter((name) => all.has(name));
+  const columns = names.map((name) => /** @type {import("./columns.js").Column} */ (all.get(name)));
+  const question = known && { experiment, where: withHidden(where, hidden), search, sort, archived: archived !== "", columns: [...new Set([...names, ...(group ? [group] : [])])] };
+  const trials = useTrials(question ?? null, group !== "");
+  const groups = useMemo(
+    () => (group === "" ? null : grouped(Array.from({ length: Math.max(0, trials.total) }, (_, index) => trials.rowAt(index)).filter(Boolean), group, folded)),
+    [group, folded, trials.answer],
+  );
+  const numItems = groups?.length ?? trials.total;
+  const isFiltered = Boolean(where || search || hidden.length);
+
+  const chooseAll = async () => {
+    try {
+      setChosen(new Map((await trials.readAll()).map((run) => [run.key, run])));
+    } catch (error) {
+      sayFailure(error);
+    }
+  };
+  const saveTable = async () => {
+    const rows = (await trials.readAll()).map(({ values }) => names.map((name) => values[name]));
+    saveFile("trials.csv", csvText([names, ...rows]), "text/csv");
+  };
+  const onKey = (/** @type {string} */ key) => {
+    if (key === "c" && chosen.size > 0) go(linkTo(["compare"], { trials: [...chosen.keys()].join(",") }));
+    else return false;
+    return true;
+  };
+  const more = [
+    { label: archived ? "Leave archived ones out" : "Show archived ones too", onSelect: () => setArchived(archived ? "" : "1") },
+    { label: "Save the table as CSV", onSelect: () => saveTable().catch(sayFailure) },
+  ];
+  const error = trials.error ?? columnsAnswer.error;
+  return html`
+    <div class="toolbar">
+      ${!experiment && html`<${KindChoice} kind="trials" />`}
+      <input
+        type="search"
+        ref=${searchBox}
+        class="search"
+        placeholder="Search  /"
+        aria-label="Search names, labels, reasons and hyperparameters"
+        value=${search}
+        onInput=${(/** @type {any} */ event) => setSearch(event.target.value)}
+      />
+      <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
+      <${Select} label="Group" values=${[["", "none"], ...[...all.values()].filter(({ name }) => name !== "id").map(({ name, title }) => [name, title])]} value=${group} onChange=${setGroup} />
+      <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
+      ${!experiment && html`<${SavedViews} />`}
+      <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
+      <span class="spread"></span>
+      <span class="soft number" role="status">
+        ${trials.total >= 0 && counted(trials.total, "trial")}${isFiltered && !experiment && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
+        ${hidden.length > 0 && html` · <button class="quiet small" onClick=${() => setHidden([])}>${hidden.length} hidden, show</button>`}
+      </span>
+    </div>
+    ${error && error.kind !== "bad_condition" && html`<${Failure} error=${error} onRetry=${trials.reload} />`}
+    ${trials.total < 0
+      ? !error && html`<${Loading} what="trials" numLines=${12} />`
+      : trials.total === 0
+        ? html`<${Nothing} isFiltered=${isFiltered} />`
+        : html`
+            <${Grid}
+              label="Trials"
+              numItems=${numItems}
+              itemAt=${groups ? (/** @type {number} */ index) => groups[index] : trials.rowAt}
+              onView=${groups ? undefined : trials.need}
+              columns=${columns}
+              keyOf=${keyOf}
+              sort=${sort}
+              onSort=${(/** @type {string} */ next) => setSort(next || "-id")}
+              chosen=${chosen}
+              onChoose=${setChosen}
+              onChooseAll=${chooseAll}
+              linkOf=${linkOf}
+              onFold=${(/** @type {string} */ key) => setFolded(toggled(folded, key))}
+              onKey=${onKey}
+            />
+          `}
+    ${chosen.size > 0 &&
+    html`
+      <${SelectionBar}
+        kind="trials"
+        runs=${[...chosen.values()].map(({ values }) => ({ ...values, trial_id: values.id, labels: values.label }))}
+        onClear=${() => setChosen(new Map())}
+        onHide=${() => {
+          setHidden([...hidden, ...chosen.keys()]);
+          setChosen(new Map());
+        }}
+        onDone=${trials.reload}
+      />
+    `}
+    ${isChoosingColumns &&
+    html`<${ColumnChooser} all=${all} chosen=${names} standard=${standard} onChoose=${setWanted} onClose=${() => setIsChoosingColumns(false)} />`}
+  `;
+}
+
+const Nothing = ({ isFiltered }) =>
+  isFiltered
+    ? html`
+        <${Empty} title="Nothing fits the filter.">
+          <button onClick=${() => changeSettings({ where: null, search: null, hide: null })}>Show everything</button>
+        <//>
+      `
+    : html`
+        <${Empty} title="No trial yet.">
+          <p>Report a metric, and it appears here.</p>
+          <pre><code>${EXAMPLE}</code></pre>
+        <//>
+      `;
+
+const EXAMPLE = `import core_sdk
+
+with core_sdk.core.init() as ctx:
+    for step in range(100):
+        ctx.train.report_training_metrics(step, {"loss": 1 / (step + 1)})`;
+
+const keyOf = (/** @type {any} */ { key }) => key;
+const linkOf = (/** @type {any} */ { key }) => linkTo(["trials", key]);
+
+/** The condition, without the trials that are hidden. */
+function withHidden(/** @type {string} */ where, /** @type {string[]} */ hidden) {
+  const shown = hidden.map((id) => `id != ${Number(id)}`).join(" and ");
+  return where && shown ? `(${where}) and ${shown}` : where || shown;
+}
+
+/** @param {Set<string>} set @param {string} key */
+function toggled(set, key) {
+  const next = new Set(set);
+  if (!next.delete(key)) next.add(key);
+  return next;
+}

@@ -1,0 +1,53 @@
+/** The trials of the table, as the server filters, searches and sorts them. */
+
+import { useCallback, useEffect, useMemo } from "../../preact.js";
+import { address, get } from "../../state/api.js";
+import { useWindows } from "../../state/windows.js";
+import { ALWAYS_READ } from "./columns.js";
+
+const WINDOW = 200;
+const MOST_AT_ONCE = 10_000;
+
+/** @typedef {{experiment?: string | null, where: string, search: string, sort: string, archived: boolean, columns: string[]}} Question */
+
+/**
+ * Trials as rows of the table, read as they come into view; all at once where they are to be grouped.
+ * @param {Question | null} question Null asks nothing.
+ * @param {boolean} needsAll
+ */
+export function useTrials(question, needsAll) {
+  const text = JSON.stringify(question);
+  const urlOf = useMemo(() => (question === null ? null : (/** @type {number} */ cursor, /** @type {number} */ limit) => urlOfPage(question, cursor, limit)), [text]);
+  const size = needsAll ? MOST_AT_ONCE : WINDOW;
+  const trials = useWindows(urlOf, readPage, { size, follows: aboutTrials });
+  useEffect(() => {
+    if (needsAll) trials.need(0, Math.max(1, trials.total));
+  }, [needsAll, trials.total, trials.need]);
+  const readAll = useCallback(() => (question === null ? Promise.resolve([]) : allTrials(question)), [text]);
+  return { ...trials, readAll };
+}
+
+/** All trials that answer a question, however many. @param {Question} question */
+async function allTrials(question) {
+  const rows = [];
+  for (let cursor = 0; ; cursor += MOST_AT_ONCE) {
+    const page = readPage(await get(urlOfPage(question, cursor, MOST_AT_ONCE)));
+    rows.push(...page.rows);
+    if (rows.length >= page.total || page.rows.length === 0) return rows;
+  }
+}
+
+function urlOfPage(/** @type {Question} */ { columns, archived, ...rest }, /** @type {number} */ cursor, /** @type {number} */ limit) {
+  const names = [...new Set([...ALWAYS_READ, ...columns])].join(",");
+  return address(["runs"], { ...rest, archived: archived || null, columns: names, cursor, limit });
+}
+
+function readPage(/** @type {any} */ { columns, rows, ids, num_found: total }) {
+  const runs = rows.map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({
+    key: String(ids[index]),
+    values: Object.fromEntries(cells.map((cell, column) => [columns[column], cell])),
+  }));
+  return { rows: runs, total };
+}
+
+const aboutTrials = (/** @type {any} */ { trials }) => trials.length > 0;

@@ -1,0 +1,134 @@
+/** The frame of every view: where one is, where one can go, and whether what is seen is live. */
+
+import { html, useEffect, useErrorBoundary, useState } from "../preact.js";
+import { Dialog } from "../parts/dialog.js";
+import { Empty, Remark } from "../parts/states.js";
+import { Toasts } from "../parts/toast.js";
+import { address } from "../state/api.js";
+import { useAnswer } from "../state/answers.js";
+import { useConnection } from "../state/events.js";
+import { go, linkTo, usePlace } from "../state/place.js";
+import { useTheme } from "../state/theme.js";
+import { Runs } from "./runs/runs.js";
+import { Trial } from "./trial/trial.js";
+import { Experiment } from "./experiment/experiment.js";
+import { Compare } from "./compare.js";
+import { Queue } from "./queue.js";
+
+const LINKS = [
+  ["runs", "Runs"],
+  ["queue", "Queue"],
+];
+
+export function Shell() {
+  const { path } = usePlace();
+  const [isHelpOpen, setIsHelpOpen] = useState(false);
+  const home = useAnswer(address(["home"]), { follows: ({ master }) => master }).value;
+  const first = path[0] ?? "runs";
+  useShortcuts(() => setIsHelpOpen(true));
+  useEffect(() => {
+    document.title = [...path.slice(0, 3), "Core SDK"].join(" · ");
+  }, [path.join("/")]);
+  return html`
+    <a class="skip" href="#content" onClick=${skip}>Skip to the content</a>
+    <header class="head">
+      <a class="brand" href=${linkTo(["runs"])}><img src="icon.svg" alt="" /><span>Core SDK</span></a>
+      <nav aria-label="Views">
+        ${LINKS.map(([name, title]) => html`<a href=${linkTo([name])} aria-current=${name === first ? "page" : undefined}>${title}</a>`)}
+      </nav>
+      <span class="spread"></span>
+      ${home && html`<bdi class="home" title=${home.name}>${home.name}</bdi>`}
+      <${Connection} />
+      <${ThemeButton} />
+      <button class="quiet" aria-label="Keys" title="Keys  ?" onClick=${() => setIsHelpOpen(true)}>?</button>
+    </header>
+    <main id="content" tabindex="-1">
+      ${home?.problem && html`<${Remark}>${home.problem}<//>`}
+      <${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//>
+    </main>
+    <${Toasts} />
+    ${isHelpOpen && html`<${Help} onClose=${() => setIsHelpOpen(false)} />`}
+  `;
+}
+
+function View({ path: [name = "runs", id = "", tab = ""] }) {
+  if (name === "runs") return html`<${Runs} />`;
+  if (name === "trials" && id) return html`<${Trial} key=${id} id=${id} tab=${tab} />`;
+  if (name === "experiments" && id) return html`<${Experiment} key=${id} id=${id} tab=${tab} />`;
+  if (name === "compare") return html`<${Compare} />`;
+  if (name === "queue") return html`<${Queue} />`;
+  return html`<${Empty} title="There is no such view."><a href=${linkTo(["runs"])}>All runs</a><//>`;
+}
+
+/** A view that fails says so, and leaves the others as they are. */
+function Guarded({ children }) {
+  const [error, retry] = useErrorBoundary((/** @type {any} */ problem) => console.error(problem));
+  if (!error) return children;
+  return html`
+    <${Empty} title="This view has a defect.">
+      <pre>${String(error.stack ?? error).slice(0, 2000)}</pre>
+      <button onClick=${retry}>Try again</button>
+    <//>
+  `;
+}
+
+function Connection() {
+  const connection = useConnection();
+  const words = { live: "Live", connecting: "Connecting", interrupted: "Server does not answer" }[connection];
+  return html`<span class=${`connection connection-${connection}`} role="status" title=${words}><i></i><span>${words}</span></span>`;
+}
+
+function ThemeButton() {
+  const [theme, setTheme] = useTheme();
+  const next = /** @type {const} */ ({ system: "light", light: "dark", dark: "system" })[theme];
+  const sign = { system: "◐", light: "☀", dark: "☾" }[theme];
+  return html`<button class="quiet" aria-label=${`Theme: ${theme}`} title=${`Theme: ${theme}`} onClick=${() => setTheme(next)}>${sign}</button>`;
+}
+
+const KEYS = [
+  ["g r", "all runs"],
+  ["g q", "the queue"],
+  ["/", "search (in the table and in logs)"],
+  ["↑ ↓ PgUp PgDn Home End", "move in a table or a log"],
+  ["Enter", "open the row"],
+  ["Space", "choose the row; with Shift and an arrow, choose several"],
+  ["Ctrl+A · Esc", "choose all rows · none"],
+  ["c", "compare the chosen trials"],
+  ["+ − ← → 0", "zoom, pan and show all of a chart (also: drag; Ctrl or Shift with the wheel; double click)"],
+  ["?", "these keys"],
+];
+
+const Help = ({ onClose }) => html`
+  <${Dialog} title="Keys" onClose=${onClose}>
+    <div class="dialog-body">
+      <dl class="facts">${KEYS.map(([keys, meaning]) => html`<dt><kbd>${keys}</kbd></dt><dd>${meaning}</dd>`)}</dl>
+    </div>
+  <//>
+`;
+
+/** Keys that work everywhere but where text is written. */
+function useShortcuts(/** @type {() => void} */ openHelp) {
+  useEffect(() => {
+    let isAfterG = false;
+    const onKey = (/** @type {KeyboardEvent} */ event) => {
+      const target = /** @type {HTMLElement} */ (event.target);
+      if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+      if (target.closest("input, textarea, select, dialog")) return;
+      if (event.key === "?") openHelp();
+      else if (isAfterG && event.key === "r") go(linkTo(["runs"]));
+      else if (isAfterG && event.key === "q") go(linkTo(["queue"]));
+      else if (event.key === "/") {
+        event.preventDefault();
+        /** @type {HTMLElement | null} */ (document.querySelector("input[type=search]"))?.focus();
+      }
+      isAfterG = event.key === "g";
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, []);
+}
+
+function skip(/** @type {Event} */ event) {
+  event.preventDefault();
+  document.getElementById("content")?.focus();
+}

@@ -1,0 +1,1 @@
+import { html } from "../../preact.js"; export const Trial = () => html`<p>Trial</p>`;
