@@ -1,11 +1,11 @@
 /** Numbers, sizes, times and values as text. */
 
-/** A number with at most `digits` significant digits; other values as they are. */
-export function formatNumber(/** @type {any} */ value, digits = 5) {
+/** A number with at most `digits` significant digits, but whole ones in full; other values as they are. */
+export function formatNumber(/** @type {any} */ value, digits = 4) {
   if (typeof value !== "number") return value == null ? "" : String(value);
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en-US");
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e9)) return tidy(value.toExponential(Math.min(digits - 1, 3)));
+  if (size !== 0 && (size < 1e-3 || size >= 1e9)) return tidy(value.toExponential(Math.min(digits - 1, 3)));
   return String(Number(value.toPrecision(digits)));
 }
 

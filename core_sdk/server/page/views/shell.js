@@ -37,7 +37,7 @@ export function Shell() {
         ${LINKS.map(([name, title]) => html`<a href=${linkTo([name])} aria-current=${name === first ? "page" : undefined}>${title}</a>`)}
       </nav>
       <span class="spread"></span>
-      ${home && html`<bdi class="home" title=${home.name}>${home.name}</bdi>`}
+      ${home && html`<span class="home" title=${home.location}>${home.location}</span>`}
       <${Connection} />
       <${ThemeButton} />
       <button class="quiet" aria-label="Keys" title="Keys  ?" onClick=${() => setIsHelpOpen(true)}>?</button>

@@ -1,0 +1,232 @@
+"""Homes with trainings of many kinds, written as a training writes them: for tests, pictures and measurements."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from core_sdk.journal import encode_line
+from core_sdk.records import (
+    FORMAT,
+    AttemptStarted,
+    CheckpointStored,
+    CommandRecord,
+    Ended,
+    EnvironmentRecord,
+    Outcome,
+    Profile,
+    Progress,
+    Report,
+    RetentionPolicy,
+    SearcherMetric,
+    TrialLabelsChanged,
+    TrialRecord,
+)
+from core_sdk.tracking import Home
+from core_sdk.tracking.home import TrialFolder
+
+HOSTILE = "<img src=x onerror=\"document.title='hacked'\"><script>document.title='hacked'</script>"
+"""A name that a page must show as text."""
+
+NOTES = """\
+## What we look for
+
+Whether a **warm-up** of 500 steps is enough, see [the paper](https://example.org/paper).
+
+| warm-up | accuracy |
+|---|---|
+| 100 | 0.93 |
+| 500 | 0.97 |
+
+<script>document.title = 'hacked'</script> <img src=x onerror="document.title='hacked'">
+"""
+
+
+def write_sample_home(root: Path, *, num_trials: int = 24, now: float | None = None) -> Home:
+    """Four experiments: finished, failed and paused trials, one with restarts and output, and one of hostile names."""
+    home, now, chance = Home.create(root), now or time.time(), random.Random(7)
+    names = ["digits baseline", "resnet-50 ablation", "char-lm warm-up", HOSTILE]
+    for number in range(1, num_trials + 1):
+        name = names[3] if number == num_trials else names[number % 3]
+        _write_plain_trial(home, name, chance, created=now - (num_trials - number + 2) * 5400 * (1 + chance.random()))
+    write_restarted_trial(home, created=now - 7200)
+    with home.find_or_create_experiment("char-lm warm-up").edit() as record:
+        record.notes, record.description = NOTES, "Is a longer warm-up worth its steps?"
+        record.searcher_metric = SearcherMetric(name="loss", smaller_is_better=True)
+        record.retention = RetentionPolicy(save_experiment_best=1, save_trial_best=1, save_trial_latest=1)
+    return home
+
+
+def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) -> TrialFolder:
+    """A trial with output, figures and checkpoints, of three attempts: crashed, paused and completed."""
+    folder = _new_trial(
+        home, "char-lm warm-up", created, {"lr": 3e-4, "warmup": 500, "model": {"layers": 6, "dropout": 0.1}}
+    )
+    bounds: list[tuple[int, int, Outcome]] = [(0, 520, "error"), (400, 900, "paused"), (900, num_steps, "completed")]
+    for attempt, (first, last, outcome) in enumerate(bounds, start=1):
+        begun = created + (attempt - 1) * 40 + first
+        with _journal(folder, attempt, begun, resumed_steps=first) as lines:
+            for step in range(first + 1, last + 1):
+                at = begun + (step - first)
+                _write_language_model_reports(lines, step, at, chance=random.Random(step * 7 + attempt))
+                if step % 5 == 0:
+                    _write_figures(lines, at, random.Random(step))
+                if step % 300 == 0:
+                    lines.append(_checkpoint(home, folder, step, at))
+            lines.append(Progress(time=begun + last - first, progress=last / num_steps))
+            lines.append(Ended(time=begun + last - first, outcome=outcome, error=_REASONS.get(outcome)))
+        _write_log(folder, attempt, first, last, outcome)
+        environment = EnvironmentRecord(
+            git_commit="8c1f0e2d4b5a69788c1f0e2d4b5a69788c1f0e2d", git_is_dirty=attempt == 1, python="3.11.9",
+            packages={"torch": "2.13.0", "numpy": "2.1.3"}, host="node-7", num_cpus=16, memory_bytes=128 << 30,
+            gpus=("NVIDIA H100", "NVIDIA H100"),
+        )  # fmt: skip
+        folder.write_environment(attempt, environment)
+    folder.write_command(CommandRecord(argv=["python3", "train.py"], cwd="/home/ada/char-lm", environment={}))
+    return folder
+
+
+def write_long_trial(home: Home, num_points: int) -> TrialFolder:
+    """A trial with one metric of very many points and a spike of one of them."""
+    folder = _new_trial(home, "long", time.time() - 86400, {"lr": 0.1})
+    with _journal(folder, 1, time.time() - 86400) as lines:
+        for step in range(num_points):
+            value = 50.0 if step == num_points * 617 // 1000 else 1 / (1 + step / 9000) + 0.02 * math.sin(step / 37)
+            lines.append(Report(time.time(), "training", step, {"loss": value}))
+        lines.append(Ended(time=time.time(), outcome="completed"))
+    return folder
+
+
+def write_many_trials(home: Home, num_trials: int, num_reports: int = 1) -> None:
+    """Finished trials with two metrics and three hyperparameters each, as fast as they can be written."""
+    chance, now = random.Random(3), time.time()
+    for number in range(num_trials):
+        hparams = {
+            "lr": 10 ** chance.uniform(-5, -1), "optimizer": chance.choice(["adam", "sgd"]), "layers": number % 12
+        }  # fmt: skip
+        folder = _new_trial(home, f"sweep {number % 20}", now - number, hparams)
+        with _journal(folder, 1, now - number) as lines:
+            for step in range(1, num_reports + 1):
+                lines.append(Report(now - number + step, "training", step, {"loss": chance.random() / step}))
+            lines.append(Report(now, "validation", num_reports, {"loss": chance.random(), "accuracy": chance.random()}))
+            lines.append(Ended(time=now, outcome="completed"))
+
+
+def write_log_lines(folder: TrialFolder, num_lines: int) -> None:
+    """Output of very many lines, each of which names its number."""
+    with folder.log_path(1).open("w") as log:
+        for number in range(num_lines):
+            log.write(f"[rank={number % 4}] INFO step {number}: loss {1 / (number + 1):.6f}\n")
+
+
+_REASONS = {"error": "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB", "paused": "asked by core-sdk"}
+
+
+def _write_plain_trial(home: Home, name: str, chance: random.Random, *, created: float) -> None:
+    lr: float = 10 ** chance.uniform(-5, -1)
+    hparams = {
+        "lr": lr, "optimizer": chance.choice(["adam", "sgd", "adamw"]),
+        "batch_size": chance.choice([16, 32, 64]),
+        "model": {"layers": chance.randint(2, 12), "dropout": round(chance.random() / 2, 2)},
+    }  # fmt: skip
+    outcome: Outcome = chance.choices(("completed", "error", "canceled", "paused"), (8, 2, 1, 1))[0]
+    num_steps = chance.randrange(150, 400) if outcome == "completed" else chance.randrange(20, 150)
+    floor = 0.08 + 0.09 * abs(math.log10(lr) + 3) + 0.1 * chance.random()
+    folder = _new_trial(home, name, created, hparams)
+    with _journal(folder, 1, created) as lines:
+        for step in range(1, num_steps + 1):
+            at, loss = created + step * 9, floor + 2.2 * math.exp(-step / 40) + chance.gauss(0, 0.03)
+            lines.append(Report(at, "training", step, {"loss": loss, "lr": lr * min(1, step / 50)}))
+            if step % 25 == 0 or step == num_steps:
+                metrics: dict[str, int | float | str] = {"loss": loss * 1.1, "accuracy": max(0.0, 1 - loss / 2.4)}
+                lines.append(Report(at, "validation", step, metrics))
+        lines.append(_checkpoint(home, folder, num_steps, created + num_steps * 9))
+        lines.append(Ended(time=created + num_steps * 9, outcome=outcome, error=_REASONS.get(outcome)))
+    labels = chance.choice([[], [], ["baseline"], ["paper", "v2"]])
+    if labels:
+        folder.append_change(TrialLabelsChanged(time=created, added=labels))
+
+
+def _write_language_model_reports(lines: _Lines, step: int, at: float, chance: random.Random) -> None:
+    loss = 1.1 + 3.4 * math.exp(-step / 260) + chance.gauss(0, 0.05) + (6.0 if step == 777 else 0.0)
+    metrics: dict[str, int | float | str] = {
+        "loss": "NaN" if step in range(1000, 1006) else loss, "learning_rate": 3e-4 * min(1, step / 500),
+        "grad_norm": abs(chance.gauss(1.0, 0.3)) * (25.0 if step == 777 else 1.0), "epochs": step / 400,
+    }  # fmt: skip
+    lines.append(Report(at, "training", step, metrics))
+    if step % 100 == 0:
+        validation: dict[str, int | float | str] = {
+            "loss": 1.2 + 3.2 * math.exp(-step / 280), "perplexity": math.exp(1.2 + 3.2 * math.exp(-step / 280)),
+            "epochs": step / 400,
+        }  # fmt: skip
+        lines.append(Report(at + 0.1, "validation", step, validation))
+
+
+def _write_figures(lines: _Lines, at: float, chance: random.Random) -> None:
+    groups: Mapping[str, dict[str, int | float | str]] = {
+        "cpu": {"cpu_util_simple": 40 + 20 * chance.random()},
+        "memory": {"memory_free": (90 + 5 * chance.random()) * 2**30},
+        "disk": {"disk_util./": 61.0, "disk_throughput_read": 4e7 * chance.random()},
+        "network": {"net_throughput_sent": 2e6 * chance.random(), "net_throughput_recv": 9e6 * chance.random()},
+        "gpu": {"gpu_util.GPU-0": 80 + 18 * chance.random(), "gpu_util.GPU-1": 78 + 18 * chance.random()},
+    }
+    for group, metrics in groups.items():
+        lines.append(Profile(time=at, group=group, metrics=metrics))
+
+
+def _write_log(folder: TrialFolder, attempt: int, first: int, last: int, outcome: str) -> None:
+    lines = [f"\x1b[1mattempt {attempt}\x1b[0m starts at step {first}", f"{HOSTILE} is a name"]
+    for step in range(first + 1, last + 1):
+        lines += [f"[rank={rank}] 2026-01-01 INFO step {step}: loss {4 / (1 + step / 300):.4f}" for rank in range(2)]
+        if step % 150 == 0:
+            lines.append(f"\x1b[33mWARNING\x1b[0m the loader waited {step % 7} s for data")
+    if outcome == "error":
+        lines += [
+            "\x1b[31mERROR\x1b[0m training failed", "Traceback (most recent call last):",
+            '  File "train.py", line 81, in <module>', _REASONS["error"],
+        ]  # fmt: skip
+    folder.log_path(attempt).write_text("\n".join(lines) + "\n")
+
+
+def _checkpoint(home: Home, folder: TrialFolder, step: int, at: float) -> CheckpointStored:
+    storage_id = f"c{folder.trial_id:05d}-{step:06d}"
+    place = home.root / "checkpoints" / storage_id
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "model.pt").write_bytes(bytes(40_000))
+    (place / "optimizer.pt").write_bytes(bytes(80_000))
+    return CheckpointStored(
+        time=at, storage_id=storage_id, storage=f"file://{home.root / 'checkpoints'}", steps_completed=step,
+        metadata={"steps_completed": step, "note": HOSTILE}, resources={"model.pt": 40_000, "optimizer.pt": 80_000},
+    )  # fmt: skip
+
+
+_Lines = list[Any]
+
+
+@contextlib.contextmanager
+def _journal(folder: TrialFolder, attempt: int, begun: float, *, resumed_steps: int = 0) -> Iterator[_Lines]:
+    lines: _Lines = [
+        AttemptStarted(
+            time=begun, format=FORMAT, trial_id=folder.trial_id, attempt=attempt, host="node-7", pid=1, sdk_version="0",
+            resumed_steps=resumed_steps,
+        )
+    ]  # fmt: skip
+    yield lines
+    with folder.journal_path(attempt).open("wb") as journal:
+        journal.writelines(map(encode_line, lines))
+
+
+def _new_trial(home: Home, experiment: str, created: float, hparams: dict[str, Any]) -> TrialFolder:
+    found, folder = home.find_or_create_experiment(experiment), home.create_trial()
+    folder.write_record(
+        TrialRecord(
+            trial_id=folder.trial_id, experiment_id=found.experiment_id, created=created, seed=0, hparams=hparams,
+            is_defined=True,
+        )
+    )  # fmt: skip
+    return folder
