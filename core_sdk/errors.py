@@ -66,7 +66,7 @@
     │   ├── WorkersEndedError
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
-    │   ├── PassNotTrainedError       workers of a creator trainer have died too often
+    │   ├── ReplicaDiedError          a worker of a creator trainer
     │   ├── ResourcesMissingError (ValueError)  more than this machine will ever have
     │   └── TrainingFailedError       what `TorchTrainer.fit()` raises
     ├── NotFoundError                 an id that the tracker does not know
@@ -761,18 +761,22 @@ class CallTimeoutError(WorkerError, TimeoutError):
         )
 
 
-class PassNotTrainedError(WorkerError):
-    """`cause` says how the last worker died."""
+class ReplicaDiedError(WorkerError):
+    """A worker of a creator trainer has died, and the call is not tried again. `cause` says of what it died."""
 
-    def __init__(self, number: int, num_tries: int, death: WorkerDiedError) -> None:
-        self.number = number
+    def __init__(self, call: str, num_tries: int, death: WorkerDiedError, *, can_go_on: bool) -> None:
         self.rank = death.rank
         self.cause = death.cause
-        times = "once" if num_tries == 1 else f"{num_tries} times"
-        super().__init__(
-            f"pass {number} over the data was tried {times}, and not completed: worker {death.rank} {death.cause}. "
-            "Pass max_retries= to train(), so that it begins the pass again after a death."
+        quoted = "".join(f"\n    {line}" for line in death.last_lines)
+        ending = f" The end of its stderr:{quoted}" if quoted else ""
+        tries = f" The call was tried {num_tries} times." if num_tries > 1 else ""
+        advice = (
+            "train(max_retries=1) starts all workers again, and goes on from the last good state."
+            if can_go_on
+            else "There is no state to go on from: make a new trainer, restore() a file of save(), and call "
+            "train(max_retries=1), which keeps states."
         )
+        super().__init__(f"{call}: worker {death.rank} ({death.process}) {death.cause}.{tries} {advice}{ending}")
 
 
 class NotPicklableError(WorkerError, TypeError):

@@ -30,6 +30,7 @@ class Creators:
     use_fp16: bool
     scheduler_step_freq: SchedulerStep
     seed: int
+    trial_id: int
 
 
 def as_list(created: Any) -> list[Any]:

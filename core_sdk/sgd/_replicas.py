@@ -50,8 +50,8 @@ class Replicas:
         (state,) = self._group.submit_to([0], _runner.write_state, random_states).results()
         return state
 
-    def write_state(self, state: bytes, *, only_models: bool = False) -> _runner.Progress:
-        return self.run(_runner.read_state, state, only_models)[0]
+    def write_state(self, state: bytes, *, is_resume: bool = False) -> _runner.Progress:
+        return self.run(_runner.read_state, state, is_resume)[0]
 
     def can_grow(self) -> bool:
         """Whether there is room for more workers, and fewer run than are wanted."""

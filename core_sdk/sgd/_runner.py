@@ -40,6 +40,7 @@ class Progress(NamedTuple):
 
 class TrainedPass(NamedTuple):
     measured: Measured
+    num_batches: int
     progress: Progress
     times: Mapping[str, float]
 
@@ -93,8 +94,10 @@ class Runner:
                 model.forward = torch.autocast(self.device.type)(model.forward)
         self._spread_models = [self._spread(model) for model in self.models]
         self._counts = {"epoch": 0}
+        models = {f"model_{index}": each for index, each in enumerate(self.models)}
+        self._models_state = State(**models)
         self._state = State(
-            **{f"model_{index}": each for index, each in enumerate(self.models)},
+            **models,
             **{f"optimizer_{index}": each for index, each in enumerate(self.optimizers)},
             **{f"scheduler_{index}": each for index, each in enumerate(self.schedulers)},
             **({"scaler": self._scaler} if self._scaler.is_enabled() else {}),
@@ -119,7 +122,7 @@ class Runner:
             "batch_time": (time.perf_counter() - began_at) / num_batches,
             "data_time": batches.wait_s / num_batches,
         }
-        return TrainedPass(Measured(metrics, batches.num_samples), self.progress(), times)
+        return TrainedPass(Measured(metrics, batches.num_samples), batches.num_given, self.progress(), times)
 
     def validate(self) -> Measured:
         if self.validation_loader is None:
@@ -141,18 +144,20 @@ class Runner:
         """All that a checkpoint keeps, for `torch.load(weights_only=True)`; with the random numbers of all workers."""
         content = self._state.state_dict()
         (own,) = content["ranks"]
+        content["trial_id"] = self._creators.trial_id
         content["ranks"] = [{**own, "random": state} for state in random_states]
         for name, state in content["objects"].items():
             check_plain(state, f"the state of {name!r}")
         return _to_bytes(content)
 
-    def read_state(self, written: bytes, *, only_models: bool = False) -> Progress:
-        """Raises `StateMismatchError` if models or optimizers are others than those that were saved."""
+    def read_state(self, written: bytes, *, is_resume: bool) -> Progress:
+        """Raises `StateMismatchError` if models or optimizers are others than those that were saved.
+
+        A trial that resumes from a checkpoint of another one takes the weights of its models, and begins all else anew.
+        """
         content = torch.load(io.BytesIO(written), map_location="cpu", weights_only=True)
-        if only_models:
-            State(**{f"model_{index}": each for index, each in enumerate(self.models)}).load_state_dict(
-                content, strict=False
-            )
+        if is_resume and content["trial_id"] != self._creators.trial_id:
+            self._models_state.load_state_dict(content, strict=False)
         else:
             self._state.load_state_dict(content)
             restore_random_numbers([each["random"] for each in content["ranks"]], self.rank)
@@ -276,8 +281,8 @@ def write_state(random_states: Sequence[bytes]) -> bytes:
     return _runner().write_state(states)
 
 
-def read_state(written: bytes, only_models: bool = False) -> Progress:
-    return _runner().read_state(written, only_models=only_models)
+def read_state(written: bytes, is_resume: bool) -> Progress:
+    return _runner().read_state(written, is_resume=is_resume)
 
 
 def _runner() -> Runner:

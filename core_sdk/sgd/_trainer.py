@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, ParamSpec, Self, TypeVar
+
+import torch
 
 from core_sdk import core
 from core_sdk.environment import get_cluster_info
-from core_sdk.errors import PassNotTrainedError, WorkerDiedError, WorkersEndedError
+from core_sdk.errors import CheckpointProtectedError, ReplicaDiedError, WorkerDiedError, WorkersEndedError
 from core_sdk.files import write_atomically
 from core_sdk.records import to_json
 from core_sdk.sgd import _runner
@@ -22,6 +27,7 @@ from core_sdk.workers import Engine, open_engine
 
 logger = logging.getLogger("core_sdk.sgd")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _STATE_FILE = "state.pt"
@@ -129,6 +135,7 @@ class PyTorchTrainer:
                 use_fp16=use_fp16,
                 scheduler_step_freq=scheduler_step_freq,
                 seed=self.context.info.trial.trial_seed,
+                trial_id=self.context.info.trial.trial_id,
             )
             self._creators = creators
             self._replicas: Replicas | None = Replicas(
@@ -142,7 +149,11 @@ class PyTorchTrainer:
             """The batches of the trial, which also count on when `restore()` goes back."""
             self._validated_at: int | None = None
             self._good_checkpoint: str | None = None
-            """Holds the state of the workers; None if that has changed since."""
+            """Has the state to go on from after a death."""
+            self._is_current = False
+            """Whether the workers still have that state."""
+            self._replaced_checkpoint: str | None = None
+            """The one that the next good checkpoint takes the place of."""
             self._resume()
         except BaseException as error:
             self._close(error, is_forced=True)
@@ -168,7 +179,7 @@ class PyTorchTrainer:
         With `max_retries` and "auto", the state before the pass and after it is kept in a checkpoint of the trial;
         `checkpoint` may also be a file of `save()` to begin again from. An error of the train function is not retried.
 
-        Raises `WorkerFailedError`, `PassNotTrainedError` after the last retry, or `WorkersNotStartedError`.
+        Raises `WorkerFailedError`, `ReplicaDiedError` after the last retry, or `WorkersNotStartedError`.
         """
         if max_retries < 0:
             raise ValueError(f"max_retries is {max_retries}; it must be at least 0")
@@ -178,27 +189,36 @@ class PyTorchTrainer:
             )
         replicas = self._running("train")
         keeps_states = max_retries > 0 and checkpoint == "auto"
-        if keeps_states and self._good_checkpoint is None:
-            self._keep(replicas.read_state())
-        if replicas.can_grow():
-            self._grow(replicas)
-        for num_failed in range(max_retries + 1):
-            try:
-                if num_failed:
-                    replicas.restart(self._state_to_go_on_from(checkpoint))
-                trained = replicas.run(_runner.train_pass)
-                state = replicas.read_state() if keeps_states else None
-                break
-            except WorkerDiedError as error:
-                logger.warning("pass %d has failed: worker %d %s", self.epoch + 1, error.rank, error.cause)
-                if num_failed == max_retries:
-                    raise PassNotTrainedError(self.epoch + 1, max_retries + 1, error) from error
-        self._steps += trained[0].progress.batches - self._progress.batches
+        read_last_good: Callable[[], bytes]
+        if keeps_states:
+            read_last_good = partial(self._read_checkpoint, self._kept_state())
+        else:
+            read_last_good = Path(checkpoint or "").read_bytes
+            if max_retries:
+                read_last_good()  # now rather than after a death, if it cannot be read
+        trained, state = self._trained(replicas, max_retries, read_last_good, keeps_states)
+        self._steps += trained[0].num_batches
         self._progress = trained[0].progress
-        self._good_checkpoint = None
+        self._is_current = False
         if state is not None:
             self._keep(state)
         return self._report_training(trained)
+
+    def _trained(
+        self, replicas: Replicas, max_retries: int, read_last_good: Callable[[], bytes], keeps_states: bool
+    ) -> tuple[list[_runner.TrainedPass], bytes | None]:
+        """A pass, and the state after it if that is to be kept."""
+        for num_failed in range(max_retries + 1):
+            try:
+                if num_failed:
+                    replicas.restart(read_last_good())
+                elif replicas.can_grow():
+                    replicas.restart(replicas.read_state())
+                return replicas.run(_runner.train_pass), replicas.read_state() if keeps_states else None
+            except WorkerDiedError as error:
+                logger.warning("pass %d has failed: worker %d %s", self.epoch + 1, error.rank, error.cause)
+                death = error
+        raise self._death("train()", death, max_retries + 1) from death
 
     def validate(self) -> Metrics:
         """Validates on all workers, each on its part of the data, and returns means over all samples.
@@ -207,7 +227,7 @@ class PyTorchTrainer:
         """
         if self._creators.validation_function is False:
             return {}
-        metrics = mean(self._running("validate").run(_runner.validate), "validation_function()")
+        metrics = mean(self._run("validate", _runner.validate), "validation_function()")
         if self._validated_at != self._steps:
             self.context.train.report_validation_metrics(self._steps, flat(metrics))
             self._validated_at = self._steps
@@ -215,8 +235,8 @@ class PyTorchTrainer:
 
     def update_scheduler(self, metric: float) -> None:
         """Calls `scheduler.step(metric)` on all workers, as `ReduceLROnPlateau` needs it."""
-        self._good_checkpoint = None
-        self._running("update_scheduler").run(_runner.step_schedulers, metric)
+        self._is_current = False
+        self._run("update_scheduler", _runner.step_schedulers, metric)
 
     def apply_all_workers(self, fn: Callable[[_runner.Runner], T]) -> list[T]:
         """Calls `fn(runner)` on each worker, and returns what it returned, in the order of the ranks.
@@ -224,14 +244,11 @@ class PyTorchTrainer:
         The runner has `models`, `optimizers`, `schedulers`, `criterion`, `config`, `train_loader`,
         `validation_loader`, `device`, `epoch`, `rank` and `world_size`.
         """
-        self._good_checkpoint = None
-        return self._running("apply_all_workers").run(_runner.call, fn)
+        self._is_current = False
+        return self._run("apply_all_workers", _runner.call, fn)
 
     def get_model(self) -> Any:
         """The trained model, on the CPU of this process; a list of them if the creator makes several."""
-        import io
-
-        import torch
 
         content = torch.load(io.BytesIO(self._running("get_model").read_state()), map_location="cpu", weights_only=True)
         models = as_list(self._creators.model_creator(self.config))
@@ -239,21 +256,26 @@ class PyTorchTrainer:
             model.load_state_dict(content["objects"][f"model_{index}"])
         return as_given(models)
 
-    def save(self, checkpoint: str | os.PathLike[str]) -> str:
-        """Writes all that the training needs to go on into this file, and returns its path.
+    def save(self, checkpoint: str | os.PathLike[str] | None = None) -> str:
+        """Keeps all that the training needs to go on: in this file, or as a checkpoint of the trial.
 
-        The file is written whole or not at all. Models, optimizers and schedulers are in it by `torch.save()`.
+        Returns the path, or the storage id of the checkpoint. Either is written whole or not at all, and has models,
+        optimizers and schedulers by `torch.save()`.
         """
-        write_atomically(Path(checkpoint), self._running("save").read_state())
-        return os.fspath(checkpoint)
+        if checkpoint is not None:
+            write_atomically(Path(checkpoint), self._read_state("save"))
+            return os.fspath(checkpoint)
+        storage_id = self._kept_state()
+        self._replaced_checkpoint = None  # the next state takes the place of none
+        return storage_id
 
     def restore(self, checkpoint: str | os.PathLike[str]) -> None:
         """Goes on from a file of `save()`, also on another number of workers.
 
         The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it is of other models.
         """
-        self._good_checkpoint = None
-        self._go_on_from(Path(checkpoint).read_bytes())
+        self._is_current = False
+        self._go_on_from(Path(checkpoint).read_bytes(), is_resume=False)
 
     load = restore
 
@@ -276,26 +298,46 @@ class PyTorchTrainer:
             return
         with self.context.checkpoint.restore_path(info.latest_checkpoint) as directory:
             if (directory / _STATE_FILE).exists():
-                self._go_on_from((directory / _STATE_FILE).read_bytes())
+                self._go_on_from((directory / _STATE_FILE).read_bytes(), is_resume=True)
 
-    def _go_on_from(self, state: bytes) -> None:
-        self._progress = self._running("restore").write_state(state)
+    def _go_on_from(self, state: bytes, *, is_resume: bool) -> None:
+        self._progress = self._run("restore", _runner.read_state, state, is_resume)[0]
         self._steps = max(self._steps, self._progress.batches)
 
-    def _keep(self, state: bytes) -> None:
+    def _kept_state(self) -> str:
+        """The checkpoint that has the state of the workers; it is stored if there is none yet."""
+        return (self._is_current and self._good_checkpoint) or self._keep(self._read_state("save"))
+
+    def _keep(self, state: bytes) -> str:
+        """In a checkpoint, which takes the place of the one before it unless the configuration says what is kept."""
         metadata = {"steps_completed": self._steps, "epoch": self.epoch}
         with self.context.checkpoint.store_path(metadata) as (directory, storage_id):
             (directory / _STATE_FILE).write_bytes(state)
-        self._good_checkpoint = storage_id
+        replaced, self._good_checkpoint, self._is_current = self._replaced_checkpoint, storage_id, True
+        if replaced is not None and not self.context.info.trial._config:
+            with contextlib.suppress(CheckpointProtectedError):
+                self.context.checkpoint.delete(replaced)
+        self._replaced_checkpoint = storage_id
+        return storage_id
 
-    def _state_to_go_on_from(self, checkpoint: str | os.PathLike[str] | None) -> bytes:
-        if checkpoint != "auto" or self._good_checkpoint is None:
-            return Path(checkpoint or "").read_bytes()
-        with self.context.checkpoint.restore_path(self._good_checkpoint) as directory:
+    def _read_checkpoint(self, storage_id: str) -> bytes:
+        with self.context.checkpoint.restore_path(storage_id) as directory:
             return (directory / _STATE_FILE).read_bytes()
 
-    def _grow(self, replicas: Replicas) -> None:
-        replicas.restart(replicas.read_state())
+    def _run(self, action: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        try:
+            return self._running(action).run(function, *args, **kwargs)
+        except WorkerDiedError as error:
+            raise self._death(f"{action}()", error) from error
+
+    def _read_state(self, action: str) -> bytes:
+        try:
+            return self._running(action).read_state()
+        except WorkerDiedError as error:
+            raise self._death(f"{action}()", error) from error
+
+    def _death(self, call: str, error: WorkerDiedError, num_tries: int = 1) -> ReplicaDiedError:
+        return ReplicaDiedError(call, num_tries, error, can_go_on=self._is_current)
 
     def _report_training(self, trained: list[_runner.TrainedPass]) -> Metrics:
         measured = [each.measured for each in trained]

@@ -14,7 +14,7 @@ from parts import needs
 from sgd.creators import CREATORS, NUM_SAMPLES
 
 from core_sdk import client
-from core_sdk.errors import PassNotTrainedError
+from core_sdk.errors import ReplicaDiedError
 from core_sdk.sgd import PyTorchTrainer
 
 # Each starts several processes with torch: too long for `make test`.
@@ -40,6 +40,12 @@ def trained(config: dict[str, Any], model: Any, batches: Any, criterion: Any, op
     return {"loss": total / batches.num_samples}
 
 
+def validated(config: dict[str, Any], model: Any, batches: Any, criterion: Any) -> dict[str, float]:
+    if torch.distributed.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"loss": 0.0}
+
+
 @pytest.fixture
 def deaths(tmp_path: Path) -> Path:
     """The directory of files by which worker 1 dies."""
@@ -52,6 +58,7 @@ def trainer(deaths: Path, **arguments: Any) -> PyTorchTrainer:
     return PyTorchTrainer(
         **CREATORS,
         train_function=trained,
+        validation_function=validated,
         config={"deaths": str(deaths)},
         **{"num_replicas": 2, "batch_size": BATCH_SIZE, "dataloader_config": {"shuffle": False}, **arguments},
     )
@@ -93,8 +100,24 @@ def test_retries_end(deaths: Path) -> None:
         first = disturbed.train(max_retries=1)
         (deaths / "1").touch()
         (deaths / "2").touch()
-        with pytest.raises(PassNotTrainedError, match=r"tried 2 times.*worker 1 was killed"):
+        with pytest.raises(
+            ReplicaDiedError, match=r"train\(\): worker 1 .* was killed by SIGKILL.*The call was tried 2 times"
+        ):
             disturbed.train(max_retries=1)
+        second = disturbed.train(max_retries=1)
+
+    assert losses([first, second]) == losses(expected)
+
+
+def test_a_worker_that_dies_in_another_call_is_replaced(deaths: Path) -> None:
+    """That call fails, and the next pass begins from the state after the last one."""
+    with trainer(deaths) as undisturbed:
+        expected = [undisturbed.train() for _ in range(2)]
+
+    with trainer(deaths) as disturbed:
+        first = disturbed.train(max_retries=1)
+        with pytest.raises(ReplicaDiedError, match=r"validate\(\): worker 1 .*goes on from the last good state"):
+            disturbed.validate()
         second = disturbed.train(max_retries=1)
 
     assert losses([first, second]) == losses(expected)
