@@ -10,11 +10,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from core_sdk.loop.moving import to_device
 from core_sdk.loop.schedule import Batch, Epoch, Record, Seconds, TrainUnit
 from core_sdk.pytorch import samplers
 from core_sdk.pytorch._callback import PyTorchCallback
 from core_sdk.pytorch._context import PyTorchExperimentalContext, PyTorchTrialContext
-from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length, to_device
+from core_sdk.pytorch._data import DataLoader, TorchData, adapt_batch_sampler, data_length
 from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._reducers import MetricReducer, Reducer
 from core_sdk.pytorch._trial import PyTorchTrial

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,9 +9,8 @@ import torch
 from torch.utils.data import BatchSampler, Dataset, IterableDataset, Sampler
 from torch.utils.data import DataLoader as TorchDataLoader
 
+from core_sdk.loop.moving import is_array
 from core_sdk.pytorch import samplers
-
-logger = logging.getLogger("core_sdk.pytorch")
 
 TorchData: TypeAlias = dict[str, torch.Tensor] | Sequence[torch.Tensor] | torch.Tensor
 """A batch: a tensor, or a sequence or a dictionary of tensors, which may be nested."""
@@ -115,7 +112,7 @@ def data_length(data: Any) -> int:
 
     Raises `ValueError` for an empty dictionary or sequence, and `TypeError` for anything else.
     """
-    if isinstance(data, torch.Tensor) or _is_array(data):
+    if isinstance(data, torch.Tensor) or is_array(data):
         return len(data)
     if isinstance(data, dict):
         return data_length(_first(data.values()))
@@ -126,50 +123,7 @@ def data_length(data: Any) -> int:
     )
 
 
-def to_device(data: Any, device: torch.device, warned_types: set[type] | None = None) -> Any:
-    """Moves a batch: everything in dictionaries, lists and tuples that has a method `to`. Arrays become tensors.
-
-    Warns once for each type that cannot be moved; `warned_types` remembers them.
-    """
-    if isinstance(data, torch.Tensor):
-        return data.to(device, non_blocking=True)
-    if callable(move := getattr(data, "to", None)):
-        return move(device)
-    if isinstance(data, dict):
-        return like(data, {key: to_device(value, device, warned_types) for key, value in data.items()})
-    if isinstance(data, (list, tuple)):
-        return like(data, [to_device(value, device, warned_types) for value in data])
-    if _is_array(data) and data.dtype.kind in "fciub":
-        return torch.from_numpy(data).to(device, non_blocking=True)
-    _warn_once(type(data), warned_types)
-    return data
-
-
-def like(original: Any, content: Any) -> Any:
-    """`content`, a list or dictionary, as a container of the original's type; as it is if that cannot be made of it."""
-    kind = type(original)
-    if kind is type(content):
-        return content
-    try:
-        return kind(*content) if hasattr(original, "_fields") else kind(content)
-    except TypeError:
-        return content
-
-
-def _warn_once(kind: type, warned_types: set[type] | None) -> None:
-    if warned_types is None or kind not in warned_types:
-        logger.warning("a batch holds %s, which cannot be moved to a device and stays where it is", kind.__name__)
-    if warned_types is not None:
-        warned_types.add(kind)
-
-
 def _first(values: Iterable[Any]) -> Any:
     for value in values:
         return value
     raise ValueError("the batch is empty: it has no tensor that would tell its length")
-
-
-def _is_array(data: Any) -> bool:
-    """Whether it is NumPy's array. Where NumPy was never imported there are none."""
-    numpy: Any = sys.modules.get("numpy")
-    return numpy is not None and isinstance(data, numpy.ndarray)

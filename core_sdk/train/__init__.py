@@ -24,17 +24,20 @@ from core_sdk.train._configs import (
 )
 from core_sdk.train._functions import (
     CheckpointUploadMode,
+    PreemptionInfo,
     TrainContext,
     get_all_reported_checkpoints,
     get_checkpoint,
     get_context,
+    get_dataset_shard,
+    get_preemption_info,
     report,
     should_preempt,
 )
 from core_sdk.train._result import Result
 
 if TYPE_CHECKING:
-    from core_sdk.train import torch
+    from core_sdk.train import collective, torch
     from core_sdk.train.torch import TorchConfig, TorchTrainer
 
 __all__ = [
@@ -44,6 +47,7 @@ __all__ = [
     "DataConfig",
     "FailureConfig",
     "LoggingConfig",
+    "PreemptionInfo",
     "ReportedCheckpoint",
     "ReportedCheckpointStatus",
     "Result",
@@ -54,15 +58,18 @@ __all__ = [
     "TrainContext",
     "TrainingFailedError",
     "UserCallback",
+    "collective",
     "get_all_reported_checkpoints",
     "get_checkpoint",
     "get_context",
+    "get_dataset_shard",
+    "get_preemption_info",
     "report",
     "should_preempt",
     "torch",
 ]
 
-_MODULES = frozenset({"torch"})
+_MODULES = frozenset({"collective", "torch"})
 _NAMES = {"TorchConfig": "torch", "TorchTrainer": "torch"}
 
 

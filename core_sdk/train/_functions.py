@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
+from core_sdk.environment import known_grace_s
 from core_sdk.tracking import Home
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train.worker import current
 from core_sdk.train.worker.session import Session
+
+if TYPE_CHECKING:
+    from core_sdk.train.worker.shards import DatasetShard
 
 
 class CheckpointUploadMode(Enum):
@@ -62,6 +68,38 @@ def should_preempt() -> bool:
     session = current.session("should_preempt()")
     session.stops_at_checkpoints = False
     return session.context.preempt.should_preempt()
+
+
+@dataclass(frozen=True)
+class PreemptionInfo:
+    """The training is to stop soon."""
+
+    deadline_ms: int | None
+    """When, in milliseconds since 1970; None if that is not known."""
+    preempted_node_to_ranks: dict[str, list[int]]
+    """The hosts that are given up, here all, and their ranks."""
+
+
+def get_preemption_info() -> PreemptionInfo | None:
+    """What is known of a stop that was asked for; None while there is none. All ranks call it, equally often.
+
+    The function may save a checkpoint now: it ends after its next report with one, unless it calls `should_preempt()`.
+    """
+    session = current.session("get_preemption_info()")
+    if not session.is_stop_wanted():
+        return None
+    hosts = session.context.distributed.hosts
+    ranks = {host: [rank for rank, each in enumerate(hosts) if each == host] for host in hosts}
+    grace_s = known_grace_s()
+    return PreemptionInfo(None if grace_s is None else int((time.time() + grace_s) * 1000), ranks)
+
+
+def get_dataset_shard(dataset_name: str | None = None) -> DatasetShard:
+    """This worker's part of a dataset that the trainer was given; without a name, of "train".
+
+    The same object each time. Raises `KeyError` for a name that the trainer was not given.
+    """
+    return current.session("get_dataset_shard()").shard(dataset_name or "train")
 
 
 def get_context() -> TrainContext:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from core_sdk.pytorch._data import like
+from core_sdk.loop.moving import like
 
 
 def autocasting(model: nn.Module, device: torch.device) -> nn.Module:

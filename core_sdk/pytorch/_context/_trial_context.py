@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import torch
 
 from core_sdk.errors import MissingDependencyError
-from core_sdk.pytorch._data import to_device
+from core_sdk.loop.moving import to_device
 from core_sdk.pytorch._reducers import FunctionReducer, MetricReducer, Reducers, WrappedReducer, reduce_across_slots
 
 if TYPE_CHECKING:

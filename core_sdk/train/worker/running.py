@@ -12,7 +12,6 @@ from core_sdk.core import Context, DistributedContext
 from core_sdk.environment import add_variables, get_cluster_info, use_run_info
 from core_sdk.environment.names import HOME_VARIABLE
 from core_sdk.errors import HomeNotSharedError, InvalidHP
-from core_sdk.loop import rng
 from core_sdk.records import to_json
 from core_sdk.train._program import Program, Returned
 from core_sdk.train.worker import current
@@ -39,6 +38,8 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
             name=program.experiment,
             hparams=recorded_config(config),
         ) as context:
+            from core_sdk.loop import rng  # loads torch, as the workers have, and the program that calls need not
+
             rng.seed_all(context.info.trial.trial_seed)
             try:
                 returned = _call(program, config, context)

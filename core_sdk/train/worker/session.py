@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
 from core_sdk.records import scalar
@@ -17,6 +17,9 @@ from core_sdk.train.worker.callbacks import tell_callbacks
 from core_sdk.train.worker.keeping import to_delete
 from core_sdk.train.worker.meeting import CheckpointMeeting
 from core_sdk.train.worker.saving import checked_directory, store
+
+if TYPE_CHECKING:
+    from core_sdk.train.worker.shards import DatasetShard
 
 
 class Stopped(BaseException):
@@ -39,6 +42,7 @@ class Session:
         searcher = info.trial._config.get("searcher") or {}
         self._searched_metric: str | None = searcher.get("metric")
         self._latest = self._channel.broadcast_outcome(lambda: self._resumed_from(info.latest_checkpoint))
+        self._shards: dict[str, DatasetShard] = {}
         self.stops_at_checkpoints = True
         """Whether nobody else stops the function when it should stop."""
 
@@ -79,6 +83,21 @@ class Session:
             for each in read_history(self._folder).checkpoints
             if not each.is_superseded
         ]
+
+    def shard(self, name: str) -> DatasetShard:
+        """Raises `KeyError`."""
+        if name not in self.program.datasets:
+            known = ", ".join(self.program.datasets) or "none"
+            raise KeyError(f"the trainer was given no dataset {name!r}; datasets are: {known}")
+        if name not in self._shards:
+            from core_sdk.train.worker.devices import devices  # these load torch
+            from core_sdk.train.worker.shards import DatasetShard
+
+            distributed, program = self.context.distributed, self.program
+            device = devices(distributed.local_rank, use_gpu=program.use_gpu, num_gpus=program.num_gpus)[0]
+            dividing = distributed if name in program.datasets_to_split else None
+            self._shards[name] = DatasetShard(program.datasets[name], dividing, device)
+        return self._shards[name]
 
     def end(self) -> None:
         self._meeting.leave()

@@ -1,0 +1,54 @@
+"""Moves batches to a device: nested containers of tensors."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import torch
+
+logger = logging.getLogger("core_sdk.loop")
+
+
+def to_device(data: Any, device: torch.device, warned_types: set[type] | None = None) -> Any:
+    """Moves a batch: everything in dictionaries, lists and tuples that has a method `to`. Arrays become tensors.
+
+    Warns once for each type that cannot be moved; `warned_types` remembers them.
+    """
+    if isinstance(data, torch.Tensor):
+        return data.to(device, non_blocking=True)
+    if callable(move := getattr(data, "to", None)):
+        return move(device)
+    if isinstance(data, dict):
+        return like(data, {key: to_device(value, device, warned_types) for key, value in data.items()})
+    if isinstance(data, (list, tuple)):
+        return like(data, [to_device(value, device, warned_types) for value in data])
+    if is_array(data) and data.dtype.kind in "fciub":
+        return torch.from_numpy(data).to(device, non_blocking=True)
+    _warn_once(type(data), warned_types)
+    return data
+
+
+def like(original: Any, content: Any) -> Any:
+    """`content`, a list or dictionary, as a container of the original's type; as it is if that cannot be made of it."""
+    kind = type(original)
+    if kind is type(content):
+        return content
+    try:
+        return kind(*content) if hasattr(original, "_fields") else kind(content)
+    except TypeError:
+        return content
+
+
+def _warn_once(kind: type, warned_types: set[type] | None) -> None:
+    if warned_types is None or kind not in warned_types:
+        logger.warning("a batch holds %s, which cannot be moved to a device and stays where it is", kind.__name__)
+    if warned_types is not None:
+        warned_types.add(kind)
+
+
+def is_array(data: Any) -> bool:
+    """Whether it is NumPy's array. Where NumPy was never imported there are none."""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and isinstance(data, numpy.ndarray)

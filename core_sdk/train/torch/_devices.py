@@ -1,0 +1,32 @@
+"""The devices of a worker, and calculations that come out the same each time."""
+
+from __future__ import annotations
+
+import torch
+
+from core_sdk.environment import add_variables
+from core_sdk.loop import rng
+from core_sdk.train.worker import current
+from core_sdk.train.worker.devices import devices
+
+
+def get_device() -> torch.device:
+    """This worker's first device: a GPU if the training uses them, otherwise the CPU."""
+    return get_devices()[0]
+
+
+def get_devices() -> list[torch.device]:
+    """All devices of this worker."""
+    session = current.session("get_devices()")
+    local_rank = session.context.distributed.local_rank
+    return devices(local_rank, use_gpu=session.program.use_gpu, num_gpus=session.program.num_gpus)
+
+
+def enable_reproducibility(seed: int = 0) -> None:
+    """Seeds Python, NumPy and torch, and has torch use deterministic algorithms only, which may be slower."""
+    rng.seed_all(seed)
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    # What cuBLAS needs for it.
+    add_variables({"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})

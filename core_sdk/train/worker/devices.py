@@ -1,0 +1,13 @@
+"""The devices of a worker."""
+
+from __future__ import annotations
+
+import torch
+
+
+def devices(local_rank: int, *, use_gpu: bool, num_gpus: int) -> list[torch.device]:
+    """`num_gpus` is the number for each worker. Ray shows a worker its own only."""
+    if not use_gpu:
+        return [torch.device("cpu")]
+    first, num_there = local_rank * max(1, num_gpus), torch.cuda.device_count()
+    return [torch.device("cuda", index % num_there) for index in range(first, first + max(1, num_gpus))]

@@ -1,0 +1,120 @@
+"""A worker's part of a dataset that the trainer was given."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from core_sdk.core import DistributedContext
+from core_sdk.loop import resumable
+from core_sdk.loop.moving import to_device
+from core_sdk.train.worker.epochs import Epochs
+
+_BATCH_SIZE = 256
+
+
+class DatasetShard:
+    """What `get_dataset_shard()` gives. Each iteration is an epoch; batches are counted by their worker's samples.
+
+    All workers get equally many batches. `state_dict()` and `load_state_dict()` go on with the very next sample; where
+    the dataset has a length, also on another number of workers.
+    """
+
+    def __init__(self, dataset: Any, distributed: DistributedContext | None, device: torch.device) -> None:
+        """`distributed` is None for a dataset of which each worker gets all."""
+        is_sized = hasattr(dataset, "__getitem__") and hasattr(dataset, "__len__")
+        if not is_sized and not isinstance(dataset, Iterable):
+            raise TypeError(f"a dataset must be iterable, or have __getitem__ and __len__; {type(dataset)} has neither")
+        self._distributed = distributed or DistributedContext()
+        self._dataset = dataset if is_sized else _Part(dataset, self._distributed)
+        self._device = device
+        self._state: dict[str, Any] | None = None
+        self._epochs: Epochs | None = None
+
+    def iter_torch_batches(
+        self,
+        *,
+        batch_size: int = _BATCH_SIZE,
+        collate_fn: Callable[[list[Any]], Any] | None = None,
+        drop_last: bool = False,
+        shuffle: bool = False,
+        num_workers: int = 0,
+    ) -> Iterator[Any]:
+        """The batches of one epoch, as tensors on this worker's device."""
+        for batch in self._batches(batch_size, collate_fn, drop_last, shuffle, num_workers):
+            yield to_device(batch, self._device)
+
+    def iter_batches(
+        self, *, batch_size: int = _BATCH_SIZE, drop_last: bool = False, shuffle: bool = False
+    ) -> Iterator[list[Any]]:
+        """The batches of one epoch, as lists of samples."""
+        yield from self._batches(batch_size, list, drop_last, shuffle, 0)
+
+    def iter_rows(self) -> Iterator[Any]:
+        """The samples of one epoch."""
+        for batch in self._batches(1, list, False, False, 0):
+            yield from batch
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.iter_rows()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as plain values."""
+        return self._state or {} if self._epochs is None else self._epochs.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on at the position of a state; it must ask for the same batches."""
+        self._state = dict(state)
+        self._epochs = None
+
+    def _batches(
+        self, batch_size: int, collate_fn: Any, drop_last: bool, shuffle: bool, num_workers: int
+    ) -> Iterator[Any]:
+        if shuffle and isinstance(self._dataset, IterableDataset):
+            raise ValueError("shuffle=True needs a dataset with __getitem__() and __len__()")
+        earlier = self._state if self._epochs is None else self._epochs.next_state()
+        loader: DataLoader[Any] = DataLoader(
+            self._dataset,
+            batch_size=batch_size,
+            shuffle=shuffle or None,
+            collate_fn=collate_fn,
+            drop_last=drop_last,
+            num_workers=num_workers,
+        )
+        self._epochs = Epochs(resumable(loader, distributed=self._distributed))
+        if earlier:
+            self._epochs.load_state_dict(earlier)
+        return iter(self._epochs)
+
+
+class _Part(IterableDataset[Any]):
+    """Of an iterable without a length: of as many samples in a row as there are workers, each takes one.
+
+    Samples at the end that are too few for all are left out.
+    """
+
+    def __init__(self, samples: Iterable[Any], distributed: DistributedContext) -> None:
+        self._samples = samples
+        self._rank, self._size = distributed.rank, distributed.size
+        self._num_taken = 0
+        self._is_resumed = False
+
+    def __iter__(self) -> Iterator[Any]:
+        begin = self._num_taken if self._is_resumed else 0
+        self._num_taken, self._is_resumed = begin, False
+        rows = iter(self._samples)
+        for _ in itertools.islice(rows, begin * self._size):
+            pass
+        while len(row := list(itertools.islice(rows, self._size))) == self._size:
+            self._num_taken += 1
+            yield row[self._rank]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"num_taken": self._num_taken}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._num_taken, self._is_resumed = state["num_taken"], True
