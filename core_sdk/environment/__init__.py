@@ -68,7 +68,7 @@ from core_sdk.environment._ranks import (
     num_restarts,
     torchrun_launch,
 )
-from core_sdk.environment._run_info import get_cluster_info, run_info, use_run_info
+from core_sdk.environment._run_info import get_cluster_info, run_info, run_info_used, use_run_info
 from core_sdk.environment._settings import (
     AzureSettings,
     Environment,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from core_sdk.environment._settings import Environment
@@ -38,3 +40,17 @@ def run_info() -> ClusterInfo | None:
 def use_run_info(path: Path) -> None:
     """From now on `get_cluster_info()` describes another attempt, here and in processes that this one starts."""
     os.environ[RUN_INFO_VARIABLE] = str(path)
+
+
+@contextlib.contextmanager
+def run_info_used(path: Path) -> Iterator[None]:
+    """Within the block as after `use_run_info`; then as before."""
+    earlier = os.environ.get(RUN_INFO_VARIABLE)
+    use_run_info(path)
+    try:
+        yield
+    finally:
+        if earlier is None:
+            os.environ.pop(RUN_INFO_VARIABLE, None)
+        else:
+            os.environ[RUN_INFO_VARIABLE] = earlier

@@ -19,7 +19,8 @@ class Program:
     datasets: Mapping[str, Any]
     datasets_to_split: frozenset[str]
     home: Path
-    run_info: Path
+    run_info: Path | None
+    """None where each rank is told by its launcher."""
     experiment: str | None
     """The name that was given to it."""
     storage: str | None
@@ -35,6 +36,7 @@ class Program:
 class Returned:
     """How a worker's function has ended."""
 
+    trial_id: int
     value: Any = None
     is_stopped: bool = False
     """Whether it ended because the training was asked to stop."""

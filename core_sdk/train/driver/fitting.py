@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from core_sdk.agent.driving import DrivenTrial
+from core_sdk.core import DistributedContext
+from core_sdk.environment import Environment, num_ranks_started, run_info_used
 from core_sdk.errors import (
     InvalidHP,
     NotPicklableError,
@@ -18,18 +22,25 @@ from core_sdk.errors import (
     WorkerFailedError,
     WorkersNotStartedError,
 )
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.train._callback import TrainRunContext
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
 from core_sdk.train._program import Program, Returned
 from core_sdk.train._result import Result
+from core_sdk.train.driver.callbacks import Callbacks
 from core_sdk.train.driver.engines import engine_of
+from core_sdk.train.driver.growing import Growth, num_workers
 from core_sdk.train.driver.kept import Likeness, Workers
 from core_sdk.train.driver.stops import ForwardedStops
-from core_sdk.train.worker.running import run
+from core_sdk.train.worker.callbacks import callbacks_path
+from core_sdk.train.worker.running import execute, run
 from core_sdk.workers import WorkerGroup
 
 # How long the other workers have after one has failed, and all after Ctrl-C, to leave their functions by themselves.
 _AFTER_FAILURE_S = 0.5
 _AFTER_INTERRUPT_S = 5.0
+
+Failure = WorkerFailedError | WorkerDiedError
 
 
 @dataclass(frozen=True)
@@ -45,14 +56,14 @@ class Training:
     backend: str | None = None
     timeout_s: float = 1800.0
 
-    def program(self, trial: DrivenTrial) -> Program:
+    def program(self, trial: DrivenTrial | None) -> Program:
         return Program(
             function=self.function,
             config=self.config,
             datasets=self.datasets,
             datasets_to_split=frozenset(name for name in self.datasets if self.data.is_split(name)),
-            home=trial.folder.home_root.absolute(),
-            run_info=trial.run_info_path,
+            home=Environment.read().home if trial is None else trial.folder.home_root.absolute(),
+            run_info=None if trial is None else trial.run_info_path,
             experiment=self.run.name,
             storage=self.run.storage_path,
             use_gpu=self.scaling.use_gpu,
@@ -63,69 +74,62 @@ class Training:
         )
 
 
-class Fit:
+def fit(training: Training) -> Result:
+    """Raises `TrainingFailedError`; what keeps the workers from being started; or `KeyboardInterrupt`."""
+    if training.scaling.max_workers > 0:
+        return _WorkersFit(training).run()
+    if num_ranks_started() > 1:
+        return _fit_as_rank(training)
+    return _HereFit(training).run()
+
+
+class _Fit(ABC):
     """The attempts of one `fit()`."""
 
     def __init__(self, training: Training) -> None:
         self._training = training
-        self._likeness = Likeness.of_this_program(training.scaling, training.backend, training.timeout_s)
         self._num_failures = 0
-        self._workers: Workers | None = None
-        self._stops = ForwardedStops()
+
+    @abstractmethod
+    def _attempt(self, trial: DrivenTrial) -> Returned | None:
+        """Executes one attempt. None if another one is to follow. Raises a `Failure`, or whatever else ends the fit."""
+
+    @abstractmethod
+    def _clear(self) -> None:
+        """After an attempt that has failed."""
 
     def run(self) -> Result:
-        """Raises `TrainingFailedError`; what the workers are not started by; or `KeyboardInterrupt`."""
-        training = self._training
-        trial = DrivenTrial.begin(
-            name=training.run.name, num_slots=training.scaling.max_workers, job_id=training.run.job_id
-        )
-        try:
-            with self._stops:
-                result = self._run(trial)
-        except BaseException:
-            self._end_workers(0)
-            self._stops.die()
-            raise
-        if self._workers is not None:
-            self._workers.keep()
-        return result
-
-    def _run(self, trial: DrivenTrial) -> Result:
+        run = self._training.run
+        num_slots = max(1, self._training.scaling.max_workers)
+        trial = DrivenTrial.begin(name=run.name, num_slots=num_slots, job_id=run.job_id)
         while True:
             try:
-                returned = self._attempt(trial)
+                returned = self._attempt_and_tell(trial)
             except (WorkerFailedError, WorkerDiedError) as error:
                 self._fail(trial, error)
-            except KeyboardInterrupt:
-                trial.end(-signal.SIGINT)
-                raise
             except BaseException as error:
                 self._give_up(trial, error)
                 raise
             else:
                 trial.end(0)
-                return _result(trial, returned)
+                if returned is not None:
+                    return _result(trial.folder, returned)
+            trial.restart()
 
-    def _attempt(self, trial: DrivenTrial) -> list[Returned]:
-        group = self._started_workers(trial)
-        call = group.submit(run, self._training.program(trial))
-        try:
-            return call.results()
-        except KeyboardInterrupt:
-            group.interrupt()
-            call.wait_for_all(_AFTER_INTERRUPT_S)
-            raise
-        except WorkerFailedError:
-            call.wait_for_all(_AFTER_FAILURE_S)
-            raise
+    def _attempt_and_tell(self, trial: DrivenTrial) -> Returned | None:
+        training, folder = self._training, trial.folder
+        context = TrainRunContext(folder.trial_id, training.run, training.scaling, training.config)
+        with Callbacks(training.run.callbacks, context, callbacks_path(folder, trial.attempt)) as callbacks:
+            try:
+                return self._attempt(trial)
+            except (WorkerFailedError, WorkerDiedError) as error:
+                self._clear()
+                callbacks.tell_failure({error.rank: error})
+                raise
 
-    def _fail(self, trial: DrivenTrial, error: WorkerFailedError | WorkerDiedError) -> None:
-        """Begins the next attempt, or raises."""
+    def _fail(self, trial: DrivenTrial, error: Failure) -> None:
+        """Raises if the training may not be started again."""
         self._num_failures += 1
-        self._end_workers(0)
-        if self._stops.received is not None:
-            trial.end(-self._stops.received)
-            raise error
         text = _text(error)
         trial.end(1, text)
         max_failures = self._training.run.failure_config.max_failures
@@ -133,52 +137,139 @@ class Fit:
             failed = TrainingFailedError(trial.folder.trial_id, trial.attempt, text, self._num_failures)
             failed.worker_failures = {error.rank: error}
             raise failed from error.__cause__ or error
-        trial.restart()
 
     def _give_up(self, trial: DrivenTrial, error: BaseException) -> None:
-        """Of an attempt that never ran nothing stays."""
-        if isinstance(error, (NotPicklableError, WorkersNotStartedError, ValueError)) and not self._num_failures:
+        self._clear()
+        if isinstance(error, KeyboardInterrupt):
+            trial.end(-signal.SIGINT)
+        elif isinstance(error, Interrupted):
+            trial.end(-error.number)
+        elif isinstance(error, (NotPicklableError, WorkersNotStartedError, ValueError)) and not self._num_failures:
+            # Nothing has run.
             trial.withdraw()
         else:
             trial.end(1, f"{type(error).__name__}: {error}")
 
-    def _started_workers(self, trial: DrivenTrial) -> WorkerGroup:
-        training = self._training
+
+class _WorkersFit(_Fit):
+    """On workers of this program."""
+
+    def __init__(self, training: Training) -> None:
+        super().__init__(training)
+        self._likeness = Likeness.of_this_program(training.scaling, training.backend, training.timeout_s)
+        self._workers: Workers | None = None
+        self._stops = ForwardedStops()
+
+    def run(self) -> Result:
+        try:
+            with self._stops:
+                result = super().run()
+        except Interrupted as error:
+            self._stops.die()
+            # A handler of the program's has let it live.
+            raise SystemExit(128 + error.number) from error
+        if self._workers is not None and self._workers.group.size == self._training.scaling.max_workers:
+            self._workers.keep()
+        else:
+            self._clear()
+        return result
+
+    def _attempt(self, trial: DrivenTrial) -> Returned | None:
+        workers = self._started(trial)
+        group = workers.group
+        call = group.submit(run, self._training.program(trial))
+        with Growth(self._training.scaling, workers.engine, group.size, trial) as growth:
+            try:
+                returned = call.results()
+            except KeyboardInterrupt:
+                group.interrupt()
+                call.wait_for_all(_AFTER_INTERRUPT_S)
+                raise
+            except WorkerFailedError:
+                call.wait_for_all(_AFTER_FAILURE_S)
+                raise
+            except WorkerDiedError as error:
+                if self._stops.received is not None:
+                    raise Interrupted(self._stops.received) from error
+                raise
+        if growth.is_wanted and returned[0].is_stopped:
+            self._clear()
+            return None
+        return returned[0]
+
+    def _started(self, trial: DrivenTrial) -> Workers:
         if self._workers is None:
-            self._workers = Workers.taken(self._likeness)
-        if self._workers is None:
-            engine = engine_of(training.scaling)
-            engine.log_to(trial.log_path)
-            group = WorkerGroup(training.scaling.max_workers, engine)
-            self._workers = Workers(self._likeness, engine, group)
-            self._stops.group = group
-            group.init_torch(training.backend, training.timeout_s)
+            self._workers = Workers.taken(self._likeness) or self._start(trial)
         self._workers.engine.log_to(trial.log_path)
         self._stops.group = self._workers.group
-        return self._workers.group
+        return self._workers
 
-    def _end_workers(self, grace_s: float) -> None:
+    def _start(self, trial: DrivenTrial) -> Workers:
+        training = self._training
+        engine = engine_of(training.scaling)
+        engine.log_to(trial.log_path)
+        group = WorkerGroup(num_workers(training.scaling, engine.num_available()), engine)
+        try:
+            backend = training.backend or ("cpu:gloo,cuda:nccl" if training.scaling.use_gpu else "gloo")
+            group.init_torch(backend, training.timeout_s)
+        except BaseException:
+            group.close(0)
+            raise
+        return Workers(self._likeness, engine, group)
+
+    def _clear(self) -> None:
         self._stops.group = None
         if self._workers is not None:
             with contextlib.suppress(WorkerError):
-                self._workers.close(grace_s)
+                self._workers.close(0)
             self._workers = None
 
 
-def _result(trial: DrivenTrial, returned: list[Returned]) -> Result:
-    invalid_hp = next((each.invalid_hp for each in returned if each.invalid_hp is not None), None)
-    return Result(
-        trial.folder,
-        return_value=returned[0].value,
-        error=None if invalid_hp is None else InvalidHP(invalid_hp),
-        is_stopped=any(each.is_stopped for each in returned),
-    )
+class _HereFit(_Fit):
+    """In this process, alone."""
+
+    def _attempt(self, trial: DrivenTrial) -> Returned:
+        program = self._training.program(trial)
+        with run_info_used(trial.run_info_path):
+            try:
+                return execute(program, DistributedContext())
+            except Exception as error:
+                lines = traceback.format_exception(error)
+                function = f"{getattr(program.function, '__qualname__', program.function)}()"
+                raise WorkerFailedError(0, function, lines[-1].strip(), "".join(lines)) from error
+
+    def _clear(self) -> None:
+        """Nothing is left behind."""
 
 
-def _text(error: WorkerFailedError | WorkerDiedError) -> str:
+class Interrupted(BaseException):
+    """The workers have died of a signal that was sent to this program."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        super().__init__(f"signal {number}")
+
+
+def _fit_as_rank(training: Training) -> Result:
+    """In this process, which is one of the ranks that a launcher has started. The launcher starts them again."""
+    import torch.distributed as dist  # a rank needs it
+
+    if not dist.is_initialized():
+        dist.init_process_group(training.backend)
+    program = training.program(None)
+    returned = execute(program, DistributedContext.from_torch_distributed())
+    return _result(Home(program.home).folder(returned.trial_id), returned)
+
+
+def _result(folder: TrialFolder, returned: Returned) -> Result:
+    """`returned` is of rank 0."""
+    error = None if returned.invalid_hp is None else InvalidHP(returned.invalid_hp)
+    return Result(folder, return_value=returned.value, error=error, is_stopped=returned.is_stopped)
+
+
+def _text(error: Failure) -> str:
     """With its last line in the end, which lists show."""
     if isinstance(error, WorkerDiedError):
-        lines = "".join(f"\n    {line}" for line in error.last_lines)
-        ending = f"\n{lines}\n" if lines else ""
-        return f"{ending}worker {error.rank} ({error.process}) {error.cause}"
+        lines = "".join(f"{line}\n" for line in error.last_lines)
+        return f"{lines}worker {error.rank} ({error.process}) {error.cause}"
     return f"{error.traceback_text.rstrip()}\nworker {error.rank} failed: {error.error_text}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
 from core_sdk.train._result import Result
-from core_sdk.train.driver.fitting import Fit, Training
+from core_sdk.train.driver.fitting import Training, fit
 from core_sdk.train.worker.running import takes_config
 
 
@@ -70,4 +70,4 @@ class TorchTrainer:
         fails or dies is a new attempt of the trial, from its newest good checkpoint, as often as the `FailureConfig`
         allows; then `TrainingFailedError`. Ctrl-C cancels the trial, and SIGTERM asks it to stop.
         """
-        return Fit(self._training).run()
+        return fit(self._training)

@@ -27,9 +27,14 @@ def callbacks_path(folder: TrialFolder, attempt: int) -> Path:
 
 def tell_callbacks(folder: TrialFolder, context: Context, metrics: Mapping[str, Any], storage_id: str | None) -> None:
     """Collective."""
-    gathered = context.distributed.gather({name: scalar(value) for name, value in metrics.items()})
+    gathered = context.distributed.gather(plain_metrics(metrics))
     if gathered is not None:
         told = Told(gathered, context.checkpoint._storage.url, storage_id)
         path = callbacks_path(folder, context.info.trial._trial_run_id)
         with path.open("ab", buffering=0) as file:
             file.write(msgspec.json.encode(told) + b"\n")
+
+
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """As JSON can keep them: they are numbers, of Python, NumPy or torch."""
+    return {name: value if type(value) in (int, float) else scalar(value) for name, value in metrics.items()}

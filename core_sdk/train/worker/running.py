@@ -16,21 +16,21 @@ from core_sdk.records import to_json
 from core_sdk.train._program import Program, Returned
 from core_sdk.train.worker import current
 from core_sdk.train.worker.session import Session, Stopped
+from core_sdk.workers import this_worker
 
 
 def run(program: Program) -> Returned:
     """In a worker whose process group of torch is set up."""
+    _see_home(program)
     return execute(program, DistributedContext.from_torch_distributed())
 
 
 def execute(program: Program, distributed: DistributedContext) -> Returned:
-    """The attempt of `program` as this rank executes it: within a Context, with the functions of `core_sdk.train`."""
-    _see_home(program, distributed)
+    """The attempt of which this process was told: within a Context, with the functions of `core_sdk.train`."""
     info = get_cluster_info()
     config = with_given(dict(program.config or {}), {} if info is None else info.trial.hparams)
     logging.getLogger("core_sdk").setLevel(program.log_level)
-    invalid_hp = None
-    returned = Returned()
+    trial_id, invalid_hp = 0, None
     try:
         with core.init(
             distributed=distributed,
@@ -38,11 +38,12 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
             name=program.experiment,
             hparams=recorded_config(config),
         ) as context:
+            trial_id = context.info.trial.trial_id
             from core_sdk.loop import rng  # loads torch, as the workers have, and the program that calls need not
 
             rng.seed_all(context.info.trial.trial_seed)
             try:
-                returned = _call(program, config, context)
+                return _call(program, config, context)
             except InvalidHP as error:
                 invalid_hp = str(error)
                 raise
@@ -50,18 +51,17 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
         # The Context has recorded that these hyperparameters cannot be trained.
         if invalid_hp is None:
             raise
-        return Returned(invalid_hp=invalid_hp)
-    return returned
+        return Returned(trial_id, invalid_hp=invalid_hp)
 
 
-def _see_home(program: Program, distributed: DistributedContext) -> None:
+def _see_home(program: Program) -> None:
     """Has this process record in the driver's home.
 
     Here a node that does not see the home would open a spool of its own, whose journal is shipped to the driver.
     Raises `HomeNotSharedError`.
     """
-    if not program.run_info.exists():
-        raise HomeNotSharedError(program.home, distributed.rank, "TorchTrainer.fit()")
+    if program.run_info is None or not program.run_info.exists():
+        raise HomeNotSharedError(program.home, this_worker().rank, "TorchTrainer.fit()")
     add_variables({HOME_VARIABLE: str(program.home)})
     use_run_info(program.run_info)
 
@@ -72,14 +72,14 @@ def _call(program: Program, config: dict[str, Any], context: Context) -> Returne
         try:
             value = _called(program, config)
         except Stopped:
-            return Returned(is_stopped=True)
+            return Returned(context.info.trial.trial_id, is_stopped=True)
         except SystemExit as error:
             if error.code not in (None, 0):
                 raise
             value = None
         session.end()
     is_stopped = context.preempt.is_acknowledged
-    return Returned(value if context.distributed.is_chief else None, is_stopped)
+    return Returned(context.info.trial.trial_id, value if context.distributed.is_chief else None, is_stopped)
 
 
 def _called(program: Program, config: dict[str, Any]) -> Any:

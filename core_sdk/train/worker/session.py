@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
-from core_sdk.records import scalar
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.continuation import find_checkpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train._program import Program
-from core_sdk.train.worker.callbacks import tell_callbacks
+from core_sdk.train.worker.callbacks import plain_metrics, tell_callbacks
 from core_sdk.train.worker.keeping import to_delete
 from core_sdk.train.worker.meeting import CheckpointMeeting
 from core_sdk.train.worker.saving import checked_directory, store
@@ -114,7 +112,7 @@ class Session:
     ) -> None:
         metadata = {}
         if self._is_chief:
-            metadata = {"steps_completed": self._steps, "metrics": _plain(metrics)}
+            metadata = {"steps_completed": self._steps, "metrics": plain_metrics(metrics)}
             if name is not None:
                 metadata["checkpoint_dir_name"] = name
         directory = checked_directory(checkpoint.path)
@@ -136,8 +134,3 @@ class Session:
             return None
         found = find_checkpoint(Home(self.program.home), self._folder, storage_id)
         return None if found is None else Checkpoint.of(found)
-
-
-def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
-    """As metadata can keep them: they were reported, so that they are numbers."""
-    return {name: value if type(value) in (int, float) else scalar(value) for name, value in metrics.items()}

@@ -1,0 +1,75 @@
+"""Calls the program's callbacks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from core_sdk.train._callback import TrainRunContext, UserCallback
+from core_sdk.train._checkpoint import Checkpoint
+from core_sdk.train.worker.callbacks import Told
+
+logger = logging.getLogger("core_sdk.train")
+
+_LOOK_S = 0.05
+
+
+class Callbacks:
+    """While it is open, the callbacks hear of each line of the file in which rank 0 tells of reports."""
+
+    def __init__(self, callbacks: Sequence[UserCallback], context: TrainRunContext, path: Path) -> None:
+        self._callbacks = callbacks
+        self._context = context
+        self._path = path
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="core-sdk-callbacks", daemon=True)
+
+    def tell_failure(self, failures: dict[int, Exception]) -> None:
+        self._call(lambda callback: callback.after_exception(self._context, failures))
+
+    def __enter__(self) -> Self:
+        if self._callbacks:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._callbacks:
+            self._is_over.set()
+            self._thread.join()
+            self._path.unlink(missing_ok=True)
+
+    def _follow(self) -> None:
+        for told in self._lines():
+            checkpoint = None if told.storage_id is None else Checkpoint.stored(told.storage, told.storage_id)
+            self._tell(told.metrics, checkpoint)
+
+    def _tell(self, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
+        self._call(lambda callback: callback.after_report(self._context, metrics, checkpoint))
+
+    def _lines(self) -> Iterator[Told]:
+        offset = 0
+        while True:
+            is_last = self._is_over.wait(_LOOK_S)
+            if self._path.exists():
+                with self._path.open("rb") as file:
+                    file.seek(offset)
+                    lines = [line for line in file if line.endswith(b"\n")]
+                offset += sum(map(len, lines))
+                yield from (msgspec.json.decode(line, type=Told) for line in lines)
+            if is_last:
+                return
+
+    def _call(self, call: Callable[[UserCallback], None]) -> None:
+        for callback in self._callbacks:
+            try:
+                call(callback)
+            except Exception:
+                logger.exception("%s has failed; the training goes on", type(callback).__name__)

@@ -1,0 +1,49 @@
+"""Asks a training that may have more workers to stop, once there is room for them."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from core_sdk.agent.driving import DrivenTrial
+from core_sdk.train._configs import ScalingConfig
+from core_sdk.workers import Engine
+
+_SOURCE = "room for more workers"
+
+
+def num_workers(scaling: ScalingConfig, num_available: int | None) -> int:
+    """As many as there is room for; without enough the least, which are waited for. Pure."""
+    room = scaling.max_workers if num_available is None else num_available
+    return max(scaling.min_workers, min(scaling.max_workers, room))
+
+
+class Growth:
+    """While it is open, it looks for room."""
+
+    def __init__(self, scaling: ScalingConfig, engine: Engine, size: int, trial: DrivenTrial) -> None:
+        self._scaling = scaling
+        self._engine = engine
+        self._size = size
+        self._trial = trial
+        self._is_over = threading.Event()
+        self.is_wanted = False
+        """Whether the attempt was asked to stop, to go on with more workers."""
+
+    def __enter__(self) -> Self:
+        if self._size < self._scaling.max_workers:
+            threading.Thread(target=self._watch, name="core-sdk-growth", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(self._scaling.elastic_resize_monitor_interval_s):
+            if num_workers(self._scaling, self._engine.num_available()) > self._size:
+                self.is_wanted = True
+                self._trial.folder.request_stop(self._trial.attempt, _SOURCE)
+                return
