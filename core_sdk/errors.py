@@ -74,7 +74,9 @@
     │   ├── ExperimentNotFoundError
     │   ├── ModelNotFoundError
     │   ├── ModelVersionNotFoundError
-    │   └── MetricNotFoundError
+    │   ├── MetricNotFoundError
+    │   ├── NoSuchGroupError          (of a trial's reports)
+    │   └── NoSuchMetricError
     ├── CommandError                  a command that cannot be started
     │   ├── CommandNotFoundError
     │   ├── CommandNotExecutableError
@@ -89,6 +91,8 @@
     │   ├── DataChangedError
     │   └── NotExactError
     ├── PortTakenError                where a server was to listen
+    ├── NothingToPlotError            a chart without a number
+    ├── NothingToDrawError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
     └── MissingDependencyError        an optional library
     InvalidConfigError (ValueError)   an experiment's configuration that cannot be used
@@ -842,6 +846,19 @@ class MetricNotFoundError(NotFoundError):
         super().__init__(f"no validation has the metric {name!r}. Those reported are: {', '.join(sorted(known))}.")
 
 
+class NoSuchGroupError(NotFoundError):
+    def __init__(self, trial_id: int, group: str, known: Iterable[str]) -> None:
+        names = ", ".join(known) or "none yet"
+        super().__init__(f"trial {trial_id} has no reports of a group {group!r} to show. Its groups: {names}.")
+
+
+class NoSuchMetricError(NotFoundError):
+    def __init__(self, trial_ids: Sequence[int], name: str, known: Iterable[str]) -> None:
+        trials = f"trial {trial_ids[0]} has" if len(trial_ids) == 1 else f"trials {', '.join(map(str, trial_ids))} have"
+        names = ", ".join(dict.fromkeys(known)) or "none yet"
+        super().__init__(f"{trials} no metric {name!r} to show. The metrics: {names}.")
+
+
 class TrialClassError(CoreSDKError, ValueError):
     def __init__(self, spec: str, problem: str) -> None:
         self.spec = spec
@@ -887,6 +904,16 @@ class PortTakenError(CoreSDKError):
     def __init__(self, host: str, port: int, free_port: int) -> None:
         self.free_port = free_port
         super().__init__(f"port {port} of {host} is in use, or not yours to use; port {free_port} is free")
+
+
+class NothingToPlotError(CoreSDKError):
+    def __init__(self, trial_id: int, group: str) -> None:
+        super().__init__(f"group {group!r} of trial {trial_id} has no numbers over steps to plot.")
+
+
+class NothingToDrawError(CoreSDKError):
+    def __init__(self) -> None:
+        super().__init__("there is nothing to draw yet: no report has a number that is finite.")
 
 
 class NoMasterError(CoreSDKError, NotImplementedError):

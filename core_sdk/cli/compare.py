@@ -13,9 +13,10 @@ def compare(trial_ids: TrialIds, metric: Metrics = None, output: Output = None, 
 
     With --metric or --output also the curves, those of one metric in one chart.
     """
+    from core_sdk.charts.trials import trial_charts
     from core_sdk.cli._home import open_tracker
+    from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
     from core_sdk.cli.render.json import print_list
-    from core_sdk.cli.trial.curves import draw
     from core_sdk.cli.trial.listing import json_object, print_comparison
     from core_sdk.tracking.finding.facts import read_facts
 
@@ -29,4 +30,5 @@ def compare(trial_ids: TrialIds, metric: Metrics = None, output: Output = None, 
             return
         print_comparison(found)
         if metric or output:
-            draw(view, trial_ids, metrics=metric or (), to=output)
+            check_format(output)
+            draw_charts(trial_charts(view, trial_ids, metrics=metric or (), max_buckets=num_buckets(output)), output)

@@ -129,6 +129,14 @@ class Experiment:
         return self._search.lengths if self._search else []
 
     @property
+    def brackets(self) -> list[list[int]]:
+        """As `Search.brackets`."""
+        return self._search.brackets if self._search else []
+
+    def bracket_of(self, request_id: UUID) -> int:
+        return self._search.bracket_of(request_id) if self._search else 0
+
+    @property
     def num_running(self) -> int:
         return len(self._running)
 

@@ -78,6 +78,7 @@ from core_sdk.records._values import (
     Metric,
     check_name,
     check_text,
+    format_number,
     from_json,
     metrics_from_json,
     nonfinite_to_text,

@@ -54,6 +54,13 @@ def nonfinite_to_text(value: Metric) -> Metric | str:
     return "Infinity" if value > 0 else "-Infinity"
 
 
+def format_number(value: Any) -> str:
+    """Six significant digits of a float; an integer whole."""
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_text(value))
+    return str(value)
+
+
 def number_to_json(value: Metric) -> Metric | str:
     """Spells the infinities and every NaN with its bits; other numbers are returned unchanged."""
     text = nonfinite_to_text(value)

@@ -50,6 +50,15 @@ class Method(ABC):
         """The lengths at which trials may end or pause, from the shortest; none if only their scripts know."""
 
     @property
+    def brackets(self) -> list[list[int]]:
+        """The `lengths` of each bracket, in which only its own trials are compared."""
+        return [self.lengths]
+
+    def bracket_of(self, request_id: UUID) -> int:
+        """The index of a trial's bracket."""
+        return 0
+
+    @property
     def num_compared(self) -> int:
         """The number of trials that have reached their first rung."""
         return 0

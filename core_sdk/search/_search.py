@@ -69,6 +69,15 @@ class Search:
         return self._method.max_trials
 
     @property
+    def brackets(self) -> list[list[int]]:
+        """The lengths of the rungs of each bracket; a search that compares all its trials has one."""
+        return self._method.brackets
+
+    def bracket_of(self, request_id: UUID) -> int:
+        """The index of a trial's bracket."""
+        return self._method.bracket_of(request_id)
+
+    @property
     def lengths(self) -> list[int]:
         """The lengths of the rungs, from the lowest, or the one length of all trials; empty if only scripts know it."""
         return self._method.lengths

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from core_sdk.cli.render.chart import Chart, Curve
+from core_sdk.charts.chart import Chart, Curve
 from core_sdk.cli.render.plot import plot as plot_chart
 from core_sdk.tracking.rows import Bucket
 

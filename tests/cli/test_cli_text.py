@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core_sdk.cli.render.csv import cell
-from core_sdk.cli.render.text import format_number, format_size, format_time, printable
-from core_sdk.records import strict_json
+from core_sdk.cli.render.text import format_size, format_time, printable
+from core_sdk.records import format_number, strict_json
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,20 @@ from rich.text import Text
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
-from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.render.json import print_object
-from core_sdk.cli.render.text import format_number, printable
+from core_sdk.cli.render.text import printable
 from core_sdk.experiments._trial import Trial, Wish
-from core_sdk.records import AttemptBegun, AttemptOver, Event, ExperimentEnded, TrialCreated, ValidationRead, from_json
+from core_sdk.experiments.best_so_far import Follower
+from core_sdk.records import (
+    AttemptBegun,
+    AttemptOver,
+    Event,
+    ExperimentEnded,
+    TrialCreated,
+    ValidationRead,
+    format_number,
+    from_json,
+)
 from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.finding.facts import flattened
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._messages import say
-from core_sdk.cli.experiment.following import Follower
 from core_sdk.cli.experiment.live import show
+from core_sdk.experiments.best_so_far import Follower
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import Submitted
 from core_sdk.master.local import local_master

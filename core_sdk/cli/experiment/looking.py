@@ -16,9 +16,9 @@ from core_sdk.cli._home import open_home, open_tracker, submitted_id
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, print_one
-from core_sdk.cli.render.text import format_number
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials
+from core_sdk.records import format_number
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.finding.facts import flattened, read_facts
 from core_sdk.tracking.finding.order import in_order
@@ -79,13 +79,14 @@ def plot(experiment: Experiment, output: Output = None) -> None:
 
     The rungs are marked, and crosses show where the search has stopped a trial.
     """
-    from core_sdk.cli.experiment.curves import read_chart
-    from core_sdk.cli.experiment.following import Follower
+    from core_sdk.charts.search import search_chart
+    from core_sdk.experiments.best_so_far import Follower
+    from core_sdk.experiments.picture import read_picture
 
     check_format(output)
-    follower = Follower(open_home(), submitted_id(experiment))
+    picture = read_picture(Follower(open_home(), submitted_id(experiment)))
     with open_tracker().view() as view:
-        chart = read_chart(follower, view, num_buckets(output))
+        chart = search_chart(picture, view, num_buckets(output))
     draw_charts([chart] if chart.curves else [], output)
 
 

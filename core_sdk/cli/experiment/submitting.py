@@ -185,8 +185,8 @@ def follow(experiment: Experiment, as_json: AsJson = False) -> None:
 
     --json prints the experiment when it has ended.
     """
-    from core_sdk.cli.experiment.following import Follower
     from core_sdk.cli.experiment.live import show
+    from core_sdk.experiments.best_so_far import Follower
 
     raise typer.Exit(show(Follower(open_home(), submitted_id(experiment)), as_json=as_json))
 
@@ -198,8 +198,8 @@ def _submit(do: Callable[[Home], Submitted], done: str, *, as_json: bool, is_fol
     start_early(home.root)
     submitted = _told(do(home), done, is_last=not is_followed, as_json=as_json)
     if is_followed:
-        from core_sdk.cli.experiment.following import Follower
         from core_sdk.cli.experiment.live import show
+        from core_sdk.experiments.best_so_far import Follower
 
         raise typer.Exit(show(Follower(home, submitted.experiment_id), as_json=as_json))
 

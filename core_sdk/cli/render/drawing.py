@@ -8,22 +8,16 @@ from pathlib import Path
 
 import typer
 
+from core_sdk.charts.chart import Chart
+from core_sdk.charts.trials import PICTURE_BUCKETS
 from core_sdk.cli.render import plot
-from core_sdk.cli.render.chart import Chart
 from core_sdk.cli.render.text import printable
-from core_sdk.errors import CoreSDKError
-
-_PICTURE_BUCKETS = 800
-
-
-class NothingToDrawError(CoreSDKError):
-    def __init__(self) -> None:
-        super().__init__("there is nothing to draw yet: no report has a number that is finite.")
+from core_sdk.errors import NothingToDrawError
 
 
 def check_format(to: Path | None) -> None:
     """Raises `typer.BadParameter` for a file whose name does not say how to draw it."""
-    from core_sdk.cli.render.svg import PICTURE_FORMATS
+    from core_sdk.charts.svg import PICTURE_FORMATS
 
     if to is not None and to.suffix.lower() not in PICTURE_FORMATS:
         raise typer.BadParameter(f"the file's name must end in {', '.join(PICTURE_FORMATS)}", param_hint="--output")
@@ -31,7 +25,7 @@ def check_format(to: Path | None) -> None:
 
 def num_buckets(to: Path | None) -> int:
     """How many points of a curve can be told apart."""
-    return _PICTURE_BUCKETS if to is not None else plot.num_buckets(_width())
+    return PICTURE_BUCKETS if to is not None else plot.num_buckets(_width())
 
 
 def draw_charts(charts: Sequence[Chart], to: Path | None) -> None:
@@ -39,7 +33,7 @@ def draw_charts(charts: Sequence[Chart], to: Path | None) -> None:
     if to is None:
         _print_charts(charts)
         return
-    from core_sdk.cli.render.svg import write_picture
+    from core_sdk.charts.svg import write_picture
 
     drawable = [chart for chart in charts if chart.strokes]
     if not drawable:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import string
 from collections.abc import Sequence
 
-from core_sdk.cli.render.chart import Chart, Stroke, fraction, stroke
-from core_sdk.cli.render.text import format_number
+from core_sdk.charts.chart import Chart, Stroke, fraction, stroke
+from core_sdk.records import format_number
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800

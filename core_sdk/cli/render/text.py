@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import math
-from typing import Any
-
-from core_sdk.records import nonfinite_to_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -26,13 +22,6 @@ def format_time(seconds: float | None) -> str:
         return datetime.datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):
         return repr(seconds)  # no calendar has this time: the clock was wrong
-
-
-def format_number(value: Any) -> str:
-    """Six significant digits of a float; an integer whole."""
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else str(nonfinite_to_text(value))
-    return str(value)
 
 
 def format_size(size_bytes: int) -> str:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import typer
 
-from core_sdk.cli.render.text import format_number
-from core_sdk.records import Metric, SearcherMetric
+from core_sdk.records import Metric, SearcherMetric, format_number
 from core_sdk.tracking import View
 
 

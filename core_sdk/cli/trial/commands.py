@@ -13,15 +13,16 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from core_sdk.charts.trials import trial_charts
 from core_sdk.cli._arguments import Force, Labels, Metrics, Output, Remove, TrialId, TrialIds, Yes, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
+from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
 from core_sdk.cli.render.output import AsCsv, AsJson, Format, choose_format, confirm, print_one
 from core_sdk.cli.render.text import printable
 from core_sdk.cli.trial import reports
-from core_sdk.cli.trial.curves import draw
 from core_sdk.cli.trial.description import describe_trial
 from core_sdk.cli.trial.listing import choose_trials, print_trials
 from core_sdk.cli.trial.logs import print_logs
@@ -144,7 +145,9 @@ def plot_trials(trial_ids: TrialIds, group: Group = None, metric: Metrics = None
     with open_tracker().view() as view:
         for trial_id in trial_ids:
             view.trial(trial_id)
-        draw(view, trial_ids, group=group, metrics=metric or (), to=output)
+        check_format(output)
+        max_buckets = num_buckets(output)
+        draw_charts(trial_charts(view, trial_ids, group=group, metrics=metric or (), max_buckets=max_buckets), output)
 
 
 @app.command()

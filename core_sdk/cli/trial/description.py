@@ -6,9 +6,9 @@ import shlex
 from typing import Any
 
 from core_sdk.cli._messages import say
-from core_sdk.cli.render.text import format_number, format_size, format_time
+from core_sdk.cli.render.text import format_size, format_time
 from core_sdk.errors import RecordDamagedError
-from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, strict_json
+from core_sdk.records import CommandRecord, EnvironmentRecord, fields_of, format_number, strict_json
 from core_sdk.tracking import Tracker
 from core_sdk.tracking.rows import RankRow, Summary, TrialRow
 

@@ -12,8 +12,8 @@ from core_sdk.cli.render.csv import print_csv
 from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
-from core_sdk.cli.render.text import format_number, format_time
-from core_sdk.records import fields_of, strict_json
+from core_sdk.cli.render.text import format_time
+from core_sdk.records import fields_of, format_number, strict_json
 from core_sdk.tracking import View
 from core_sdk.tracking.finding.facts import Facts, differing_first, flattened, metric_titles, read_facts, unknown_name
 from core_sdk.tracking.finding.order import in_order

@@ -10,32 +10,20 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from core_sdk.charts.trials import check_group
 from core_sdk.cli.render.csv import print_csv
 from core_sdk.cli.render.json import print_list
 from core_sdk.cli.render.output import Format
 from core_sdk.cli.render.tables import Column, print_table
-from core_sdk.cli.render.text import format_number, format_time, printable
-from core_sdk.errors import NotFoundError
-from core_sdk.records import strict_json
+from core_sdk.cli.render.text import format_time, printable
+from core_sdk.errors import NoSuchMetricError
+from core_sdk.records import format_number, strict_json
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import ReportRow, StreamPosition
 
 _CSV_COLUMNS = ["trial_id", "attempt", "rank", "group", "steps_completed", "time", "name", "value"]
 _POLL_INTERVAL_S = 0.2
 _NOTHING = "No reports yet."
-
-
-class NoSuchGroupError(NotFoundError):
-    def __init__(self, trial_id: int, group: str, known: Iterable[str]) -> None:
-        names = ", ".join(known) or "none yet"
-        super().__init__(f"trial {trial_id} has no reports of a group {group!r} to show. Its groups: {names}.")
-
-
-class NoSuchMetricError(NotFoundError):
-    def __init__(self, trial_ids: Sequence[int], name: str, known: Iterable[str]) -> None:
-        trials = f"trial {trial_ids[0]} has" if len(trial_ids) == 1 else f"trials {', '.join(map(str, trial_ids))} have"
-        names = ", ".join(dict.fromkeys(known)) or "none yet"
-        super().__init__(f"{trials} no metric {name!r} to show. The metrics: {names}.")
 
 
 def reports_of(
@@ -66,12 +54,6 @@ def only_metrics(reports: Iterable[ReportRow], metrics: Collection[str]) -> Iter
             yield report
         elif chosen := {name: value for name, value in report.metrics.items() if name in metrics}:
             yield dataclasses.replace(report, metrics=chosen)
-
-
-def check_group(view: View, trial_id: int, group: str) -> None:
-    """Raises `NoSuchGroupError` unless something was reported of the group, the profiler's included."""
-    if group not in (known := view.groups(trial_id)):
-        raise NoSuchGroupError(trial_id, group, known)
 
 
 def follow_reports(

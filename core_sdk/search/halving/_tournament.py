@@ -29,6 +29,13 @@ class Tournament(Method):
         return sorted({length for bracket in self._brackets for length in bracket.lengths})
 
     @property
+    def brackets(self) -> list[list[int]]:
+        return [bracket.lengths for bracket in self._brackets]
+
+    def bracket_of(self, request_id: UUID) -> int:
+        return next(index for index, bracket in enumerate(self._brackets) if request_id in bracket)
+
+    @property
     def num_compared(self) -> int:
         return sum(bracket.num_compared for bracket in self._brackets)
 
@@ -42,13 +49,13 @@ class Tournament(Method):
                     num_free -= bracket.num_active - num_before
 
     def validated(self, request_id: UUID, score: Score, length: float) -> Iterator[Operation]:
-        return self._bracket_of(request_id).validated(request_id, score, length)
+        return self._own(request_id).validated(request_id, score, length)
 
     def exited(self, request_id: UUID, is_invalid: bool) -> Iterator[Operation]:
-        return self._bracket_of(request_id).exited(request_id, is_invalid)
+        return self._own(request_id).exited(request_id, is_invalid)
 
     def closed(self, request_id: UUID, was_asked: bool) -> Iterator[Operation]:
-        return self._bracket_of(request_id).closed(request_id, was_asked)
+        return self._own(request_id).closed(request_id, was_asked)
 
     def encode(self) -> Any:
         return [bracket.encode() for bracket in self._brackets]
@@ -57,5 +64,5 @@ class Tournament(Method):
         for bracket, of_bracket in zip(self._brackets, encoded, strict=True):
             bracket.decode(of_bracket)
 
-    def _bracket_of(self, request_id: UUID) -> Halving:
-        return next(bracket for bracket in self._brackets if request_id in bracket)
+    def _own(self, request_id: UUID) -> Halving:
+        return self._brackets[self.bracket_of(request_id)]

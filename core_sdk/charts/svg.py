@@ -7,9 +7,9 @@ import importlib.util
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from core_sdk.cli.render.chart import Chart, Stroke, fraction, stroke
-from core_sdk.cli.render.text import format_number
+from core_sdk.charts.chart import Chart, Stroke, fraction, stroke
 from core_sdk.errors import MissingDependencyError
+from core_sdk.records import format_number
 from core_sdk.tracking.rows import Bucket
 
 PICTURE_FORMATS = (".svg", ".html", ".png")

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from itertools import chain
-from pathlib import Path
 
-from core_sdk.cli.render.chart import Chart, Curve
-from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
-from core_sdk.cli.trial.reports import NoSuchMetricError, check_group
-from core_sdk.errors import CoreSDKError
+from core_sdk.charts.chart import Chart, Curve
+from core_sdk.errors import NoSuchGroupError, NoSuchMetricError, NothingToPlotError
 from core_sdk.tracking import View
 
-
-class NothingToPlotError(CoreSDKError):
-    def __init__(self, trial_id: int, group: str) -> None:
-        super().__init__(f"group {group!r} of trial {trial_id} has no numbers over steps to plot.")
+PICTURE_BUCKETS = 800
+"""How many points of a curve can be told apart in a picture."""
 
 
-def draw(
-    view: View, trial_ids: Sequence[int], *, group: str | None = None, metrics: Collection[str] = (), to: Path | None
-) -> None:
-    """Draws in the terminal or, with `to`, into a file.
+def trial_charts(
+    view: View,
+    trial_ids: Sequence[int],
+    *,
+    group: str | None = None,
+    metrics: Collection[str] = (),
+    max_buckets: int = PICTURE_BUCKETS,
+) -> list[Chart]:
+    """Of all groups and metrics, unless some are named. Steps from which a single trial was resumed are marked.
 
     Raises `NoSuchGroupError`, `NoSuchMetricError` or `NothingToPlotError`.
     """
-    check_format(to)
-    draw_charts(_read_charts(view, trial_ids, group, metrics, num_buckets(to)), to)
-
-
-def _read_charts(
-    view: View, trial_ids: Sequence[int], group: str | None, metrics: Collection[str], max_buckets: int
-) -> list[Chart]:
     series = {trial_id: [(one.group, one.name) for one in view.series(trial_id)] for trial_id in trial_ids}
     known = list(dict.fromkeys(chain.from_iterable(series.values())))
     chosen = [(of, name) for of, name in known if group in (None, of) and (not metrics or name in metrics)]
@@ -54,3 +47,9 @@ def _read_charts(
         )
         for of, name in chosen
     ]
+
+
+def check_group(view: View, trial_id: int, group: str) -> None:
+    """Raises `NoSuchGroupError` unless something was reported of the group, the profiler's included."""
+    if group not in (known := view.groups(trial_id)):
+        raise NoSuchGroupError(trial_id, group, known)

@@ -17,6 +17,8 @@ class Follower(FollowedExperiment):
         super().__init__(home, experiment_id)
         self.best: dict[UUID, Metric] = {}
         """The best value of the searcher's metric, by trial; NaN is none."""
+        self.points: dict[UUID, dict[float, Metric]] = {}
+        """What the searcher has read of each trial, by length; empty where it reads no lengths."""
 
     @property
     def best_trial(self) -> tuple[int, Metric] | None:
@@ -35,5 +37,9 @@ class Follower(FollowedExperiment):
     def _compare(self, event: ValidationRead) -> None:
         value = from_json(event.metric)
         choose = min if self.searcher.smaller_is_better else max
-        if isinstance(value, int | float) and value == value:  # not NaN
+        if not isinstance(value, int | float):
+            return  # a search method of one's own may be told anything
+        if event.length is not None:
+            self.points.setdefault(event.request_id, {})[event.length] = value
+        if value == value:  # not NaN
             self.best[event.request_id] = choose(value, self.best.get(event.request_id, value))

@@ -1,0 +1,37 @@
+"""A search as a chart: the searcher's metric of each trial, the rungs, and where trials were stopped."""
+
+from __future__ import annotations
+
+import math
+
+from core_sdk.charts.chart import Chart, Curve
+from core_sdk.experiments.picture import SearchPicture
+from core_sdk.records import Metric
+from core_sdk.tracking import View
+from core_sdk.tracking.rows import Bucket
+
+
+def search_chart(picture: SearchPicture, view: View, num_buckets: int) -> Chart:
+    """What the searcher has read of each trial; where it reads no lengths, what the trial has reported at each step."""
+    curves = []
+    # The best one first, and those that were stopped last, since others are drawn over them.
+    for trial in sorted(
+        picture.trials, key=lambda trial: (trial.trial_id != picture.best_trial, trial.fate == "stopped")
+    ):
+        buckets = (
+            [_bucket(length, metric) for length, metric in trial.points]
+            if picture.reads_lengths
+            else view.buckets(trial.trial_id, "validation", picture.metric, num_buckets)
+        )
+        if buckets:
+            is_best = trial.trial_id == picture.best_trial
+            label = f"trial {trial.trial_id}, the best" if is_best else trial.fate
+            curves.append(Curve(label, buckets, is_cut=not is_best and trial.fate == "stopped"))
+    title = f"{picture.name}: {picture.metric} by {picture.unit if picture.reads_lengths else 'steps'}"
+    reached = max((length for trial in picture.trials for length, _ in trial.points), default=0.0)
+    return Chart(title, curves, [rung for rung in picture.rungs if rung <= reached], "rung")
+
+
+def _bucket(length: float, metric: Metric) -> Bucket:
+    value = None if math.isnan(metric) else metric
+    return Bucket(length, length, 1, value, value, None if value is None else float(value))

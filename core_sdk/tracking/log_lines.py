@@ -1,0 +1,150 @@
+"""The output of an attempt by the numbers of its lines, for one who looks at a part of it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from core_sdk.tracking.tracker import Tracker
+
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+LEVELS: tuple[LogLevel, ...] = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+_BLOCK_BYTES = 1 << 18
+_MAX_LINE_BYTES = 1 << 16
+"""What is shown of a line."""
+_SCAN_BYTES = 64 << 20
+"""How much one search reads."""
+_PREFIX = re.compile(rb"\[rank=(\d{1,9})\] ")
+_LEVEL = re.compile(rb"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
+
+
+@dataclass(frozen=True)
+class LogLine:
+    number: int
+    """Counted from 0, over the whole output of the attempt."""
+    rank: int | None
+    """None for a line of the launcher itself, and for all lines if there is no launcher."""
+    level: LogLevel
+    """INFO for a line that `logging` has not written in Core SDK's format."""
+    text: str
+    """Without the rank; as the script wrote it, with control characters."""
+    is_cut: bool = False
+    """A longer line is shown up to its 65,536th byte."""
+
+
+@dataclass(frozen=True)
+class LogPage:
+    lines: tuple[LogLine, ...]
+    num_lines: int
+    """In the whole output as of now."""
+    next_line: int | None
+    """Where to read on; None at the end of what is there."""
+
+
+@dataclass(frozen=True)
+class LogFilter:
+    """The lines that are asked for."""
+
+    ranks: Collection[int] = ()
+    """None stands for all lines."""
+    min_level: LogLevel = "DEBUG"
+    search: str = ""
+    """In upper or lower case."""
+
+    @property
+    def is_everything(self) -> bool:
+        return not self.ranks and self.min_level == "DEBUG" and not self.search
+
+    def holds(self, line: LogLine) -> bool:
+        return (
+            (not self.ranks or line.rank in self.ranks or (line.rank is None and 0 in self.ranks))
+            and LEVELS.index(line.level) >= LEVELS.index(self.min_level)
+            and self.search.casefold() in line.text.casefold()
+        )
+
+
+class LogLines:
+    """Knows where the lines of one attempt's output are. Reads each byte of it once, and then only what is shown."""
+
+    def __init__(self, tracker: Tracker, trial_id: int, attempt: int) -> None:
+        self._tracker = tracker
+        self._trial_id = trial_id
+        self._attempt = attempt
+        self._starts = [0]
+        """For each block, the number of the line in which it begins."""
+        self._last_block_bytes = 0
+        self._last_block_lines = 0
+        self._ends_with_newline = True
+
+    @property
+    def num_lines(self) -> int:
+        return self._starts[-1] + self._last_block_lines + (not self._ends_with_newline)
+
+    def read(self, first: int, limit: int, wanted: LogFilter) -> LogPage:
+        """At most `limit` lines from `first` on; a negative `first` counts from the end.
+
+        A search that has read 64 MiB gives what it has found, and where to read on.
+        """
+        self._update()
+        first = max(0, self.num_lines + first) if first < 0 else first
+        found: list[LogLine] = []
+        num_read = 0
+        for number, content in self._lines(first):
+            num_read += len(content)
+            line = _line(number, content)
+            if wanted.is_everything or wanted.holds(line):
+                found.append(line)
+            if len(found) == limit or num_read > _SCAN_BYTES:
+                return LogPage(tuple(found), self.num_lines, number + 1 if number + 1 < self.num_lines else None)
+        return LogPage(tuple(found), self.num_lines, None)
+
+    def _update(self) -> None:
+        """Counts the lines of what was added."""
+        while content := self._block(len(self._starts) - 1, self._last_block_bytes):
+            self._last_block_bytes += len(content)
+            self._last_block_lines += content.count(b"\n")
+            self._ends_with_newline = content.endswith(b"\n")
+            if self._last_block_bytes == _BLOCK_BYTES:
+                self._starts.append(self._starts[-1] + self._last_block_lines)
+                self._last_block_bytes = self._last_block_lines = 0
+
+    def _block(self, index: int, offset: int = 0) -> bytes:
+        """The rest of a block; shorter at the end of the output."""
+        start = index * _BLOCK_BYTES + offset
+        return self._tracker.read_log(self._trial_id, self._attempt, start, _BLOCK_BYTES - offset)
+
+    def _lines(self, first: int) -> Iterator[tuple[int, bytes]]:
+        """The lines from `first` on, each without its end, and at most a little longer than what is shown."""
+        # The line in which a block begins may have begun in an earlier one.
+        index = max(0, bisect_right(self._starts, first - 1) - 1)
+        number, begun = self._starts[index], b""
+        is_middle = index > 0
+        while content := self._block(index):
+            *ended, rest = content.split(b"\n")
+            for line in ended:
+                if number >= first and not is_middle:
+                    yield number, begun + line
+                begun, is_middle = b"", False
+                number += 1
+            begun = (begun + rest)[: 2 * _MAX_LINE_BYTES]
+            index += 1
+        if begun and not is_middle and number >= first:
+            yield number, begun
+
+
+def _line(number: int, content: bytes) -> LogLine:
+    prefix = _PREFIX.match(content)
+    if prefix is not None:
+        content = content[prefix.end() :]
+    level = _LEVEL.match(content)
+    return LogLine(
+        number,
+        int(prefix[1]) if prefix else None,
+        level[1].decode() if level else "INFO",  # type: ignore[arg-type]
+        content[:_MAX_LINE_BYTES].decode(errors="replace").removesuffix("\r"),
+        len(content) > _MAX_LINE_BYTES,
+    )

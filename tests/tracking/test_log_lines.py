@@ -1,0 +1,69 @@
+"""The output of an attempt by the numbers of its lines."""
+
+from __future__ import annotations
+
+import pytest
+from tracking.journals import new_trial, record
+
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.log_lines import LogFilter, LogLines
+
+LONG = 300_000
+
+
+def lines_of(home: Home, content: bytes) -> LogLines:
+    folder = new_trial(home)
+    record(folder)
+    folder.log_path(1).write_bytes(content)
+    return LogLines(HomeTracker(home), folder.trial_id, 1)
+
+
+@pytest.mark.parametrize("first", [0, 1, 4_000, 49_998, 49_999, -1, -5])
+def test_any_line_is_found_by_its_number(home: Home, first: int) -> None:
+    """Also those that lie across the blocks in which the output is read."""
+    log = lines_of(home, b"".join(b"line %d of many\n" % number for number in range(50_000)))
+
+    page = log.read(first, 3, LogFilter())
+
+    begin = first % 50_000
+    wanted = range(begin, min(begin + 3, 50_000))
+    assert [(line.number, line.text) for line in page.lines] == [(one, f"line {one} of many") for one in wanted]
+    assert page.num_lines == 50_000
+    assert page.next_line == (begin + 3 if begin + 3 < 50_000 else None)
+
+
+def test_lines_longer_than_a_block_are_cut_and_counted(home: Home) -> None:
+    """A progress bar may write megabytes without a newline."""
+    log = lines_of(home, b"a\n" + LONG * b"b" + b"\n" + LONG * b"c" + b"\nd\nlast")
+
+    page = log.read(0, 10, LogFilter())
+
+    assert [(line.number, line.text[:1], line.is_cut) for line in page.lines] == [
+        (0, "a", False), (1, "b", True), (2, "c", True), (3, "d", False), (4, "l", False),
+    ]  # fmt: skip
+    assert [line.number for line in log.read(3, 10, LogFilter()).lines] == [3, 4]
+
+
+def test_lines_are_chosen_by_rank_level_and_text(home: Home) -> None:
+    """A launcher's own lines belong to no rank."""
+    log = lines_of(home, b"starting\n[rank=0] INFO: a\n[rank=1] ERROR: Broken\n[rank=1] fine\n")
+
+    def found(wanted: LogFilter) -> list[str]:
+        return [line.text for line in log.read(0, 10, wanted).lines]
+
+    assert found(LogFilter(ranks=[1])) == ["ERROR: Broken", "fine"]
+    assert found(LogFilter(min_level="WARNING")) == ["ERROR: Broken"]
+    assert found(LogFilter(search="broken")) == ["ERROR: Broken"]
+
+
+def test_lines_that_come_later_are_counted_on(home: Home) -> None:
+    """A line that had not ended is read again with its end."""
+    log = lines_of(home, b"one\ntw")
+    before = log.read(0, 10, LogFilter())
+    folder = home.trial(1)
+
+    with folder.log_path(1).open("ab") as file:
+        file.write(b"o\nthree\n")
+
+    assert [line.text for line in before.lines] == ["one", "tw"]
+    assert [line.text for line in log.read(before.num_lines - 1, 10, LogFilter()).lines] == ["two", "three"]
