@@ -12,6 +12,8 @@ from starlette.responses import Response
 
 from core_sdk.records import plain
 from core_sdk.server.errors import Failure, Problem, RequestError, failure_of
+from core_sdk.server.events import Events
+from core_sdk.server.openapi import describe
 from core_sdk.server.pages import PageFile
 from core_sdk.server.records import Records
 from core_sdk.server.route import Route
@@ -34,6 +36,7 @@ class App:
         self._gate = gate
         self._page = page
         self._paths = _Paths(ROUTES)
+        self._events = Events(records)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -76,6 +79,10 @@ class App:
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     async def _answer_question(self, request: Request, path: str) -> Response:
+        if path == "/events" and request.method == "GET":
+            return self._events.answer(request.headers.get("last-event-id"))
+        if path == "/openapi.json" and request.method == "GET":
+            return _json(describe(ROUTES, PREFIX))
         route, in_path = self._paths.find(request.method, path)
         arguments = msgspec.convert(in_path, dict[str, Any], strict=False)
         arguments = {name: _converted(value, route.path_types[name], name) for name, value in arguments.items()}

@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
+from core_sdk.experiments.best_so_far import Follower
+from core_sdk.experiments.calling import is_master_running
+from core_sdk.experiments.picture import SearchPicture, read_picture
+from core_sdk.server.errors import RequestError
+from core_sdk.server.feed import Feed
 from core_sdk.tracking import HomeTracker, View
 from core_sdk.tracking.finding.facts import Facts, extremes_by_name, facts
+from core_sdk.tracking.log_lines import LogFilter, LogLines, LogPage
 from core_sdk.tracking.rows import ExperimentRow
 
 _T = TypeVar("_T")
 
 # A look at 10^4 trials takes a fifth of a second of a processor that trains.
 _LEAST_AGE_S = 0.5
+_NUM_REMEMBERED = 16
 _PAUSES = 3
 """How many times as long as a look took, the next one waits."""
 
@@ -38,10 +45,16 @@ class Records:
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
         self._view = self._stack.enter_context(tracker.view())
+        self.feed = Feed()
+        self._had_master: bool | None = None
         self._marks: dict[int, str] = {}
         self._snapshot = Snapshot()
         self._extremes: dict[int, tuple[str, Mapping[str, Any]]] = {}
         self._next_look = 0.0
+        self._log_lock = threading.Lock()
+        self._logs: dict[tuple[int, int], LogLines] = {}
+        self._search_lock = threading.Lock()
+        self._followers: dict[int, Follower] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -80,10 +93,38 @@ class Records:
                 self._snapshot.experiments,
             )
 
+    def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
+        """Lines of an attempt's output. Where its lines are is remembered for those that were looked at last."""
+        with self._log_lock:
+            log = self._logs.pop((trial_id, attempt), None) or LogLines(self.tracker, trial_id, attempt)
+            self._logs[trial_id, attempt] = log
+            if len(self._logs) > _NUM_REMEMBERED:
+                del self._logs[next(iter(self._logs))]
+            return log.read(first, limit, wanted)
+
+    def search_picture(self, experiment_id: int) -> SearchPicture:
+        with self._search_lock:
+            follower = self._followers.pop(experiment_id, None) or Follower(self.tracker.home, experiment_id)
+            self._followers[experiment_id] = follower
+            if len(self._followers) > _NUM_REMEMBERED:
+                del self._followers[next(iter(self._followers))]
+            return read_picture(follower)
+
     def forget(self) -> None:
         """Lets the next question look at the records anew: somebody has just changed them through us."""
         with self._lock:
             self._next_look = 0.0
+
+    def check_actions(self) -> None:
+        """Raises `RequestError` if this server only reads."""
+        if not self.can_act:
+            raise RequestError(403, "read_only", "this server only reads", "It was started with --read-only.")
+
+    def look(self) -> float:
+        """Looks at the records if that is due, and returns after how many seconds it is due again."""
+        with self._lock:
+            self._look()
+            return max(0.0, self._next_look - time.monotonic())
 
     def _look(self) -> None:
         start = time.monotonic()
@@ -91,19 +132,45 @@ class Records:
             return
         self._view.refresh()
         marks = self._view.marks()
-        known = self._snapshot.trials
+        before = self._snapshot
         doubtful = [
             trial_id
             for trial_id, mark in marks.items()
             # Whether a process lives stands in no record.
-            if self._marks.get(trial_id) != mark or trial_id not in known or known[trial_id].row.state == "ACTIVE"
+            if self._marks.get(trial_id) != mark
+            or trial_id not in before.trials
+            or before.trials[trial_id].row.state == "ACTIVE"
         ]
-        trials = {trial_id: known[trial_id] for trial_id in marks if trial_id in known}
+        trials = {trial_id: before.trials[trial_id] for trial_id in marks if trial_id in before.trials}
         if doubtful:
             last_values = self._view.last_values(doubtful)
             for row in self._view.trials(trial_ids=doubtful):
                 trials[row.trial_id] = facts(row, last_values.get(row.trial_id, {}), {})
         experiments = {row.experiment_id: row for row in self._view.experiments()}
+        self._tell(before, trials, experiments, marks)
         self._marks, self._snapshot = marks, Snapshot(dict(sorted(trials.items())), experiments)
         end = time.monotonic()
         self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
+
+    def _tell(
+        self,
+        before: Snapshot,
+        trials: Mapping[int, Facts],
+        experiments: Mapping[int, ExperimentRow],
+        marks: Mapping[int, str],
+    ) -> None:
+        has_master = is_master_running(self.tracker.home.root)
+        changed = [
+            trial_id
+            for trial_id, one in trials.items()
+            if self._marks.get(trial_id) != marks[trial_id]
+            or (one is not before.trials.get(trial_id) and one.row != before.trials[trial_id].row)
+        ]
+        every_experiment = experiments.keys() | before.experiments.keys()
+        self.feed.add(
+            changed,
+            before.trials.keys() - trials.keys(),
+            [one for one in every_experiment if experiments.get(one) != before.experiments.get(one)],
+            None if has_master == self._had_master else has_master,
+        )
+        self._had_master = has_master

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from core_sdk.server.route import Route
-from core_sdk.server.routes import home, metrics, runs, trials
+from core_sdk.server.routes import actions, checkpoints, cluster, code, experiments, home, logs, metrics, runs, trials
 
 ROUTES = (
     Route("/home", home.home),
@@ -13,4 +13,38 @@ ROUTES = (
     Route("/trials/{trial_id}/attempts", trials.attempts),
     Route("/trials/{trial_id}/metrics", metrics.metrics),
     Route("/trials/{trial_id}/system", metrics.system),
+    Route("/trials/{trial_id}/logs", logs.logs),
+    Route("/trials/{trial_id}/configuration", code.trial_configuration),
+    Route("/experiments", experiments.experiments),
+    Route("/experiments/{experiment_id}", experiments.experiment),
+    Route("/experiments/{experiment_id}/search", experiments.search),
+    Route("/experiments/{experiment_id}/curves", experiments.curves),
+    Route("/experiments/{experiment_id}/importance", experiments.importance),
+    Route("/experiments/{experiment_id}/retention", checkpoints.retention),
+    Route("/experiments/{experiment_id}/configuration", code.configuration),
+    Route("/experiments/{experiment_id}/code", code.code),
+    Route("/experiments/{experiment_id}/code/file", code.code_file),
+    Route("/checkpoints", checkpoints.checkpoints),
+    Route("/checkpoints/{storage_id}", checkpoints.checkpoint),
+    Route("/checkpoints/{storage_id}/file", checkpoints.download),
+    Route("/queue", cluster.queue),
+    Route("/trials/{trial_id}/actions/pause", actions.pause_trial, "POST"),
+    Route("/trials/{trial_id}/actions/kill", actions.kill_one_trial, "POST"),
+    Route("/trials/{trial_id}/actions/label", actions.label_trial, "POST"),
+    Route("/trials/{trial_id}/actions/delete", actions.delete_trial, "POST"),
+    Route("/experiments/{experiment_id}/actions/pause", actions.pause_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/activate", actions.activate_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/cancel", actions.cancel_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/kill", actions.kill_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/archive", actions.archive_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/unarchive", actions.unarchive_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/label", actions.label_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/change", actions.change_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/settings", actions.set_experiment, "POST"),
+    Route("/experiments/{experiment_id}/actions/delete", actions.delete_experiment, "POST"),
+    Route("/checkpoints/{storage_id}/actions/verify", actions.verify_checkpoint, "POST"),
+    Route("/checkpoints/{storage_id}/actions/pin", actions.pin_checkpoint, "POST"),
+    Route("/checkpoints/{storage_id}/actions/unpin", actions.unpin_checkpoint, "POST"),
+    Route("/checkpoints/{storage_id}/actions/delete", actions.delete_checkpoint, "POST"),
+    Route("/slots", cluster.slots),
 )

@@ -1,0 +1,72 @@
+"""Server-sent events: tells each open page what has changed, soon after it was recorded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from core_sdk.server.errors import RequestError
+from core_sdk.server.feed import Change
+from core_sdk.server.records import Records
+
+_MAX_STREAMS = 100
+_HEARTBEAT_S = 15.0
+
+
+class Events:
+    """One look at the records serves all pages; where no page is open, nobody looks."""
+
+    def __init__(self, records: Records) -> None:
+        self._records = records
+        self._news = asyncio.Condition()
+        self._num_streams = 0
+        self._looking: asyncio.Task[None] | None = None
+
+    def answer(self, last_id: str | None) -> StreamingResponse:
+        """Goes on after the event `last_id`, if that is given. Raises `RequestError` for too many pages."""
+        if self._num_streams >= _MAX_STREAMS:
+            raise RequestError(503, "too_many_pages", f"{_MAX_STREAMS} pages are open already", "Close some of them.")
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        return StreamingResponse(self._stream(last_id), media_type="text/event-stream", headers=headers)
+
+    async def _stream(self, last_id: str | None) -> AsyncIterator[bytes]:
+        self._num_streams += 1
+        try:
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look())
+            sent = self._records.feed.last_id if last_id is None else last_id
+            # At once, so that the page knows that it is connected, and has an id to go on from.
+            yield b"retry: 1000\n" + _encoded("hello", sent if last_id is None else None, Change())
+            while True:
+                for event_id, change in self._records.feed.since(sent):
+                    yield _encoded("change", event_id, change)
+                    sent = event_id
+                if not await self._has_news(sent):
+                    yield b": still here\n\n"
+        finally:
+            self._num_streams -= 1
+
+    async def _has_news(self, sent: str) -> bool:
+        """Waits for an event after this one; False if there was none for some time."""
+        try:
+            async with asyncio.timeout(_HEARTBEAT_S), self._news:
+                await self._news.wait_for(lambda: self._records.feed.last_id != sent)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _look(self) -> None:
+        while self._num_streams > 0:
+            pause_s = await run_in_threadpool(self._records.look)
+            async with self._news:
+                self._news.notify_all()
+            await asyncio.sleep(pause_s)
+
+
+def _encoded(kind: str, event_id: str | None, change: Change) -> bytes:
+    head = f"id: {event_id}\n" if event_id is not None else ""
+    return f"{head}event: {kind}\ndata: ".encode() + msgspec.json.encode(change) + b"\n\n"

@@ -1,0 +1,112 @@
+"""Checkpoints: what there is, and the files of one."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
+
+import msgspec
+from starlette.background import BackgroundTask
+from starlette.responses import FileResponse
+
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Query, Text
+from core_sdk.tracking.rows import CheckpointRow
+
+if TYPE_CHECKING:
+    from core_sdk.tracking.deletion.collection import Verdict
+
+StorageId = Annotated[str, msgspec.Meta(max_length=200)]
+
+
+class CheckpointsQuery(Query, frozen=True):
+    experiment: Id | None = None
+    trial: Id | None = None
+    deleted: bool = False
+    """Also those that were deleted."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+    cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+class CheckpointsAnswer(msgspec.Struct, frozen=True):
+    checkpoints: list[CheckpointRow]
+    num_found: int
+    size_bytes: int
+    """Of all that were found and exist."""
+    next: int | None
+
+
+class KeptAnswer(msgspec.Struct, frozen=True):
+    storage_id: str
+    is_kept: bool
+    reasons: list[str]
+
+
+class RetentionAnswer(msgspec.Struct, frozen=True):
+    has_policy: bool
+    """Without one, all checkpoints are kept."""
+    checkpoints: list[KeptAnswer]
+    problems: list[str]
+    """Storages that cannot be reached."""
+
+
+class CheckpointFileQuery(Query, frozen=True):
+    name: Text
+    """One of the checkpoint's `resources`."""
+
+
+def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
+    """Checkpoints of all trials, of an experiment, or of a trial, the newest first."""
+    rows = records.ask(lambda view: view.checkpoints(trial_id=query.trial, experiment_id=query.experiment))
+    found = [row for row in rows if query.deleted or row.state != "DELETED"]
+    page = found[query.cursor : query.cursor + query.limit]
+    end = query.cursor + len(page)
+    size_bytes = sum(row.size_bytes for row in found if row.state != "DELETED")
+    return CheckpointsAnswer(page, len(found), size_bytes, end if end < len(found) else None)
+
+
+def checkpoint(records: Records, storage_id: StorageId) -> CheckpointRow:
+    """One checkpoint, with its files and what was stored with it."""
+    return records.ask(lambda view: view.checkpoint(storage_id))
+
+
+def retention(records: Records, experiment_id: Id) -> RetentionAnswer:
+    """Which checkpoints of an experiment its policy keeps, and why."""
+    from core_sdk.tracking.deletion.collection import Request  # storages, which other questions do not need
+
+    plan = records.tracker.plan_collection(Request(experiment_id=experiment_id))
+    return RetentionAnswer(bool(plan.rules), list(map(_kept, plan.verdicts)), list(plan.problems))
+
+
+def _kept(verdict: Verdict) -> KeptAnswer:
+    return KeptAnswer(verdict.storage_id, verdict.is_kept, list(verdict.reasons))
+
+
+def download(records: Records, storage_id: StorageId, query: CheckpointFileQuery) -> FileResponse:
+    """One file of a checkpoint, verified, as an attachment."""
+    from core_sdk.storage import storage_from_url
+
+    row = checkpoint(records, storage_id)
+    if query.name not in row.resources or query.name.endswith("/"):
+        raise RequestError(404, "no_such_file", "the checkpoint has no file of this name")
+    directory = Path(tempfile.mkdtemp(prefix="core-sdk-download-"))
+    try:
+        storage = storage_from_url(row.storage)
+        try:
+            storage.download(row.storage_id, directory, lambda name: name == query.name)
+        finally:
+            storage.close()
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    # The storage has checked that the name stays within the directory.
+    return FileResponse(
+        directory / query.name,
+        media_type="application/octet-stream",
+        headers={"content-disposition": f"attachment; filename*=UTF-8''{quote(Path(query.name).name, safe='')}"},
+        background=BackgroundTask(shutil.rmtree, directory, ignore_errors=True),
+    )

@@ -1,0 +1,114 @@
+"""Configurations and code. Files of an archive are found by their names in it; nothing is unpacked."""
+
+from __future__ import annotations
+
+import tarfile
+from typing import Any
+
+import msgspec
+
+from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
+from core_sdk.errors import CodeDamagedError
+from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Query, Text
+from core_sdk.tracking import Home
+
+_MAX_SHOWN_BYTES = 1 << 20
+_MAX_FILES = 10_000
+
+
+class ConfigurationAnswer(msgspec.Struct, frozen=True):
+    completed: dict[str, Any] | None
+    """With all defaults; secrets are masked. None for trials that were not submitted."""
+    yaml: str
+    original: str
+    """As its author wrote it, comments included, where it has no secrets; else empty."""
+    hparams: dict[str, Any] | None = None
+    """Of the trial that was asked about."""
+
+
+class CodeFile(msgspec.Struct, frozen=True):
+    name: str
+    size_bytes: int
+
+
+class CodeAnswer(msgspec.Struct, frozen=True):
+    sha256: str | None
+    """None if the experiment has no code of its own."""
+    files: list[CodeFile]
+
+
+class CodeFileQuery(Query, frozen=True):
+    name: Text
+
+
+class FileAnswer(msgspec.Struct, frozen=True):
+    name: str
+    text: str | None
+    """None if it is not text, or larger than 1 MiB."""
+    size_bytes: int
+
+
+def configuration(records: Records, experiment_id: Id) -> ConfigurationAnswer:
+    """The configuration of an experiment."""
+    if not records.tracker.experiment_record(experiment_id).is_submitted:
+        return ConfigurationAnswer(None, "", "")
+    submitted = SubmittedExperiment(records.tracker.home, experiment_id)
+    everything = to_mapping(submitted.config)
+    shown = masked(everything)
+    original = submitted.folder.config_path.read_text(errors="replace") if shown == everything else ""
+    return ConfigurationAnswer(shown, to_yaml(from_mapping(shown).config), original)
+
+
+def trial_configuration(records: Records, trial_id: Id) -> ConfigurationAnswer:
+    """The configuration of a trial's experiment, and the trial's hyperparameters."""
+    row = records.ask(lambda view: view.trial(trial_id))
+    return msgspec.structs.replace(configuration(records, row.experiment_id), hparams=row.hparams)
+
+
+def code(records: Records, experiment_id: Id) -> CodeAnswer:
+    """The files of an experiment's code."""
+    home = records.tracker.home
+    sha256 = _sha256(home, experiment_id)
+    if sha256 is None:
+        return CodeAnswer(None, [])
+    with _opened(home, sha256) as archive:
+        files = [CodeFile(one.name, one.size) for one in archive if one.isfile()][:_MAX_FILES]
+    return CodeAnswer(sha256, files)
+
+
+def code_file(records: Records, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
+    """The text of one file of an experiment's code."""
+    home = records.tracker.home
+    sha256 = _sha256(home, experiment_id)
+    if sha256 is not None:
+        with _opened(home, sha256) as archive:
+            for one in archive:
+                if one.name == query.name and one.isfile():
+                    file = archive.extractfile(one)
+                    content = b"" if file is None else file.read(_MAX_SHOWN_BYTES + 1)
+                    return FileAnswer(one.name, _text(content), one.size)
+    raise RequestError(404, "no_such_file", "the experiment's code has no file of this name")
+
+
+def _sha256(home: Home, experiment_id: int) -> str | None:
+    folder = home.experiment(experiment_id)
+    if not folder.read().is_submitted:
+        return None
+    return folder.read_submission().code
+
+
+def _opened(home: Home, sha256: str) -> tarfile.TarFile:
+    path = home.code_archive(sha256)
+    try:
+        return tarfile.open(path)
+    except (OSError, tarfile.TarError) as error:
+        raise CodeDamagedError(path, f"cannot be read: {error}") from error
+
+
+def _text(content: bytes) -> str | None:
+    if len(content) > _MAX_SHOWN_BYTES or b"\0" in content:
+        return None
+    return content.decode(errors="replace")

@@ -1,0 +1,262 @@
+"""Experiments: the list, one of them, and the picture of its search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from core_sdk.experiments.picture import SearchPicture
+from core_sdk.records import Metric
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Query, Text
+from core_sdk.server.routes.importance import Importance, importances
+from core_sdk.tracking import View
+from core_sdk.tracking.finding.where import ConditionError, parse_condition
+from core_sdk.tracking.rows import ExperimentRow
+
+_NAMES = (
+    "id",
+    "name",
+    "state",
+    "trials",
+    "label",
+    "searcher",
+    "progress",
+    "created",
+    "ended",
+    "archived",
+    "description",
+)
+
+
+class ExperimentsQuery(Query, frozen=True):
+    where: Text = ""
+    """A condition over id, name, state, trials, label, searcher, progress, created, ended, archived, description."""
+    search: Text = ""
+    """Text in the name, the description or a label."""
+    sort: Text = "-id"
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
+    cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
+    archived: bool = False
+
+
+class ExperimentsAnswer(msgspec.Struct, frozen=True):
+    experiments: list[ExperimentRow]
+    num_found: int
+    next: int | None
+
+
+class BestTrial(msgspec.Struct, frozen=True):
+    trial_id: int
+    value: Metric
+
+
+class ExperimentAnswer(msgspec.Struct, frozen=True):
+    experiment: ExperimentRow
+    notes: str
+    """Markdown, as somebody wrote it: to be sanitised."""
+    is_submitted: bool
+    """False if it is only the name of trials."""
+    metric: str | None
+    """The one that says which trial is best."""
+    smaller_is_better: bool | None
+    best: BestTrial | None
+    states: dict[str, int]
+    """How many trials are in each state."""
+
+
+class CurvesQuery(Query, frozen=True):
+    metric: Text = ""
+    """`group.name`; without one, the searcher's."""
+    top: Annotated[int, msgspec.Meta(ge=1, le=200)] = 20
+    """Only the best of the trials."""
+    x: Literal["steps", "time"] = "steps"
+    buckets: Annotated[int, msgspec.Meta(ge=2, le=1000)] = 200
+
+
+class TrialCurve(msgspec.Struct, frozen=True):
+    trial_id: int
+    state: str
+    x: Sequence[float | None]
+    minimum: Sequence[Metric | None]
+    maximum: Sequence[Metric | None]
+    mean: Sequence[float | None]
+
+
+class CurvesAnswer(msgspec.Struct, frozen=True):
+    metric: str
+    """`group.name`; empty if no trial has reported anything."""
+    curves: list[TrialCurve]
+    """The best trial first."""
+    num_trials: int
+    """Those that have the metric."""
+
+
+class ImportanceQuery(Query, frozen=True):
+    metric: Text = ""
+    """A metric, as in conditions; without one, the searcher's."""
+
+
+class ImportanceAnswer(msgspec.Struct, frozen=True):
+    metric: str
+    num_trials: int
+    """Those that have the metric."""
+    importances: list[Importance]
+
+
+def experiments(records: Records, query: ExperimentsQuery) -> ExperimentsAnswer:
+    """Experiments, the newest first."""
+    condition = parse_condition(query.where) if query.where else None
+    for name, place in condition.names.items() if condition else ():
+        if name not in _NAMES:
+            raise ConditionError(f"an experiment has no {name!r}, only {', '.join(_NAMES)}", query.where, place)
+    text = query.search.casefold()
+    found = [
+        row
+        for row in records.snapshot().experiments.values()
+        if (query.archived or not row.is_archived)
+        and (condition is None or condition.holds(_values(row).get))
+        and any(text in part.casefold() for part in (row.name, row.description, *row.labels))
+    ]
+    found = _in_order(found, query.sort)
+    page = found[query.cursor : query.cursor + query.limit]
+    end = query.cursor + len(page)
+    return ExperimentsAnswer(page, len(found), end if end < len(found) else None)
+
+
+def _values(row: ExperimentRow) -> dict[str, Any]:
+    return {
+        "id": row.experiment_id,
+        "name": row.name,
+        "state": row.state,
+        "trials": row.num_trials,
+        "label": row.labels,
+        "searcher": row.search.searcher if row.search else None,
+        "progress": row.search.progress if row.search else None,
+        "created": row.created,
+        "ended": row.search.ended if row.search else None,
+        "archived": row.is_archived,
+        "description": row.description,
+    }
+
+
+def _in_order(rows: Sequence[ExperimentRow], sort: str) -> list[ExperimentRow]:
+    name = sort.removeprefix("-")
+    if name not in _NAMES:
+        raise ValueError(f"an experiment cannot be sorted by {name!r}, only by {', '.join(_NAMES)}")
+    keyed = [(row, _values(row)[name]) for row in rows]
+    with_value = sorted((one for one in keyed if one[1] is not None), key=lambda one: one[1], reverse=sort[:1] == "-")
+    return [row for row, _ in with_value] + [row for row, value in keyed if value is None]
+
+
+def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
+    """What is known of an experiment, and its best trial."""
+    record = records.tracker.experiment_record(experiment_id)
+    row = records.ask(lambda view: view.experiment(experiment_id))
+    metric = record.searcher_metric
+    best = None if metric is None else _best(records, experiment_id, metric.name, metric.smaller_is_better)
+    states: dict[str, int] = {}
+    for one in records.snapshot().trials.values():
+        if one.row.experiment_id == experiment_id:
+            states[one.row.state] = states.get(one.row.state, 0) + 1
+    return ExperimentAnswer(
+        experiment=row,
+        notes=record.notes,
+        is_submitted=record.is_submitted,
+        metric=metric.name if metric else None,
+        smaller_is_better=metric.smaller_is_better if metric else None,
+        best=best,
+        states=states,
+    )
+
+
+def _best(records: Records, experiment_id: int, metric: str, smaller_is_better: bool) -> BestTrial | None:
+    values = records.ask(lambda view: view.best_validations(experiment_id, metric, smaller_is_better=smaller_is_better))
+    choose = min if smaller_is_better else max
+    trial_id = choose(values, key=lambda one: values[one], default=None)
+    return None if trial_id is None else BestTrial(trial_id, values[trial_id])
+
+
+def search(records: Records, experiment_id: Id) -> SearchPicture:
+    """Rungs, brackets, and what became of each trial, of an experiment that was submitted."""
+    if not records.tracker.experiment_record(experiment_id).is_submitted:
+        message = f"experiment {experiment_id} was not submitted, and has no search"
+        raise RequestError(404, "no_search", message, "Its trials have curves all the same.")
+    return records.search_picture(experiment_id)
+
+
+def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAnswer:
+    """The learning curves of the best trials of an experiment."""
+    group, name, smaller_is_better = _metric(records, experiment_id, query.metric)
+    if not name:
+        return CurvesAnswer("", [], 0)
+    found = [
+        (one.row, one.metrics[group][name])
+        for one in records.snapshot().trials.values()
+        if one.row.experiment_id == experiment_id and name in one.metrics.get(group, {})
+    ]
+    best: dict[int, Any] = {row.trial_id: value for row, value in found}
+    if group == "validation":
+        best |= records.ask(
+            lambda view: view.best_validations(experiment_id, name, smaller_is_better=smaller_is_better)
+        )
+    rows = [row for row, _ in found]
+    rows.sort(key=lambda row: _rank(best[row.trial_id], smaller_is_better))
+
+    def read(view: View) -> list[TrialCurve]:
+        answer = []
+        for row in rows[: query.top]:
+            buckets = view.buckets(row.trial_id, group, name, query.buckets)
+            answer.append(
+                TrialCurve(
+                    row.trial_id,
+                    row.state,
+                    [bucket.time if query.x == "time" else bucket.last_steps for bucket in buckets],
+                    [bucket.minimum for bucket in buckets],
+                    [bucket.maximum for bucket in buckets],
+                    [bucket.mean for bucket in buckets],
+                )
+            )
+        return answer
+
+    return CurvesAnswer(f"{group}.{name}", records.ask(read), len(found))
+
+
+def _rank(value: float, smaller_is_better: bool) -> tuple[bool, float]:
+    """NaN comes last."""
+    return value != value, value if smaller_is_better else -value
+
+
+def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str, bool]:
+    """Group, name, and whether smaller is better; the searcher's metric, or else any that a trial has."""
+    recorded = records.tracker.experiment_record(experiment_id).searcher_metric
+    smaller_is_better = recorded.smaller_is_better if recorded else True
+    if not asked and recorded is not None:
+        return "validation", recorded.name, smaller_is_better
+    known = {
+        (group, name)
+        for one in records.snapshot().trials.values()
+        if one.row.experiment_id == experiment_id
+        for group, metrics in one.metrics.items()
+        for name in metrics
+    }
+    for group, name in sorted(known, key=lambda pair: (pair[0] != "validation", pair[0] != "training", pair)):
+        if asked in ("", f"{group}.{name}", name):
+            return group, name, smaller_is_better
+    if asked:
+        raise ValueError(f"no trial of experiment {experiment_id} has a metric {asked!r}")
+    return "", "", smaller_is_better
+
+
+def importance(records: Records, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
+    """How much of the differences in a metric each hyperparameter explains by itself."""
+    group, name, _ = _metric(records, experiment_id, query.metric)
+    found = [
+        (one.hparams, one.metrics[group][name])
+        for one in records.snapshot().trials.values()
+        if one.row.experiment_id == experiment_id and name in one.metrics.get(group, {})
+    ]
+    return ImportanceAnswer(f"{group}.{name}".strip("."), len(found), importances(found))

@@ -1,0 +1,56 @@
+"""The output of a trial's attempts, by the numbers of its lines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from core_sdk.server.errors import RequestError
+from core_sdk.server.records import Records
+from core_sdk.server.route import Id, Names, Query, Text, split_names
+from core_sdk.tracking.log_lines import LogFilter, LogLevel, LogPage
+from core_sdk.tracking.rows import AttemptRow
+
+_MOST_RANKS = 1000
+
+
+class LogsQuery(Query, frozen=True):
+    attempt: Id | None = None
+    """The newest one with output if it is left out."""
+    first: Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)] = 0
+    """The number of the first line, counted from 0; a negative one counts from the end."""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
+    rank: Names = ""
+    """Only what these ranks wrote."""
+    level: LogLevel = "DEBUG"
+    """Only lines of at least this level."""
+    search: Text = ""
+    """Only lines with this text, in upper or lower case."""
+
+
+class LogsAnswer(msgspec.Struct, frozen=True):
+    attempt: int | None
+    """None if no output was kept."""
+    attempts: list[AttemptRow]
+    page: LogPage
+
+
+def logs(records: Records, trial_id: Id, query: LogsQuery) -> LogsAnswer:
+    """Lines of an attempt's output. A search may give fewer than `limit`; `next_line` says where it goes on."""
+    attempts = records.tracker.attempts(trial_id)
+    kept = [row.attempt for row in attempts if row.log_size_bytes is not None]
+    attempt = (kept[-1] if kept else None) if query.attempt is None else query.attempt
+    if attempt is None:
+        return LogsAnswer(None, attempts, LogPage((), 0, None))
+    if attempt not in kept:
+        raise RequestError(404, "no_such_attempt", f"no output of attempt {attempt} of trial {trial_id} was kept")
+    wanted = LogFilter(_ranks(query.rank), query.level, query.search)
+    return LogsAnswer(attempt, attempts, records.log_page(trial_id, attempt, query.first, query.limit, wanted))
+
+
+def _ranks(text: str) -> list[int]:
+    names = split_names(text)[:_MOST_RANKS]
+    if not all(name.isascii() and name.isdigit() and len(name) < 10 for name in names):
+        raise RequestError(400, "bad_parameter", "ranks are whole numbers, separated by commas")
+    return [int(name) for name in names]
