@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import random
 import re
 import signal
@@ -15,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
 from parts import needs
@@ -206,6 +206,11 @@ class Rank:
                 return self.said[-1]
         raise AssertionError(f"it ended with {self.process.wait()}, having said {self.said}")
 
+    def freeze(self) -> None:
+        """Stops it as Ctrl-Z does; afterwards none of its threads runs."""
+        self.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: psutil.Process(self.process.pid).status() == psutil.STATUS_STOPPED)
+
 
 StartRanks = Callable[..., list[Rank]]
 
@@ -282,7 +287,7 @@ def test_a_rank_that_dies_leaves_no_call_waiting(start_ranks: StartRanks) -> Non
     ranks = start_ranks(2, is_in_step=False)
     for rank in ranks:
         rank.read_until("running")
-    os.kill(ranks[1].process.pid, signal.SIGSTOP)
+    ranks[1].freeze()
     # Held now: the stopped rank's thread cannot answer.
     ranks[0].process.send_signal(signal.SIGTERM)
 
@@ -298,7 +303,7 @@ def test_a_stopped_rank_is_named_when_time_is_out(start_ranks: StartRanks) -> No
     ranks = start_ranks(2, is_in_step=False, timeout_s=1)
     for rank in ranks:
         rank.read_until("running")
-    os.kill(ranks[1].process.pid, signal.SIGSTOP)
+    ranks[1].freeze()
 
     ranks[0].process.send_signal(signal.SIGTERM)
 

@@ -66,6 +66,7 @@ def succeed(*processes: subprocess.Popen[str]) -> None:
         assert process.returncode == 0, errors
 
 
+@needs("torchrun")
 def test_ranks_under_torchrun_meet_before_during_and_after_a_process_group(
     start_torchrun: StartTorchrun, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from buckets.opening import bucket_at
 from buckets.servers import BucketServer
 from kills.bucket_writer import LIMITS, WriterProcess, open_bucket_storage
 from kills.sharded_writer import TOLD, RankProcess
+from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.storage.bucket._bucket import Bucket
@@ -108,6 +109,7 @@ def start(
     return started
 
 
+@needs("torchrun")
 @pytest.mark.parametrize("server_name", ["strict GCS", "moto", "Azurite"])
 def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(
     start: Callable[[str], BucketServer], tmp_path: Path, server_name: str

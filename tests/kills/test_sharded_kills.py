@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from kills.checkpoint_writer import check_what_is_left
 from kills.sharded_writer import TOLD, RankProcess
+from parts import needs
 from saving import checkpoint_ids
 
 from core_sdk.storage import DirectoryStorage
@@ -65,6 +66,7 @@ def kill_ranks(folder: Path, size: int, num_kills: int) -> int:
     return num_with_leftovers
 
 
+@needs("torchrun")
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint(tmp_path: Path, size: int) -> None:
     """The other ranks are told which one died."""
@@ -78,6 +80,7 @@ def test_three_hundred_kills_leave_no_half_a_checkpoint(tmp_path: Path) -> None:
     assert kill_ranks(tmp_path, size=3, num_kills=300) > 30
 
 
+@needs("torchrun")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(tmp_path: Path, victim: int) -> None:
     """A kill before each file or directory that it makes, renames or removes, from the first to the last of a save."""

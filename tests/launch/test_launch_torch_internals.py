@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from parts import needs
 
 _METHOD = """
 from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent
@@ -27,6 +28,7 @@ del torch.distributed.run.config_from_args
 """
 
 
+@needs("torchrun")
 @pytest.mark.parametrize(
     ("removal", "name"),
     [

@@ -135,6 +135,7 @@ def assert_exact(seen: list[Seen], undisturbed: list[Seen]) -> None:
     assert {(each.batches, each.what) for each in seen} == expected.keys()
 
 
+@needs("torchrun")
 def test_a_training_that_is_stopped_and_killed_resumes_exactly(tmp_path: Path, undisturbed: list[Seen]) -> None:
     """With loader workers, by a signal to its process, and with the commands that a person types."""
     trial = Trial(tmp_path, 2, "3:TERM", "7:KILL")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from parts import needs
 from pytorch.ranks import Ranks
 from pytorch.trials import LineTrial
 from torch import fx, nn
@@ -84,6 +85,7 @@ def test_a_model_is_compiled_with_the_given_arguments(model: nn.Module) -> None:
     assert torch.equal(output, model.forward(torch.ones(1, 2)))
 
 
+@needs("torchrun")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_model_on_several_ranks_is_compiled(ranks: Ranks, strategy: str) -> None:
     """With what exchanges its gradients."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from parts import needs
 from pytorch.ranks import Ranks
 from pytorch.test_resume import AskToStop, StopAfter, fixed_seed
 from pytorch.trials import LineTrial
@@ -79,6 +80,7 @@ def train(job: str, stop_after: str, home: str) -> None:
         print(json.dumps([trial.trained, weights(trial)]))
 
 
+@needs("torchrun")
 def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_path: Path) -> None:
     """Each has gradients of its own, which are averaged only at the end of the window."""
 

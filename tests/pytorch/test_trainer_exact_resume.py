@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from parts import needs
 from pytorch.exact import NUM_BATCHES, SAVED_AT, VALIDATED_AT, End, LostPowerError, notes, samples, train
 from pytorch.ranks import Ranks
 
@@ -70,6 +71,7 @@ ENDS = [
 QUICK = {(2, 0, End("batch", 7, "SIGKILL")), (1, 2, End("batch", 5, "SIGTERM"))}
 
 
+@needs("torchrun")
 @pytest.mark.parametrize(
     ("num_ranks", "num_workers", "end"),
     [
