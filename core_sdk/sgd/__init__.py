@@ -10,6 +10,8 @@ Names and semantics are those of RaySGD 0.8.2. The workers are processes of this
 
 from __future__ import annotations
 
+from core_sdk.sgd._runner import Runner
 from core_sdk.sgd._trainer import PyTorchTrainer
+from core_sdk.sgd._tuning import tune
 
-__all__ = ["PyTorchTrainer"]
+__all__ = ["PyTorchTrainer", "Runner", "tune"]

@@ -15,7 +15,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 import torch
 
 from core_sdk import core
-from core_sdk.environment import get_cluster_info
+from core_sdk.environment import get_cluster_info, num_ranks_started
 from core_sdk.errors import CheckpointProtectedError, ReplicaDiedError, WorkerDiedError, WorkersEndedError
 from core_sdk.files import write_atomically
 from core_sdk.records import to_json
@@ -107,6 +107,8 @@ class PyTorchTrainer:
             initialization_hook=initialization_hook,
         )
         _check_loader_options(dataloader_config or {})
+        if not isinstance(engine, Engine) and engine not in ("local", "ray", None):
+            raise ValueError(f"engine is {engine!r}; it must be 'local', 'ray' or None")
         if scheduler_step_freq not in ("batch", "epoch", None):
             raise ValueError(f"scheduler_step_freq is {scheduler_step_freq!r}; it must be 'batch', 'epoch' or None")
         if apex_args:
@@ -117,7 +119,9 @@ class PyTorchTrainer:
             )
         self.config = _with_hparams(config or {})
         self._owns_context = context is None
-        self.context = context or _begun_trial(self.config)
+        self.context = context or begin_trial(self.config)
+        if self._owns_context:
+            self.context.start()
         try:
             creators = Creators(
                 model_creator=model_creator,
@@ -139,7 +143,7 @@ class PyTorchTrainer:
             )
             self._creators = creators
             self._replicas: Replicas | None = Replicas(
-                open_engine(engine, num_gpus=1 if use_gpu else 0),
+                open_engine(engine, num_replicas, num_gpus=1 if use_gpu else 0),
                 num_replicas,
                 creators,
                 ("nccl" if use_gpu else "gloo") if backend == "auto" else backend,
@@ -229,7 +233,7 @@ class PyTorchTrainer:
             return {}
         metrics = mean(self._run("validate", _runner.validate), "validation_function()")
         if self._validated_at != self._steps:
-            self.context.train.report_validation_metrics(self._steps, flat(metrics))
+            self.context.train.report_validation_metrics(self._steps, {**flat(metrics), "epoch": self.epoch})
             self._validated_at = self._steps
         return metrics
 
@@ -366,10 +370,11 @@ class PyTorchTrainer:
                 self.context.close(type(error) if error else None, error, error.__traceback__ if error else None)
 
 
-def _begun_trial(config: Mapping[str, Any]) -> core.Context:
-    context = core.init(hparams={name: value for name, value in config.items() if _is_plain(name, value)})
-    context.start()
-    return context
+def begin_trial(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:
+    """The trial of a program that leads workers, and is itself one process, on however many slots."""
+    distributed = core.DistributedContext() if num_ranks_started() == 1 else None
+    hparams = {name: value for name, value in config.items() if _is_plain(name, value)}
+    return core.init(distributed=distributed, hparams=hparams, max_length=max_length)
 
 
 def _with_hparams(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,40 +1,60 @@
-"""Which engine a program's workers run on."""
+"""Which engine starts a program's workers, and with which resources."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from core_sdk.errors import ResourcesMissingError
 from core_sdk.workers._engine import Engine
 from core_sdk.workers.local import LocalEngine
 
+if TYPE_CHECKING:
+    from core_sdk.workers.ray import Strategy
+
+EngineName = Literal["local", "ray"]
+
 
 def open_engine(
-    engine: Literal["local", "ray"] | Engine | None,
+    engine: EngineName | Engine | None,
+    num_workers: int,
     *,
+    address: str | None = None,
     num_cpus: float = 1,
     num_gpus: float = 0,
     resources: Mapping[str, float] | None = None,
-    log_path: str | os.PathLike[str] | None = None,
+    strategy: Strategy = "PACK",
 ) -> Engine:
-    """The engine of this name; with None that of Ray if the program has called `ray.init()`, otherwise the local one.
+    """The engine of this name. None is Ray if the program is connected to a cluster, or an `address` is given;
+    otherwise it is this machine.
 
-    The amounts are those of one worker; only Ray counts them. Raises `MissingDependencyError` without Ray, `ValueError`
-    for another name.
+    `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. Raises
+    `ResourcesMissingError` if this machine has not as much, or `MissingDependencyError` without Ray.
     """
     if isinstance(engine, Engine):
         return engine
-    if engine not in ("local", "ray", None):
-        raise ValueError(f"engine is {engine!r}; it must be 'local', 'ray' or None")
-    if engine == "local" or (engine is None and not _is_ray_initialized()):
-        return LocalEngine(log_path=log_path)
-    from core_sdk.workers.ray import RayEngine  # an optional library
+    if engine == "local" or (engine is None and address is None and not _is_connected_to_ray()):
+        _check_machine(num_gpus * num_workers, resources or {})
+        return LocalEngine()
+    from core_sdk.workers.ray import RayEngine  # imports Ray
 
-    return RayEngine(num_cpus=num_cpus, num_gpus=num_gpus, resources=resources, log_path=log_path)
+    return RayEngine(address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources, strategy=strategy)
 
 
-def _is_ray_initialized() -> bool:
-    ray = sys.modules.get("ray")
-    return ray is not None and ray.is_initialized()
+def _is_connected_to_ray() -> bool:
+    ray: Any = sys.modules.get("ray")
+    return ray is not None and bool(ray.is_initialized())
+
+
+def _check_machine(num_gpus: float, resources: Mapping[str, float]) -> None:
+    if resources:
+        raise ResourcesMissingError(
+            ", ".join(f"{amount:g} {name}" for name, amount in resources.items()), "no such resource"
+        )
+    if num_gpus:
+        import torch  # the workers load it, too
+
+        if num_gpus > (there := torch.cuda.device_count()):
+            raise ResourcesMissingError(f"{num_gpus:g} GPUs", f"{there}, and {os.cpu_count()} CPUs")

@@ -61,7 +61,7 @@ def test_workers_train_what_a_plain_loop_trains(num_replicas: int) -> None:
     assert [each["epoch"] for each in metrics] == [1, 2]
     reported = [(each.steps_completed, each.metrics["train_loss"]) for each in trial.iter_metrics("training")]
     assert reported == [(7, metrics[0]["train_loss"]), (14, metrics[1]["train_loss"])]
-    assert [each.metrics for each in trial.iter_metrics("validation")] == [validated]
+    assert [each.metrics for each in trial.iter_metrics("validation")] == [{**validated, "epoch": 2}]
 
 
 def test_a_trainer_goes_on_from_a_file_of_another(tmp_path: Path) -> None:

@@ -7,6 +7,6 @@ not used.
 
 from __future__ import annotations
 
-from core_sdk.workers.ray._engine import RayEngine
+from core_sdk.workers.ray._engine import RayEngine, Strategy
 
-__all__ = ["RayEngine"]
+__all__ = ["RayEngine", "Strategy"]

@@ -1,0 +1,65 @@
+"""Searches that train creator trainers."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import optuna
+import pytest
+from masters import running_master
+from parts import needs
+from sgd.creators import CREATORS
+
+from core_sdk import sgd
+from core_sdk.errors import NotPicklableError
+from core_sdk.tracking import Home
+
+# Each starts several processes with torch: too long for `make test`.
+pytestmark = needs("torchrun")
+
+GRID: dict[str, Any] = {
+    "hyperparameters": {"lr": {"type": "categorical", "vals": [0.0001, 0.1]}},
+    "searcher": {"name": "grid", "metric": "validation_loss"},
+}
+
+
+def test_a_search_trains_trainers(home: Home) -> None:
+    """Each trial on slots for all its replicas; the best model can be had from its checkpoint."""
+    with running_master(Home.create(home.root), num_slots=2):
+        experiment = sgd.tune(**GRID, num_passes=2, num_replicas=2, batch_size=8, **CREATORS)
+        experiment.wait()
+
+        trials = experiment.list_trials()
+        best = experiment.top_checkpoint()
+
+    assert [trial.state.name for trial in trials] == ["COMPLETED"] * 2
+    assert experiment.config["resources"]["slots_per_trial"] == 2
+    assert best.get_trial().hparams == {"lr": 0.1}
+
+
+def test_a_trainer_is_what_a_study_of_optuna_optimizes() -> None:
+    """A plain function of a trial of Optuna's."""
+
+    def objective(trial: optuna.Trial) -> float:
+        config = {"lr": trial.suggest_categorical("lr", [0.0001, 0.1])}
+        with sgd.PyTorchTrainer(**CREATORS, config=config) as trainer:
+            trainer.train()
+            return float(trainer.validate()["validation_loss"])
+
+    study = optuna.create_study(sampler=optuna.samplers.GridSampler({"lr": [0.0001, 0.1]}))
+    study.optimize(objective)
+
+    assert study.best_params == {"lr": 0.1}
+
+
+def test_what_no_trial_could_use_is_refused_at_once() -> None:
+    """Before anything is submitted."""
+    with pytest.raises(TypeError, match="unexpected keyword argument 'num_replica'"):
+        sgd.tune(**GRID, num_passes=2, num_replica=2, **CREATORS)
+    with pytest.raises(TypeError, match="missing a required argument: 'model_creator'"):
+        sgd.tune(**GRID, num_passes=2)
+    with pytest.raises(ValueError, match="num_passes is 0"):
+        sgd.tune(**GRID, num_passes=0, **CREATORS)
+    with pytest.raises(NotPicklableError, match=r"'config'.*'lock'"):
+        sgd.tune(**GRID, num_passes=1, config={"lock": threading.Lock()}, **CREATORS)
