@@ -27,21 +27,20 @@ def imported_sources(kind: type[Any]) -> dict[str, Path]:
     """
     module = sys.modules[kind.__module__]
     file = _file(module)
-    if file is None or _is_library(file):
+    if file is None or _is_library(file) or not Path(file).is_file():
         return {}
     depth = 0 if module.__name__ == "__main__" else module.__name__.count(".") + (Path(file).stem == "__init__")
     root = Path(file).parents[depth]
     files = {_file(each) for each in list(sys.modules.values())}
     own = sorted(found for found in files if found and found.startswith(f"{root}{os.sep}") and not _is_library(found))
-    return {str(Path(found).relative_to(root)): Path(found) for found in own}
+    # A file can be gone since it was imported.
+    return {str(path.relative_to(root)): path for path in map(Path, own) if path.is_file()}
 
 
 def _file(module: ModuleType) -> str | None:
     file = getattr(module, "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py"):
-        return None
-    # Some modules have a made-up name there, and a file can be gone since it was imported.
-    return file if file.startswith(os.sep) and Path(file).is_file() else None
+    # Some modules have a made-up name there.
+    return file if isinstance(file, str) and file.endswith(".py") and file.startswith(os.sep) else None
 
 
 def _is_library(file: str) -> bool:
