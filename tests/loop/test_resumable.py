@@ -235,6 +235,24 @@ def test_only_a_dataset_that_gives_several_samples_at_once_draws_by_the_batch(da
     assert (samples_of_large == samples_of_small) is is_alike
 
 
+def test_rows_of_tensors_are_what_collating_samples_gives() -> None:
+    """Also of a subset, and also if a sampler gives keys that are no indices."""
+    dataset = TensorDataset(torch.rand(9, 2, 3), torch.arange(9, dtype=torch.uint8), torch.rand(9) > 0.5)
+    loaders = [
+        DataLoader(dataset, 4),
+        DataLoader(Subset(Subset(dataset, range(8, -1, -1)), [5, 0, 3, 3, 1]), 4),
+        DataLoader(dataset, 2, sampler=[slice(0, 2), slice(3, 5)]),
+        DataLoader(dataset, 2, sampler=[[0, 1], [7, 8]]),
+    ]
+
+    for loader in loaders:
+        for ours, torchs in zip(loop.resumable(loader), loader, strict=True):
+            assert type(ours) is type(torchs) is list
+            for one, other in zip(ours, torchs, strict=True):
+                assert one.dtype == other.dtype
+                assert torch.equal(one, other)
+
+
 def test_an_epoch_has_its_own_augmentations() -> None:
     """A sample that comes again draws other numbers, and samples of one epoch differ."""
     loader = loop.resumable(DataLoader(Augmented(6), 6))

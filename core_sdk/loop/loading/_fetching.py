@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Literal
 
+import torch
 from torch.utils.data import (
     ConcatDataset,
     DataLoader,
@@ -31,7 +32,8 @@ class Fetching(Dataset[Any]):
     of the training process stay as they are.
 
     Seeding takes longer than many a dataset. So one that draws nothing for its first batch is only watched: if it draws
-    later, that batch is fetched again and seeded. Torch's own datasets of tensors are not even watched.
+    later, that batch is fetched again and seeded. Torch's own datasets of tensors are not even watched, and rows of a
+    `TensorDataset` are taken all at once.
     """
 
     def __init__(self, loader: DataLoader[Any], form: Form, seed: int) -> None:
@@ -43,9 +45,12 @@ class Fetching(Dataset[Any]):
         self._collate_key = rng.key(seed, "collate")
         draws_nothing = _draws_nothing(self._dataset) and self._collate in (default_collate, default_convert)
         self._mode: Literal["plain", "first", "watched", "seeded"] = "plain" if draws_nothing else "first"
+        self._has_rows = form == "samples" and self._collate is default_collate and _has_rows(self._dataset)
 
     def __getitems__(self, draw: Draw) -> Any:
         """The whole batch of a draw, where torch's loader expects a list of samples that it collates."""
+        if self._has_rows and (rows := _rows(self._dataset, draw.indices)) is not None:
+            return rows
         if self._mode == "plain":
             return self._batch(draw, None)
         if self._mode == "first":
@@ -145,6 +150,22 @@ def _draws_nothing(dataset: Any) -> bool:
     """Whether it is one of torch's datasets that only index tensors; a subclass may do more."""
     parts = _parts(dataset)
     return all(map(_draws_nothing, parts)) if parts else type(dataset) is TensorDataset
+
+
+def _has_rows(dataset: Any) -> bool:
+    return type(dataset) is TensorDataset or (type(dataset) is Subset and _has_rows(dataset.dataset))
+
+
+def _rows(dataset: Any, indices: list[Any]) -> list[torch.Tensor] | None:
+    """What collating these samples gives, in one operation for each tensor; None for keys that are no indices."""
+    while type(dataset) is Subset:
+        indices = [dataset.indices[index] for index in indices]
+        dataset = dataset.dataset
+    try:
+        rows = torch.tensor(indices)
+    except (RuntimeError, TypeError, ValueError):
+        return None
+    return [tensor[rows] for tensor in dataset.tensors] if rows.dtype is torch.int64 and rows.ndim == 1 else None
 
 
 def _fetches_at_once(dataset: Any) -> bool:

@@ -40,7 +40,7 @@ class BatchMetrics:
             if isinstance(value, torch.Tensor):
                 kept = value.detach()  # without the graph
                 # Somebody may still change it in place, as an optimizer changes a parameter.
-                value = kept.clone() if value.grad_fn is None or value._version else kept
+                value = kept.clone() if value.is_leaf or value._version else kept
             values.append(value)
         self._rows.append((values, batch_idx, num_samples))
         if len(self._rows) == _ROWS_PER_BLOCK:
