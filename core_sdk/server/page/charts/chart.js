@@ -22,7 +22,7 @@ import { createPlot, within } from "./plot.js";
  * @param {(zoom: [number, number] | null) => void} props.onZoom
  * @param {number} [props.height]
  * @param {(value: number) => string} [props.format] How a value is written.
- * @param {any} [props.actions] More buttons of the chart's head.
+ * @param {boolean} [props.showsValues] Whether the values under the pointer are written below the plot.
  */
 export function Chart({
   title,
@@ -36,7 +36,7 @@ export function Chart({
   onZoom,
   height = 210,
   format = formatNumber,
-  actions = null,
+  showsValues = true,
 }) {
   const traces = useMemo(() => curves.map((curve) => traceOf(curve, smoothing)), [curves, smoothing]);
   const [box, width] = useWidth();
@@ -44,7 +44,7 @@ export function Chart({
   const plot = useRef(/** @type {any} */ (null));
   const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
   const themeVersion = useThemeVersion();
-  const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, width, height };
+  const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, width, height, format };
 
   useLayoutEffect(() => {
     if (width === 0) return undefined;
@@ -63,7 +63,6 @@ export function Chart({
       <figcaption class="chart-head">
         <span class="chart-title" title=${title}>${title}</span>
         ${zoom && html`<button class="quiet small" onClick=${() => onZoom(null)}>Show all</button>`}
-        ${actions}
         <${Menu} label=${`Export ${title}`} text="⋯" items=${exports} />
       </figcaption>
       <div
@@ -75,7 +74,7 @@ export function Chart({
         style=${{ height: `${height}px` }}
         onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, rangeOfX(traces), zoom, onZoom)}
       ></div>
-      <${Values} traces=${traces} cursor=${cursor} axis=${axis} format=${format} />
+      ${showsValues && html`<${Values} traces=${traces} cursor=${cursor} axis=${axis} format=${format} />`}
     </figure>
   `;
 }

@@ -2,7 +2,7 @@
 
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colour } from "../state/theme.js";
-import { formatDuration, formatNumber } from "../parts/text.js";
+import { formatNumber } from "../parts/text.js";
 import { rangeOfX, rangeOfY } from "./curves.js";
 
 /**
@@ -15,6 +15,7 @@ import { rangeOfX, rangeOfY } from "./curves.js";
  * @property {[number, number] | null} zoom The visible stretch of x; null shows everything.
  * @property {number} width In pixels.
  * @property {number} height
+ * @property {(value: number) => string} format How a value is written.
  * @property {(zoom: [number, number] | null) => void} onZoom
  * @property {(x: number | null, left: number) => void} onCursor The place under the pointer; null where it is outside.
  */
@@ -33,7 +34,7 @@ export function createPlot(parent, options) {
     {
       width: options.width,
       height: options.height,
-      padding: [8, 10, 0, 0],
+      padding: [8, 20, 0, 0],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: "page" } },
       scales: {
@@ -41,8 +42,8 @@ export function createPlot(parent, options) {
         y: { distr: isLogarithmic ? 3 : 1, range: /** @type {any} */ (scaleY) },
       },
       axes: [
-        { ...axisStyle, grid: lines, ticks: lines, size: 28, values: (_, splits) => splits.map(labelX(options.axis)) },
-        { ...axisStyle, grid: lines, ticks: lines, size: widthOfLabels, values: (_, splits) => splits.map(labelY) },
+        { ...axisStyle, grid: lines, ticks: lines, size: 28, ...ticksOf(options.axis) },
+        { ...axisStyle, grid: lines, ticks: lines, size: widthOfLabels, values: (_, splits) => splits.map((value) => (value === null ? "" : options.format(value))) },
       ],
       series: [{}, { show: true, stroke: "transparent", points: { show: false } }],
       hooks: {
@@ -78,6 +79,7 @@ function drawMarks(/** @type {any} */ self, /** @type {PlotOptions["marks"]} */ 
   const { ctx, bbox } = self;
   ctx.strokeStyle = colour("--line-strong");
   ctx.fillStyle = colour("--text-soft");
+  ctx.textAlign = "left";
   ctx.font = `${10 * devicePixelRatio}px ${colour("--font")}`;
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
@@ -194,10 +196,22 @@ function placeOfCursor(/** @type {any} */ self) {
   return left == null || left < 0 ? null : self.posToVal(left, "x");
 }
 
-const labelX = (/** @type {PlotOptions["axis"]} */ axis) => (/** @type {number} */ value) =>
-  axis === "time" ? formatDuration(Math.max(0, value)) : shortNumber(value);
+/** The steps between the ticks of time, in seconds: those of a clock. */
+const CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * 86400)];
 
-const labelY = (/** @type {number | null} */ value) => (value === null ? "" : formatNumber(value, 6));
+const ticksOf = (/** @type {PlotOptions["axis"]} */ axis) =>
+  axis === "time"
+    ? { incrs: CLOCK, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(clockTime) }
+    : { values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(shortNumber) };
+
+/** Seconds as m:ss, h:mm:ss, or days and hours. */
+function clockTime(/** @type {number} */ seconds) {
+  if (seconds < 0) return "";
+  const two = (/** @type {number} */ number) => String(Math.floor(number)).padStart(2, "0");
+  if (seconds < 3600) return `${Math.floor(seconds / 60)}:${two(seconds % 60)}`;
+  if (seconds < 2 * 86400) return `${Math.floor(seconds / 3600)}:${two((seconds % 3600) / 60)}:${two(seconds % 60)}`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor((seconds % 86400) / 3600)} h`;
+}
 
 function shortNumber(/** @type {number} */ value) {
   if (Math.abs(value) >= 1e6) return `${formatNumber(value / 1e6)}M`;

@@ -54,4 +54,26 @@ export function useAnswer(url, { follows = always } = {}) {
   return { value: state.value, error: state.url === url ? state.error : null, isLoading: state.url !== url, reload };
 }
 
+/**
+ * The answers to several questions, in their order, asked again together.
+ * @param {string[]} urls
+ * @param {{follows?: (change: import("./events.js").Change) => boolean}} [options]
+ * @returns {Answer<any[]>}
+ */
+export function useAnswers(urls, { follows = always } = {}) {
+  const [state, setState] = useState({ key: "", value: undefined, error: null });
+  const [request, setRequest] = useState(0);
+  const reload = useCallback(() => setRequest((last) => last + 1), []);
+  useChanges(follows, reload);
+  const key = urls.join("\n");
+  useEffect(() => {
+    const canceler = new AbortController();
+    Promise.all(urls.map((url) => get(url, canceler.signal)))
+      .then((value) => setState({ key, value: /** @type {any} */ (value), error: null }))
+      .catch((error) => error.name !== "AbortError" && setState((last) => ({ ...last, key, error })));
+    return () => canceler.abort();
+  }, [key, request]);
+  return { value: state.value, error: state.key === key ? state.error : null, isLoading: state.key !== key, reload };
+}
+
 const always = () => true;

@@ -1,1 +1,147 @@
-import { html } from "../preact.js"; export const Compare = () => html`<p>Compare</p>`;
+/** Trials side by side: their curves over each other, and in what they differ. */
+
+import { html, useMemo } from "../preact.js";
+import { Chart } from "../charts/chart.js";
+import { seriesColour } from "../charts/palette.js";
+import { ChartSettingsBar, useChartSettings } from "../charts/settings.js";
+import { Select } from "../parts/choice.js";
+import { Difference } from "../parts/difference.js";
+import { StateBadge } from "../parts/state-badge.js";
+import { Answered, Empty, Remark } from "../parts/states.js";
+import { csvText, saveFile } from "../parts/saving.js";
+import { Tabs } from "../parts/tabs.js";
+import { formatValue } from "../parts/text.js";
+import { address } from "../state/api.js";
+import { useAnswers } from "../state/answers.js";
+import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
+import { flattened } from "./facts.js";
+
+const MAX_TRIALS = 30;
+const MAX_CHARTS = 24;
+const NUM_BUCKETS = 400;
+
+export function Compare() {
+  const { path, query } = usePlace();
+  const [wanted] = useListSetting("trials");
+  const ids = [...new Set(wanted.filter((id) => /^[1-9]\d*$/.test(id)))];
+  const shown = ids.slice(0, MAX_TRIALS);
+  const tab = path[1] ?? "metrics";
+  const trials = query.get("trials");
+  const tabs = [
+    ["metrics", "Metrics"],
+    ["values", "Values and hyperparameters"],
+    ["configuration", "Configurations"],
+  ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
+  const follows = (/** @type {any} */ change) => change.trials.some((/** @type {number} */ id) => shown.includes(String(id)));
+  const answer = useAnswers(shown.map((id) => address(["trials", id])), { follows });
+  if (shown.length === 0) {
+    return html`<${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
+  }
+  return html`
+    <section class="view" aria-label="Comparison">
+      <header class="subject"><div class="subject-name"><h1>Comparison of ${shown.length} trials</h1></div></header>
+      <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
+      ${ids.length > shown.length && html`<${Remark}>Only the first ${MAX_TRIALS} of ${ids.length} trials are compared: more curves cannot be told apart.<//>`}
+      <${Answered} answer=${answer} what="trials">
+        ${(/** @type {any[]} */ found) => html`
+          <div class="tab">
+            ${tab === "metrics" && html`<${Metrics} found=${found} follows=${follows} />`}
+            ${tab === "values" && html`<div class="pane"><${Values} found=${found} /></div>`}
+            ${tab === "configuration" && html`<${Configurations} found=${found} />`}
+          </div>
+        `}
+      <//>
+    </section>
+  `;
+}
+
+function Metrics({ found, follows }) {
+  const settings = useChartSettings();
+  const [search, setSearch] = useSetting("search");
+  const all = [...new Set(found.flatMap((/** @type {any} */ { series }) => series.map(nameOf)))];
+  const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
+  const urls = found.map(({ trial }) => address(["trials", trial.trial_id, "metrics"], { names: names.join(","), x: settings.axis, buckets: NUM_BUCKETS }));
+  const answer = useAnswers(urls, { follows });
+  return html`
+    <${ChartSettingsBar}>
+      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+    <//>
+    <div class="pane">
+      <ul class="legend" aria-label="Trials">
+        ${found.map(({ trial }, /** @type {number} */ index) => html`<li><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i><a href=${linkTo(["trials", trial.trial_id])}>${labelOf(trial)}</a><${StateBadge} state=${trial.state} /></li>`)}
+      </ul>
+      ${all.length > names.length && search === "" && html`<${Remark}>The first ${MAX_CHARTS} of ${all.length} metrics are drawn. The search finds others.<//>`}
+      <${Answered} answer=${answer} what="curves">
+        ${(/** @type {any[]} */ answers) => html`
+          <div class="charts">
+            ${names.map((name) => html`<${ComparedChart} key=${name} name=${name} found=${found} answers=${answers} settings=${settings} />`)}
+          </div>
+        `}
+      <//>
+    </div>
+  `;
+}
+
+function ComparedChart({ name, found, answers, settings }) {
+  const curves = useMemo(
+    () =>
+      found.flatMap(({ trial }, /** @type {number} */ index) =>
+        (answers[index]?.curves ?? [])
+          .filter((/** @type {any} */ curve) => nameOf(curve) === name)
+          .map((/** @type {any} */ series) => ({ label: String(trial.trial_id), colour: seriesColour(index), series, origin: settings.axis === "time" ? trial.created : 0 })),
+      ),
+    [answers, found, name, settings.axis],
+  );
+  return html`<${Chart} title=${name} curves=${curves} height=${250} ...${settings} />`;
+}
+
+/** A row for each value, first those in which the trials differ. */
+function Values({ found }) {
+  const columns = found.map(({ trial, series }) => ({
+    ...Object.fromEntries([["experiment", trial.experiment_name], ["state", trial.state], ["steps", formatValue(trial.steps_completed)], ["commit", trial.environment?.git_commit.slice(0, 12) ?? ""]]),
+    ...Object.fromEntries(flattened(trial.hparams)),
+    ...Object.fromEntries(series.map((/** @type {any} */ one) => [nameOf(one), formatValue(one.last)])),
+  }));
+  const names = [...new Set(columns.flatMap((/** @type {any} */ column) => Object.keys(column)))];
+  const differs = (/** @type {string} */ name) => new Set(columns.map((/** @type {any} */ column) => column[name] ?? "")).size > 1;
+  const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
+  const save = () => {
+    const head = ["", ...found.map(({ trial }) => trial.trial_id)];
+    saveFile("comparison.csv", csvText([head, ...ordered.map((name) => [name, ...columns.map((/** @type {any} */ column) => column[name] ?? "")])]), "text/csv");
+  };
+  return html`
+    <section class="card">
+      <div class="row"><p class="soft">Rows in which the trials differ come first and are marked.</p><span class="spread"></span><button class="small" onClick=${save}>Save as CSV</button></div>
+      <div class="scroll-x" tabindex="0" role="region" aria-label="Values">
+        <table class="plain-table">
+          <thead><tr><th>Name</th>${found.map(({ trial }) => html`<th><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id}</a></th>`)}</tr></thead>
+          <tbody>
+            ${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th>${columns.map((/** @type {any} */ column) => html`<td>${column[name] ?? html`<span class="soft">–</span>`}</td>`)}</tr>`)}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  `;
+}
+
+function Configurations({ found }) {
+  const [left, setLeft] = useSetting("left", String(found[0].trial.trial_id));
+  const [right, setRight] = useSetting("right", String(found.at(-1).trial.trial_id));
+  const answer = useAnswers([left, right].map((id) => address(["trials", id, "configuration"])), { follows: () => false });
+  const choices = found.map(({ trial }) => [String(trial.trial_id), labelOf(trial)]);
+  return html`
+    <div class="toolbar">
+      <${Select} label="From" values=${choices} value=${left} onChange=${setLeft} />
+      <${Select} label="to" values=${choices} value=${right} onChange=${setRight} />
+    </div>
+    <div class="pane">
+      <${Answered} answer=${answer} what="configurations">
+        ${(/** @type {any[]} */ [from, to]) => html`<${Difference} left=${textOf(from)} right=${textOf(to)} leftName=${`trial ${left}`} rightName=${`trial ${right}`} />`}
+      <//>
+    </div>
+  `;
+}
+
+const textOf = (/** @type {any} */ { yaml, hparams }) => `# Hyperparameters of the trial\n${flattened(hparams ?? {}).map(([name, value]) => `${name}: ${value}`).join("\n")}\n\n${yaml}`;
+const labelOf = (/** @type {any} */ trial) => `${trial.trial_id} ${trial.experiment_name}`;
+const nameOf = (/** @type {any} */ { group, name }) => `${group}.${name}`;

@@ -1,1 +1,87 @@
-import { html } from "../../preact.js"; export const Experiment = () => html`<p>Experiment</p>`;
+/** One experiment. */
+
+import { html } from "../../preact.js";
+import { Answered } from "../../parts/states.js";
+import { StateBadge } from "../../parts/state-badge.js";
+import { Tabs } from "../../parts/tabs.js";
+import { counted, formatAge, formatNumber, formatTime } from "../../parts/text.js";
+import { address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
+import { linkTo } from "../../state/place.js";
+import { ActionButtons } from "../action-buttons.js";
+import { Checkpoints } from "../checkpoints.js";
+import { Code } from "../code.js";
+import { Trials } from "../runs/trials-table.js";
+import { Progress } from "../../parts/progress.js";
+import { ExperimentOverview } from "./overview.js";
+import { Hyperparameters } from "./hyperparameters.js";
+import { LearningCurves } from "./learning-curves.js";
+import { Search } from "./search.js";
+
+const TABS = [
+  ["overview", "Overview"],
+  ["search", "Search"],
+  ["curves", "Learning curves"],
+  ["hyperparameters", "Hyperparameters"],
+  ["trials", "Trials"],
+  ["checkpoints", "Checkpoints"],
+  ["code", "Code and configuration"],
+];
+
+/** @param {{id: string, tab: string}} props */
+export function Experiment({ id, tab }) {
+  const follows = (/** @type {any} */ { experiments }) => experiments.includes(Number(id));
+  const answer = useAnswer(address(["experiments", id]), { follows });
+  return html`
+    <section class="view" aria-label=${`Experiment ${id}`}>
+      <${Answered} answer=${answer} what=${`experiment ${id}`}>
+        ${(/** @type {any} */ found) => html`<${Found} found=${found} tab=${tab} follows=${follows} onDone=${answer.reload} />`}
+      <//>
+    </section>
+  `;
+}
+
+function Found({ found, tab, follows, onDone }) {
+  const { experiment, is_submitted: isSubmitted } = found;
+  const id = experiment.experiment_id;
+  const possible = TABS.filter(([name]) => name !== "search" || isSubmitted);
+  const current = possible.some(([name]) => name === tab) ? tab : "overview";
+  const tabs = possible.map(([name, title]) => ({ name, title, href: linkTo(["experiments", id, ...(name === "overview" ? [] : [name])]) }));
+  return html`
+    <${Head} found=${found} onDone=${onDone} />
+    <${Tabs} label="Parts of the experiment" tabs=${tabs} current=${current} />
+    <div class="tab">
+      ${current === "overview" && html`<${ExperimentOverview} found=${found} />`}
+      ${current === "search" && html`<${Search} experimentId=${id} follows=${follows} />`}
+      ${current === "curves" && html`<${LearningCurves} found=${found} follows=${follows} />`}
+      ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}
+      ${current === "trials" && html`<${Trials} experiment=${id} />`}
+      ${current === "checkpoints" && html`<${Checkpoints} query=${{ experiment: id }} experimentId=${id} follows=${follows} />`}
+      ${current === "code" && html`<${Code} experimentId=${id} />`}
+    </div>
+  `;
+}
+
+function Head({ found: { experiment, best, metric }, onDone }) {
+  const { search } = experiment;
+  return html`
+    <header class="subject">
+      <div class="subject-name">
+        <h1>${experiment.name}</h1>
+        <span class="soft">experiment ${experiment.experiment_id}</span>
+        <${StateBadge} state=${experiment.state} reason=${search?.reason} />
+        ${search?.progress != null && experiment.state === "ACTIVE" && html`<${Progress} part=${search.progress} />`}
+        ${experiment.labels.map((/** @type {string} */ label) => html`<span class="chip">${label}</span>`)}
+      </div>
+      <div class="subject-actions"><${ActionButtons} kind="experiments" rows=${[experiment]} onDone=${onDone} /></div>
+      <div class="subject-facts soft">
+        <span>${counted(experiment.num_trials, "trial")}</span>
+        ${search && html`<span>${search.searcher}</span>`}
+        ${best && html`<span>best ${metric} <b>${formatNumber(best.value)}</b> in <a href=${linkTo(["trials", best.trial_id])}>trial ${best.trial_id}</a></span>`}
+        <span title=${formatTime(experiment.created)}>created ${formatAge(experiment.created)}</span>
+        ${experiment.parent && html`<span>forked from <a href=${linkTo(["experiments", experiment.parent])}>experiment ${experiment.parent}</a></span>`}
+        ${search?.reason && html`<span class="reason" title=${search.reason}>${search.reason}</span>`}
+      </div>
+    </header>
+  `;
+}

@@ -1,1 +1,88 @@
-import { html } from "../../preact.js"; export const Trial = () => html`<p>Trial</p>`;
+/** One trial. */
+
+import { html } from "../../preact.js";
+import { Answered, Remark } from "../../parts/states.js";
+import { StateBadge } from "../../parts/state-badge.js";
+import { Tabs } from "../../parts/tabs.js";
+import { counted, formatAge, formatDuration, formatNumber, formatTime } from "../../parts/text.js";
+import { address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
+import { linkTo } from "../../state/place.js";
+import { ActionButtons } from "../action-buttons.js";
+import { Checkpoints } from "../checkpoints.js";
+import { Code } from "../code.js";
+import { TrialCharts } from "./charts.js";
+import { Logs } from "./logs.js";
+import { Overview } from "./overview.js";
+import { Progress } from "../../parts/progress.js";
+import { System } from "./system.js";
+
+const TABS = [
+  ["charts", "Charts"],
+  ["overview", "Overview"],
+  ["system", "System"],
+  ["logs", "Logs"],
+  ["checkpoints", "Checkpoints"],
+  ["code", "Code and configuration"],
+];
+
+/** @param {{id: string, tab: string}} props */
+export function Trial({ id, tab }) {
+  const answer = useAnswer(address(["trials", id]), { follows: ({ trials }) => trials.includes(Number(id)) });
+  const current = TABS.some(([name]) => name === tab) ? tab : "charts";
+  const tabs = TABS.map(([name, title]) => ({ name, title, href: linkTo(["trials", id, ...(name === "charts" ? [] : [name])]) }));
+  return html`
+    <section class="view" aria-label=${`Trial ${id}`}>
+      <${Answered} answer=${answer} what=${`trial ${id}`}>
+        ${(/** @type {any} */ found) => html`
+          <${Head} trial=${found.trial} onDone=${answer.reload} />
+          <${Tabs} label="Parts of the trial" tabs=${tabs} current=${current} />
+          <${Problems} found=${found} />
+          <div class="tab">
+            ${current === "charts" && html`<${TrialCharts} found=${found} />`}
+            ${current === "overview" && html`<${Overview} found=${found} />`}
+            ${current === "system" && html`<${System} trial=${found.trial} />`}
+            ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
+            ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {any} */ { trials }) => trials.includes(Number(id))} />`}
+            ${current === "code" && html`<${Code} experimentId=${found.trial.experiment_id} hparams=${found.trial.hparams} />`}
+          </div>
+        `}
+      <//>
+    </section>
+  `;
+}
+
+function Head({ trial, onDone }) {
+  const end = trial.ended ?? (trial.state === "ACTIVE" ? Date.now() / 1000 : null);
+  return html`
+    <header class="subject">
+      <div class="subject-name">
+        <a href=${linkTo(["experiments", trial.experiment_id])}>${trial.experiment_name}</a>
+        <span class="soft" aria-hidden="true">›</span>
+        <h1>Trial ${trial.trial_id}</h1>
+        <${StateBadge} state=${trial.state} reason=${trial.reason} />
+        ${trial.state === "ACTIVE" && trial.progress != null && html`<${Progress} part=${trial.progress} />`}
+        ${trial.labels.map((/** @type {string} */ label) => html`<span class="chip">${label}</span>`)}
+      </div>
+      <div class="subject-actions"><${ActionButtons} kind="trials" rows=${[trial]} onDone=${onDone} /></div>
+      <div class="subject-facts soft">
+        <span>${formatNumber(trial.steps_completed)} steps</span>
+        ${trial.num_attempts > 1 && html`<span>${counted(trial.num_attempts, "attempt")}</span>`}
+        <span title=${formatTime(trial.created)}>started ${formatAge(trial.created)}</span>
+        ${end && html`<span>ran ${formatDuration(end - trial.created)}</span>`}
+        ${trial.status && html`<span>${trial.status}</span>`}
+        ${trial.reason && html`<span class="reason" title=${trial.reason}>${trial.reason}</span>`}
+      </div>
+    </header>
+  `;
+}
+
+/** What of the records could not be read, or was never written. */
+function Problems({ found: { trial, problem } }) {
+  const problems = [
+    problem,
+    trial.num_bad_lines > 0 && `${counted(trial.num_bad_lines, "line")} of the journal cannot be read; all others are shown.`,
+    trial.num_dropped > 0 && `The disk refused ${counted(trial.num_dropped, "record")} while the trial ran; they are lost.`,
+  ].filter(Boolean);
+  return problems.map((text) => html`<${Remark}>${text}<//>`);
+}

@@ -1,0 +1,63 @@
+/** The scale of one hyperparameter or metric: from its values to places between 0 and 1. Pure. */
+
+import { formatValue } from "../../parts/text.js";
+
+const LOGARITHMIC_FROM = 50;
+
+/**
+ * @typedef {object} Scale
+ * @property {string} name
+ * @property {boolean} isNumeric
+ * @property {(value: any) => number} place From 0 to 1; NaN for what has no place.
+ * @property {{place: number, text: string}[]} ticks
+ */
+
+/**
+ * A numeric scale, logarithmic if its positive values span a factor of 50 or more; of other values each has its place.
+ * @param {string} name
+ * @param {any[]} values
+ * @returns {Scale}
+ */
+export function scaleOf(name, values) {
+  const known = values.filter((value) => value !== null && value !== undefined);
+  const numbers = known.filter((value) => typeof value === "number" && Number.isFinite(value));
+  return numbers.length > 0 && numbers.length === known.filter((value) => !isNonFinite(value)).length
+    ? numericScale(name, numbers)
+    : categoricalScale(name, known);
+}
+
+/** @param {string} name @param {number[]} values @returns {Scale} */
+function numericScale(name, values) {
+  const low = values.reduce((least, value) => Math.min(least, value), Infinity);
+  const high = values.reduce((most, value) => Math.max(most, value), -Infinity);
+  const isLogarithmic = low > 0 && high / low >= LOGARITHMIC_FROM;
+  const bend = isLogarithmic ? Math.log : (/** @type {number} */ value) => value;
+  const unbend = isLogarithmic ? Math.exp : (/** @type {number} */ value) => value;
+  const width = bend(high) - bend(low);
+  const place = (/** @type {any} */ value) => (typeof value !== "number" ? NaN : width === 0 ? 0.5 : (bend(value) - bend(low)) / width);
+  const ticks = (width === 0 ? [0.5] : [0, 0.25, 0.5, 0.75, 1]).map((at) => ({ place: at, text: formatValue(unbend(bend(low) + at * width)) }));
+  return { name, isNumeric: true, place, ticks };
+}
+
+/** @param {string} name @param {any[]} values @returns {Scale} */
+function categoricalScale(name, values) {
+  const texts = [...new Set(values.map(formatValue))].sort();
+  const places = new Map(texts.map((text, index) => [text, texts.length === 1 ? 0.5 : index / (texts.length - 1)]));
+  const shown = texts.length <= 12 ? texts : texts.filter((_, index) => index % Math.ceil(texts.length / 12) === 0);
+  const place = (/** @type {any} */ value) => (value === null || value === undefined ? NaN : (places.get(formatValue(value)) ?? NaN));
+  return { name, isNumeric: false, place, ticks: shown.map((text) => ({ place: /** @type {number} */ (places.get(text)), text })) };
+}
+
+const isNonFinite = (/** @type {any} */ value) => ["NaN", "Infinity", "-Infinity"].includes(value);
+
+/** The colour of a place: the ramp of the style sheet. @param {number} place @param {string[]} ramp Colours as #rrggbb. */
+export function rampColour(place, ramp) {
+  if (!Number.isFinite(place)) return "transparent";
+  const at = Math.min(Math.max(place, 0), 1) * (ramp.length - 1);
+  const index = Math.min(Math.floor(at), ramp.length - 2);
+  const mix = (/** @type {number} */ start) => {
+    const [one, other] = [ramp[index], ramp[index + 1]].map((colour) => parseInt(colour.slice(start, start + 2), 16));
+    return Math.round(one + (other - one) * (at - index));
+  };
+  return `rgb(${mix(1)} ${mix(3)} ${mix(5)})`;
+}

@@ -1,0 +1,34 @@
+/** A small plot of one value against another, with a point for each trial. */
+
+import { html } from "../../preact.js";
+import { go, linkTo } from "../../state/place.js";
+import { Figure, useRamp } from "./figure.js";
+import { rampColour } from "./scale.js";
+
+const WIDTH = 300;
+const HEIGHT = 220;
+const MARGIN = { left: 58, right: 12, top: 8, bottom: 26 };
+
+/**
+ * @param {object} props
+ * @param {import("./scale.js").Scale} props.x
+ * @param {import("./scale.js").Scale} props.y
+ * @param {import("./scale.js").Scale} props.metric What the colours say.
+ * @param {{id: number, values: Record<string, any>}[]} props.trials
+ */
+export function Scatter({ x, y, metric, trials }) {
+  const ramp = useRamp();
+  const left = (/** @type {number} */ place) => MARGIN.left + place * (WIDTH - MARGIN.left - MARGIN.right);
+  const top = (/** @type {number} */ place) => HEIGHT - MARGIN.bottom - place * (HEIGHT - MARGIN.top - MARGIN.bottom);
+  const points = trials
+    .map(({ id, values }) => ({ id, at: x.place(values[x.name]), value: y.place(values[y.name]), shade: metric.place(values[metric.name]) }))
+    .filter(({ at, value }) => !Number.isNaN(at) && !Number.isNaN(value));
+  const ticksX = x.ticks.filter((_, index) => x.ticks.length <= 3 || index % 2 === 0);
+  return html`
+    <${Figure} title=${`${y.name} by ${x.name}`} description=${`Scatter plot of ${y.name} against ${x.name}, ${points.length} trials`} width=${WIDTH} height=${HEIGHT}>
+      ${y.ticks.map(({ place, text }) => html`<path class="grid-line" d=${`M${MARGIN.left} ${top(place)}H${WIDTH - MARGIN.right}`} /><text class="axis-tick" x=${MARGIN.left - 6} y=${top(place) + 4} text-anchor="end">${text.slice(0, 9)}</text>`)}
+      ${ticksX.map(({ place, text }) => html`<text class="axis-tick" x=${left(place)} y=${HEIGHT - 8} text-anchor=${place === 0 ? "start" : place === 1 ? "end" : "middle"}>${text.slice(0, 12)}</text>`)}
+      ${points.map(({ id, at, value, shade }) => html`<circle class="point" key=${id} cx=${left(at)} cy=${top(value)} r="3.5" fill=${rampColour(shade, ramp)} onClick=${() => go(linkTo(["trials", id]))}><title>trial ${id}</title></circle>`)}
+    <//>
+  `;
+}

@@ -1,0 +1,71 @@
+/** How the charts of a view are drawn: settings that the URL holds and that all of its charts share. */
+
+import { html, useCallback, useMemo } from "../preact.js";
+import { Choice, Switch } from "../parts/choice.js";
+import { changeSettings, usePlace, useSetting } from "../state/place.js";
+
+const MAX_SMOOTHING = 0.99;
+
+/**
+ * @typedef {object} ChartSettings
+ * @property {"steps" | "time" | "epochs"} axis
+ * @property {number} smoothing
+ * @property {boolean} isLogarithmic
+ * @property {boolean} ignoresOutliers
+ * @property {[number, number] | null} zoom
+ * @property {(zoom: [number, number] | null) => void} onZoom
+ */
+
+/** @returns {ChartSettings} */
+export function useChartSettings() {
+  const { query } = usePlace();
+  const from = query.get("from");
+  const to = query.get("to");
+  const zoom = useMemo(() => zoomOf(from, to), [from, to]);
+  const onZoom = useCallback((/** @type {[number, number] | null} */ next) => {
+    changeSettings({ from: next && String(round(next[0])), to: next && String(round(next[1])) });
+  }, []);
+  return {
+    axis: /** @type {ChartSettings["axis"]} */ (["time", "epochs"].includes(query.get("x") ?? "") ? query.get("x") : "steps"),
+    smoothing: Math.min(MAX_SMOOTHING, Math.max(0, Number(query.get("smoothing")) || 0)),
+    isLogarithmic: query.get("log") === "1",
+    ignoresOutliers: query.get("outliers") === "0",
+    zoom,
+    onZoom,
+  };
+}
+
+/** The switches of the settings. @param {{children?: any, hasAxis?: boolean}} props */
+export function ChartSettingsBar({ children = null, hasAxis = true }) {
+  const { axis, smoothing, isLogarithmic, ignoresOutliers } = useChartSettings();
+  const [, setSmoothing] = useSetting("smoothing", "0");
+  const set = (/** @type {string} */ name) => (/** @type {boolean} */ isOn) => changeSettings({ [name]: isOn ? (name === "log" ? "1" : "0") : null });
+  return html`
+    <div class="toolbar">
+      ${hasAxis &&
+      html`
+        <${Choice}
+          label="Horizontal axis"
+          values=${[["steps", "Steps"], ["time", "Time"], ["epochs", "Epochs"]]}
+          value=${axis}
+          onChange=${(/** @type {string} */ next) => changeSettings({ x: next === "steps" ? null : next, from: null, to: null })}
+        />
+      `}
+      <label class="select">
+        <span>Smoothing</span>
+        <input type="range" min="0" max=${MAX_SMOOTHING} step="0.01" value=${smoothing} onInput=${(/** @type {any} */ event) => setSmoothing(event.target.value)} />
+        <output class="number smoothing">${smoothing.toFixed(2)}</output>
+      </label>
+      <${Switch} label="Logarithmic" isOn=${isLogarithmic} onChange=${set("log")} />
+      <${Switch} label="Ignore outliers" title="The vertical axis leaves out the lowest and the highest 2 %." isOn=${ignoresOutliers} onChange=${set("outliers")} />
+      ${children}
+    </div>
+  `;
+}
+
+function zoomOf(/** @type {string | null} */ from, /** @type {string | null} */ to) {
+  const zoom = [Number(from), Number(to)];
+  return from !== null && to !== null && zoom[0] < zoom[1] ? /** @type {[number, number]} */ (zoom) : null;
+}
+
+const round = (/** @type {number} */ value) => Number(value.toPrecision(8));

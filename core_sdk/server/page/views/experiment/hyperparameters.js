@@ -1,0 +1,132 @@
+/** How the hyperparameters of an experiment's trials go with a metric. */
+
+import { html, useMemo, useState } from "../../preact.js";
+import { useWidth } from "../../charts/chart.js";
+import { HeatMap } from "../../charts/search/heat-map.js";
+import { ParallelCoordinates } from "../../charts/search/parallel.js";
+import { scaleOf } from "../../charts/search/scale.js";
+import { Scatter } from "../../charts/search/scatter.js";
+import { Choice, Select } from "../../parts/choice.js";
+import { Answered, Empty, Remark } from "../../parts/states.js";
+import { formatNumber, formatValue } from "../../parts/text.js";
+import { address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
+import { useSetting } from "../../state/place.js";
+
+const MAX_TRIALS = 1000;
+const MAX_AXES = 10;
+
+/** @param {{found: any, follows: (change: any) => boolean}} props */
+export function Hyperparameters({ found: { experiment, metric: searched }, follows }) {
+  const known = useAnswer(address(["columns"]), { follows: () => false });
+  const columns = known.value?.columns ?? [];
+  const named = (/** @type {string} */ of) => columns.filter((/** @type {any} */ { kind }) => kind === of).map((/** @type {any} */ { name }) => name);
+  const metrics = named("metric");
+  const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));
+  const [picture, setPicture] = useSetting("picture", "parallel");
+  const hparams = named("hyperparameter");
+  const query = { experiment: experiment.experiment_id, columns: [...hparams, metric].join(","), limit: MAX_TRIALS };
+  const answer = useAnswer(metric && metrics.includes(metric) ? address(["runs"], query) : null, { follows });
+  return html`
+    <div class="toolbar">
+      <${Choice} label="Picture" values=${[["parallel", "Parallel coordinates"], ["scatter", "Scatter plots"], ["matrix", "Scatter matrix"], ["heat", "Heat map"], ["importance", "Importance"]]} value=${picture} onChange=${setPicture} />
+      <${Select} label="Metric" values=${metrics.map((/** @type {string} */ name) => [name, name])} value=${metric} onChange=${setMetric} />
+    </div>
+    <div class="pane">
+      ${known.value && metrics.length === 0
+        ? html`<${Empty} title="No trial has reported a metric." />`
+        : html`
+            <${Answered} answer=${answer} what="trials">
+              ${(/** @type {any} */ value) => html`
+                ${value.num_found > MAX_TRIALS && html`<${Remark}>The newest ${MAX_TRIALS} of ${value.num_found} trials are drawn.<//>`}
+                ${picture === "importance"
+                  ? html`<${Importance} experimentId=${experiment.experiment_id} metric=${metric} follows=${follows} />`
+                  : html`<${Pictures} value=${value} metric=${metric} picture=${picture} />`}
+              `}
+            <//>
+          `}
+    </div>
+  `;
+}
+
+function Pictures({ value, metric, picture }) {
+  const [box, width] = useWidth();
+  const { trials, scales, metricScale } = useMemo(() => readTrials(value, metric), [value, metric]);
+  let drawn = null;
+  if (trials.length === 0) drawn = html`<${Empty} title="No trial has both this metric and hyperparameters." />`;
+  else if (scales.length === 0) drawn = html`<${Empty} title="The trials do not differ in their hyperparameters." />`;
+  else if (picture === "parallel") drawn = html`<${Parallel} scales=${[...scales.slice(0, MAX_AXES), metricScale]} trials=${trials} width=${width - 24} />`;
+  else if (picture === "scatter") drawn = html`<div class="small-charts">${scales.map((scale) => html`<${Scatter} key=${scale.name} x=${scale} y=${metricScale} metric=${metricScale} trials=${trials} />`)}</div>`;
+  else if (picture === "matrix") drawn = html`<${Matrix} scales=${scales.slice(0, 6)} metric=${metricScale} trials=${trials} />`;
+  else drawn = html`<${Heat} scales=${scales} metric=${metricScale} trials=${trials} width=${Math.min(900, width - 24)} />`;
+  return html`<div ref=${box}>${width > 0 && drawn}</div>`;
+}
+
+/** Parallel coordinates, whose ranges can also be written. */
+function Parallel({ scales, trials, width }) {
+  const [ranges, setRanges] = useState(/** @type {import("../../charts/search/parallel.js").Ranges} */ ({}));
+  const [axis, setAxis] = useState(scales[scales.length - 1].name);
+  const [low, high] = ranges[axis] ?? [0, 1];
+  const change = (/** @type {[number, number]} */ range) => setRanges({ ...ranges, [axis]: range });
+  const after = html`
+    <div class="row ranges">
+      <${Select} label="Range of" values=${scales.map(({ name }) => [name, name])} value=${axis} onChange=${setAxis} />
+      <label class="select"><span>from</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Lower end of ${axis}`} value=${low} onInput=${(/** @type {any} */ event) => change([Math.min(Number(event.target.value), high), high])} /></label>
+      <label class="select"><span>to</span><input type="range" min="0" max="1" step="0.01" aria-label=${`Upper end of ${axis}`} value=${high} onInput=${(/** @type {any} */ event) => change([low, Math.max(Number(event.target.value), low)])} /></label>
+      <button class="small" disabled=${Object.keys(ranges).length === 0} onClick=${() => setRanges({})}>All trials</button>
+      <span class="soft">Drag on an axis, or use the sliders.</span>
+    </div>
+  `;
+  return html`<${ParallelCoordinates} scales=${scales} trials=${trials} width=${width} ranges=${ranges} onRanges=${setRanges} after=${after} />`;
+}
+
+const Matrix = ({ scales, metric, trials }) => html`
+  <div class="small-charts">
+    ${scales.flatMap((x, index) => scales.slice(index + 1).map((y) => html`<${Scatter} key=${`${x.name} ${y.name}`} x=${x} y=${y} metric=${metric} trials=${trials} />`))}
+    ${scales.map((x) => html`<${Scatter} key=${`metric ${x.name}`} x=${x} y=${metric} metric=${metric} trials=${trials} />`)}
+  </div>
+`;
+
+function Heat({ scales, metric, trials, width }) {
+  const [x, setX] = useSetting("hx", scales[0].name);
+  const [y, setY] = useSetting("hy", (scales[1] ?? scales[0]).name);
+  const choices = scales.map(({ name }) => [name, name]);
+  const scale = (/** @type {string} */ name) => scales.find((one) => one.name === name) ?? scales[0];
+  return html`
+    <div class="row"><${Select} label="Across" values=${choices} value=${x} onChange=${setX} /><${Select} label="Up" values=${choices} value=${y} onChange=${setY} /></div>
+    <${HeatMap} x=${scale(x)} y=${scale(y)} metric=${metric} trials=${trials} width=${width} />
+  `;
+}
+
+function Importance({ experimentId, metric, follows }) {
+  const answer = useAnswer(address(["experiments", experimentId, "importance"], { metric }), { follows });
+  return html`
+    <${Answered} answer=${answer} what="importance">
+      ${(/** @type {any} */ { importances, num_trials: numTrials }) =>
+        importances.length === 0
+          ? html`<${Empty} title="There are too few trials to tell.">It takes four or more with the metric, and hyperparameters that differ.<//>`
+          : html`
+              <section class="card">
+                <h2>How much of the differences in ${metric} each hyperparameter explains by itself</h2>
+                <table class="plain-table">
+                  <thead><tr><th>Hyperparameter</th><th>Share</th><th class="number"><span class="unseen">Share in percent</span></th><th class="number">Correlation</th><th class="number">Values</th></tr></thead>
+                  <tbody>
+                    ${importances.map((/** @type {any} */ one) => html`<tr><td>${one.name}</td><td><span class="bar wide"><i style=${{ width: `${100 * one.share}%` }}></i></span></td><td class="number">${Math.round(100 * one.share)} %</td><td class="number">${one.correlation === null ? html`<span class="soft">–</span>` : formatNumber(one.correlation, 2)}</td><td class="number">${one.num_values}</td></tr>`)}
+                  </tbody>
+                </table>
+                <p class="soft">Of ${numTrials} trials, by the ranks of their values. What only matters together with another hyperparameter does not show here.</p>
+              </section>
+            `}
+    <//>
+  `;
+}
+
+/** Trials with the metric, and the scales of the hyperparameters in which they differ. */
+function readTrials(/** @type {any} */ { columns, rows, ids }, /** @type {string} */ metric) {
+  const trials = rows
+    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({ id: ids[index], values: Object.fromEntries(cells.map((cell, column) => [columns[column], cell])) }))
+    .filter(({ values }) => typeof values[metric] === "number");
+  const valuesOf = (/** @type {string} */ name) => trials.map(({ values }) => values[name]);
+  const differing = columns.filter((/** @type {string} */ name) => name !== metric && new Set(valuesOf(name).map(formatValue)).size > 1);
+  return { trials, scales: differing.map((/** @type {string} */ name) => scaleOf(name, valuesOf(name))), metricScale: scaleOf(metric, valuesOf(metric)) };
+}

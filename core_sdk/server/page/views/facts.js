@@ -1,0 +1,24 @@
+/** Facts about a thing: names with values. */
+
+import { html } from "../preact.js";
+import { formatValue } from "../parts/text.js";
+
+/** Names with values, of which those without one are left out. @param {{title: string, facts: [string, any][], none?: string}} props */
+export function Card({ title, facts, none = "" }) {
+  const known = facts.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return html`
+    <section class="card">
+      <h2>${title}</h2>
+      ${known.length === 0 ? html`<p class="soft">${none}</p>` : html`<dl class="facts">${known.map(([name, value]) => html`<dt>${name}</dt><dd class="tabular">${value}</dd>`)}</dl>`}
+    </section>
+  `;
+}
+
+/** Nested values under dotted names. @returns {[string, any][]} */
+export function flattened(/** @type {Record<string, any>} */ value, prefix = "") {
+  return Object.entries(value).flatMap(([name, item]) =>
+    item !== null && typeof item === "object" && !Array.isArray(item) && Object.keys(item).length
+      ? flattened(item, `${prefix}${name}.`)
+      : [/** @type {[string, any]} */ ([`${prefix}${name}`, formatValue(item)])],
+  );
+}

@@ -1,0 +1,127 @@
+/** The charts of a trial's metrics. */
+
+import { html, useMemo, useState } from "../../preact.js";
+import { Chart } from "../../charts/chart.js";
+import { seriesColour } from "../../charts/palette.js";
+import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
+import { Choice, Switch } from "../../parts/choice.js";
+import { Answered, Empty } from "../../parts/states.js";
+import { counted } from "../../parts/text.js";
+import { address } from "../../state/api.js";
+import { useAnswer } from "../../state/answers.js";
+import { useSetting } from "../../state/place.js";
+
+const NUM_CHARTS = 24;
+const NUM_BUCKETS = 800;
+
+/** @typedef {{group: string, name: string}} SeriesName */
+
+/** @param {{found: any}} props */
+export function TrialCharts({ found: { trial, series } }) {
+  const [search, setSearch] = useSetting("search");
+  const [order, setOrder] = useSetting("by", "group");
+  const [faint, setFaint] = useSetting("superseded", "1");
+  const sections = useMemo(() => sectionsOf(series, order, search), [series.map(nameOf).join("\n"), order, search]);
+  if (series.length === 0) {
+    return html`<${Empty} title="Nothing was reported yet.">What the trial reports appears here while it runs.<//>`;
+  }
+  return html`
+    <${ChartSettingsBar}>
+      <${Choice} label="Charts" values=${[["group", "By group"], ["name", "By name"]]} value=${order} onChange=${setOrder} />
+      ${trial.num_attempts > 1 && html`<${Switch} label="Superseded" title="Show what later attempts have replaced." isOn=${faint === "1"} onChange=${(/** @type {boolean} */ isOn) => setFaint(isOn ? "1" : "0")} />`}
+      <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
+    <//>
+    <div class="pane">
+      ${sections.length === 0 && html`<${Empty} title="No metric has such a name." />`}
+      ${sections.map(({ title, charts }) => html`<${Section} key=${title} title=${title} charts=${charts} trial=${trial} showsSuperseded=${faint === "1" && trial.num_attempts > 1} />`)}
+    </div>
+  `;
+}
+
+/** The charts of one group, or those of metrics that several groups have. */
+function Section({ title, charts, trial, showsSuperseded }) {
+  const settings = useChartSettings();
+  const [numShown, setNumShown] = useState(NUM_CHARTS);
+  const shown = charts.slice(0, numShown);
+  const names = shown.flatMap((/** @type {any} */ { series }) => series.map(nameOf)).join(",");
+  const isZoomedInSteps = settings.zoom !== null && settings.axis === "steps";
+  const answer = useAnswer(
+    address(["trials", trial.trial_id, "metrics"], {
+      names,
+      x: settings.axis,
+      buckets: NUM_BUCKETS,
+      superseded: showsSuperseded || null,
+      first: isZoomedInSteps ? Math.floor(settings.zoom?.[0] ?? 0) : null,
+      last: isZoomedInSteps ? Math.ceil(settings.zoom?.[1] ?? 0) : null,
+    }),
+    { follows: ({ trials }) => trials.includes(trial.trial_id) },
+  );
+  return html`
+    <section class="chart-section" aria-label=${title}>
+      <h2>${title} <span class="soft">${charts.length}</span></h2>
+      <${Answered} answer=${answer} what=${`charts of ${title}`}>
+        ${(/** @type {any} */ value) => html`
+          <div class="charts">
+            ${shown.map(
+              (/** @type {any} */ chart) => html`<${MetricChart} key=${chart.title} chart=${chart} answer=${value} trial=${trial} settings=${settings} />`,
+            )}
+          </div>
+        `}
+      <//>
+      ${charts.length > shown.length &&
+      html`<button class="more" onClick=${() => setNumShown(numShown + NUM_CHARTS)}>Show ${counted(Math.min(NUM_CHARTS, charts.length - shown.length), "more chart")}</button>`}
+    </section>
+  `;
+}
+
+function MetricChart({ chart: { title, series }, answer, trial, settings }) {
+  const origin = settings.axis === "time" ? trial.created : 0;
+  const curves = useMemo(
+    () =>
+      series.flatMap(({ group, name }, /** @type {number} */ index) => {
+        const isOfSeries = (/** @type {any} */ curve) => curve.group === group && curve.name === name;
+        const curveOf = (/** @type {any} */ found, /** @type {boolean} */ isFaint) => ({
+          label: isFaint ? `${group}, attempt ${found.attempt}` : group,
+          colour: seriesColour(index),
+          series: found,
+          origin,
+          isFaint,
+        });
+        return [
+          ...answer.superseded.filter(isOfSeries).map((/** @type {any} */ found) => curveOf(found, true)),
+          ...answer.curves.filter(isOfSeries).map((/** @type {any} */ found) => curveOf(found, false)),
+        ];
+      }),
+    [answer, series, origin],
+  );
+  const marks = useMemo(() => marksOf(answer, curves, origin), [answer, curves, origin]);
+  return html`<${Chart} title=${title} curves=${curves} marks=${marks} ...${settings} />`;
+}
+
+/** Where later attempts went on, on the axis of the chart. */
+function marksOf(/** @type {any} */ { resume_points: points }, /** @type {any[]} */ curves, /** @type {number} */ origin) {
+  const { series } = curves.find(({ isFaint }) => !isFaint) ?? {};
+  return points.flatMap((/** @type {number} */ point) => {
+    const index = series?.last_steps.findIndex((/** @type {number} */ steps) => steps >= point) ?? -1;
+    return index >= 0 && series.x[index] !== null ? [{ x: series.x[index] - origin, label: "restart" }] : [];
+  });
+}
+
+/** The charts in sections: a section for each group, or one in which groups share the charts of their common metrics. */
+function sectionsOf(/** @type {SeriesName[]} */ series, /** @type {string} */ order, /** @type {string} */ search) {
+  const found = series.filter((one) => nameOf(one).toLowerCase().includes(search.toLowerCase()));
+  const groups = order === "group" ? [...new Set(found.map(({ group }) => group))] : [""];
+  return groups
+    .map((group) => {
+      const members = found.filter((one) => group === "" || one.group === group);
+      const names = [...new Set(members.map(({ name }) => name))].sort((one, other) => Number(isCount(one)) - Number(isCount(other)));
+      const charts = names.map((name) => ({ title: group ? `${group} ${name}` : name, series: members.filter((one) => one.name === name) }));
+      return { title: group || "Metrics", charts };
+    })
+    .filter(({ charts }) => charts.length > 0);
+}
+
+/** A Trainer reports them with each validation; their charts say little. */
+const isCount = (/** @type {string} */ name) => ["batches", "epochs", "epoch"].includes(name);
+
+const nameOf = (/** @type {SeriesName} */ { group, name }) => `${group}.${name}`;

@@ -1,0 +1,61 @@
+/** What is known of a trial beside its curves. */
+
+import { html } from "../../preact.js";
+import { formatNumber, formatSize, formatTime } from "../../parts/text.js";
+import { linkTo } from "../../state/place.js";
+import { Card, flattened } from "../facts.js";
+
+/** @param {{found: any}} props */
+export function Overview({ found: { trial, series, command, working_directory: directory } }) {
+  const { environment } = trial;
+  return html`
+    <div class="pane cards">
+      <${Card} title="Last values" facts=${series.map(({ group, name, last }) => [`${group}.${name}`, formatNumber(last, 6)])} none="Nothing was reported." />
+      <${Card} title="Hyperparameters" facts=${flattened(trial.hparams)} none="It has none." />
+      <${Card}
+        title="Run"
+        facts=${[
+          ["State", trial.reason ? `${trial.state}: ${trial.reason}` : trial.state],
+          ["Started", formatTime(trial.created)],
+          ["Ended", trial.ended && formatTime(trial.ended)],
+          ["Attempts", trial.num_attempts],
+          ["Command", command?.join(" ")],
+          ["Directory", directory],
+          ["Newest checkpoint", trial.latest_checkpoint && html`<a href=${linkTo(["trials", trial.trial_id, "checkpoints"])}>${trial.latest_checkpoint}</a>`],
+          ["Continued from", trial.continued_from],
+        ]}
+      />
+      ${environment &&
+      html`
+        <${Card}
+          title="Machine"
+          facts=${[
+            ["Host", environment.host],
+            ["Processors", environment.num_cpus],
+            ["Memory", formatSize(environment.memory_bytes)],
+            ["GPUs", environment.gpus.join(", ")],
+            ["Commit", environment.git_commit && `${environment.git_commit.slice(0, 12)}${environment.git_is_dirty ? ", with changes" : ""}`],
+            ["Python", environment.python],
+            ...Object.entries(environment.packages),
+          ]}
+        />
+      `}
+      ${trial.metadata && html`<${Card} title="Metadata" facts=${flattened(trial.metadata)} />`}
+      ${trial.ranks.length > 0 && html`<${Ranks} ranks=${trial.ranks} />`}
+    </div>
+  `;
+}
+
+function Ranks({ ranks }) {
+  return html`
+    <section class="card">
+      <h2>Ranks</h2>
+      <table class="plain-table">
+        <thead><tr><th class="number">Rank</th><th>Host</th><th class="number">Progress</th></tr></thead>
+        <tbody>
+          ${ranks.map(({ rank, host, progress }) => html`<tr><td class="number">${rank}</td><td>${host}</td><td class="number">${progress == null ? "" : `${Math.floor(progress * 100)}%`}</td></tr>`)}
+        </tbody>
+      </table>
+    </section>
+  `;
+}
