@@ -18,11 +18,12 @@ export function Markdown({ text }) {
 /** @param {string} text @returns {Promise<DocumentFragment>} */
 async function safeFragment(text) {
   // Few look at notes, so the libraries are loaded with the first one.
-  const [{ marked }, { default: purify }] = await Promise.all([
+  const [{ Marked }, { default: purify }] = await Promise.all([
     import("../vendor/marked/marked.esm.js"),
     import("../vendor/dompurify/purify.es.mjs"),
   ]);
-  const fragment = purify.sanitize(await marked.parse(text), {
+  const withoutHtml = { renderer: { html: (/** @type {any} */ token) => escaped(token.text), image: (/** @type {any} */ token) => escaped(token.raw) } };
+  const fragment = purify.sanitize(await new Marked(withoutHtml).parse(text), {
     RETURN_DOM_FRAGMENT: true,
     USE_PROFILES: { html: true },
     // An image would tell its server who reads the note; a form could pretend to be ours.
@@ -35,3 +36,6 @@ async function safeFragment(text) {
   }
   return fragment;
 }
+
+/** HTML in a note is shown as it is written. */
+const escaped = (/** @type {string} */ text) => text.replace(/[&<>"']/g, (found) => `&#${found.charCodeAt(0)};`);

@@ -2,10 +2,13 @@
 
 import { useEffect, useRef, useState } from "../preact.js";
 
-/** @typedef {{trials: number[], experiments: number[], master: boolean}} Change */
+/**
+ * What to ask for again.
+ * @typedef {{trials: number[], experiments: number[], isMaster: boolean}} Change Trials may be gone.
+ */
 /** @typedef {"connecting" | "live" | "interrupted"} Connection */
 
-/** @type {Set<(change: Change) => void>} */
+/** @type {Set<(change: Change, isEverything: boolean) => void>} */
 const listeners = new Set();
 /** @type {Set<(connection: Connection) => void>} */
 const watchers = new Set();
@@ -18,12 +21,13 @@ export function openEvents() {
   source.addEventListener("open", () => become("live"));
   source.addEventListener("error", () => become("interrupted"));
   source.addEventListener("change", (event) => {
-    const change = JSON.parse(/** @type {MessageEvent} */ (event).data);
-    for (const listener of listeners) listener(change);
+    const { trials = [], gone = [], experiments = [], has_master: master, everything } = JSON.parse(/** @type {MessageEvent} */ (event).data);
+    const change = { trials: [...trials, ...gone], experiments, isMaster: master != null };
+    for (const listener of listeners) listener(change, everything === true);
   });
 }
 
-/** Calls `listener` at each change that `concerns` accepts. */
+/** Calls `listener` at each change that `concerns` accepts, and when more has changed than is told. */
 export function useChanges(
   /** @type {(change: Change) => boolean} */ concerns,
   /** @type {(change: Change) => void} */ listener,
@@ -31,8 +35,8 @@ export function useChanges(
   const newest = useRef({ concerns, listener });
   newest.current = { concerns, listener };
   useEffect(() => {
-    const hear = (/** @type {Change} */ change) => {
-      if (newest.current.concerns(change)) newest.current.listener(change);
+    const hear = (/** @type {Change} */ change, /** @type {boolean} */ isEverything) => {
+      if (isEverything || newest.current.concerns(change)) newest.current.listener(change);
     };
     listeners.add(hear);
     return () => void listeners.delete(hear);

@@ -12,8 +12,8 @@ import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 export function ActionButtons({ kind, rows, onDone, withLabels = kind !== "checkpoints" }) {
   const [asked, setAsked] = useState(/** @type {import("./actions.js").Action | null} */ (null));
   const [isLabelling, setIsLabelling] = useState(false);
-  const home = useAnswer(address(["home"]), { follows: ({ master }) => master }).value;
-  if (home && !home.can_act) return html`<span class="soft">${home.why_not ?? "This page can only read."}</span>`;
+  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
+  if (home && !home.can_act) return html`<span class="soft">This page can only read.</span>`;
   const start = async (/** @type {import("./actions.js").Action} */ action) => {
     const fitting = rows.filter(action.fits);
     if (action.question) return setAsked(action);
@@ -34,7 +34,7 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
   const [text, setText] = useState("");
   const common = [...new Set(rows.flatMap((/** @type {any} */ { labels }) => labels))];
   const change = async (/** @type {{add?: string[], remove?: string[]}} */ body) => {
-    const action = { name: "label", label: "Label", done: "labelled", fits: () => true };
+    const action = { name: "label", label: "Label", done: "labels changed", fits: () => true };
     await perform(kind, action, rows.map((/** @type {any} */ row) => idOf(kind, row)), body);
     onClose();
     onDone();

@@ -11,33 +11,31 @@ import { act } from "../state/api.js";
  * @typedef {object} Action
  * @property {string} name As the server calls it.
  * @property {string} label
- * @property {string} done What was done, in a sentence of the kind "3 trials were paused".
+ * @property {string} done What was done to several.
  * @property {string} [question] What is asked before it; without one it is done at once.
  * @property {boolean} [isDangerous]
  * @property {(row: any) => boolean} fits Whether it can be done to a row.
  */
 
 const isActive = (/** @type {any} */ { state }) => state === "ACTIVE";
+const isSearching = (/** @type {any} */ row) => row.search && !hasEnded(row);
 const hasEnded = (/** @type {any} */ { state }) => ["COMPLETED", "CANCELED", "ERROR"].includes(state);
 
 /** @type {Record<Kind, Action[]>} */
 export const ACTIONS = {
   trials: [
     { name: "pause", label: "Pause", done: "asked to pause", fits: isActive },
-    { name: "resume", label: "Resume", done: "resumed", fits: ({ state }) => state !== "ACTIVE" && state !== "COMPLETED" },
     { name: "kill", label: "Kill", done: "killed", question: "Their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: isActive },
-    { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !row.is_archived },
-    { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
     { name: "delete", label: "Delete", done: "deleted", question: "Their records, output and checkpoints are deleted for good.", isDangerous: true, fits: (row) => !isActive(row) },
   ],
   experiments: [
     { name: "pause", label: "Pause", done: "paused", fits: isActive },
-    { name: "resume", label: "Resume", done: "resumed", fits: ({ state }) => state === "PAUSED" },
-    { name: "cancel", label: "Cancel", done: "canceled", question: "Their trials save a checkpoint and end.", isDangerous: true, fits: (row) => !hasEnded(row) },
-    { name: "kill", label: "Kill", done: "killed", question: "All of their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: (row) => !hasEnded(row) },
-    { name: "archive", label: "Archive", done: "archived", fits: (row) => hasEnded(row) && !row.is_archived },
+    { name: "activate", label: "Resume", done: "resumed", fits: (row) => row.search && row.state === "PAUSED" },
+    { name: "cancel", label: "Cancel", done: "canceled", question: "Their trials save a checkpoint and end.", isDangerous: true, fits: isSearching },
+    { name: "kill", label: "Kill", done: "killed", question: "All of their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: (row) => isActive(row) || isSearching(row) },
+    { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !row.is_archived },
     { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
-    { name: "delete", label: "Delete", done: "deleted", question: "All of their trials, with records, output and checkpoints, are deleted for good.", isDangerous: true, fits: hasEnded },
+    { name: "delete", label: "Delete", done: "deleted", question: "All of their trials, with records, output and checkpoints, are deleted for good.", isDangerous: true, fits: (row) => !isActive(row) && !isSearching(row) },
   ],
   checkpoints: [
     { name: "verify", label: "Verify", done: "verified: every file is as it was written", fits: ({ state }) => state !== "DELETED" },
@@ -78,13 +76,12 @@ export function Doing({ kind, action, rows, body, onClose, onDone }) {
 /** Does something to each, and says what came of it. @param {Kind} kind @param {Action} action @param {(string | number)[]} ids @param {any} [body] */
 export async function perform(kind, action, ids, body) {
   const outcomes = await Promise.allSettled(ids.map((id) => act([kind, id, "actions", action.name], body)));
+  const done = outcomes.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
   const failed = outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason] : []));
-  const numDone = ids.length - failed.length;
-  if (numDone > 0) say(`${ids.length === 1 ? `${capital(kind)} ${ids[0]}` : `${numDone} ${kind}`}: ${action.done}.`);
+  if (done.length === 1) say(done[0].message);
+  else if (done.length > 1) say(`${done.length} ${kind}: ${action.done}.`);
   for (const reason of failed.slice(0, 3)) sayFailure(reason);
 }
 
 export const idOf = (/** @type {Kind} */ kind, /** @type {any} */ row) =>
   kind === "trials" ? row.trial_id : kind === "experiments" ? row.experiment_id : row.storage_id;
-
-const capital = (/** @type {string} */ kind) => kind[0].toUpperCase() + kind.slice(1, -1);

@@ -23,7 +23,7 @@ const LINKS = [
 export function Shell() {
   const { path } = usePlace();
   const [isHelpOpen, setIsHelpOpen] = useState(false);
-  const home = useAnswer(address(["home"]), { follows: ({ master }) => master }).value;
+  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
   const first = path[0] ?? "runs";
   useShortcuts(() => setIsHelpOpen(true));
   useEffect(() => {

@@ -46,7 +46,7 @@ function Notes({ experimentId, notes }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   const save = async () => {
     try {
-      await act(["experiments", experimentId, "actions", "notes"], { notes: draft });
+      await act(["experiments", experimentId, "actions", "change"], { notes: draft });
       setDraft(null);
       say("The notes are saved.");
     } catch (error) {

@@ -2,7 +2,7 @@
 
 import { html, useMemo, useState } from "../../preact.js";
 import { Grid } from "../../parts/grid.js";
-import { Answered, Empty } from "../../parts/states.js";
+import { Answered, Empty, Remark } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
@@ -12,12 +12,14 @@ import { KindChoice } from "./kind-choice.js";
 import { inOrder } from "./order.js";
 import { SelectionBar } from "./selection.js";
 
+const MAX_ROWS = 1000;
+
 export function Experiments() {
   const [search, setSearch] = useSetting("search");
   const [sort, setSort] = useSetting("sort", "-id");
   const [archived, setArchived] = useSetting("archived");
   const [chosen, setChosen] = useState(/** @type {Map<string, any>} */ (new Map()));
-  const answer = useAnswer(address(["experiments"], { archived: archived || null }), { follows: ({ experiments }) => experiments.length > 0 });
+  const answer = useAnswer(address(["experiments"], { archived: archived || null, limit: MAX_ROWS }), { follows: ({ experiments }) => experiments.length > 0 });
   const rows = useMemo(() => (answer.value?.experiments ?? []).map(rowOf), [answer.value]);
   const shown = useMemo(() => inOrder(rows.filter((/** @type {any} */ row) => mentions(row, search)), sort), [rows, search, sort]);
   return html`
@@ -29,7 +31,7 @@ export function Experiments() {
       <span class="soft" role="status">${counted(shown.length, "experiment")}</span>
     </div>
     <${Answered} answer=${answer} what="experiments">
-      ${() =>
+      ${(/** @type {any} */ { num_found: numFound }) => html`${numFound > MAX_ROWS && html`<${Remark}>The newest ${MAX_ROWS} of ${numFound} experiments are shown.<//>`}${
         shown.length === 0
           ? html`<${Empty} title=${rows.length ? "Nothing fits the search." : "No experiment yet."}>${!rows.length && html`<pre><code>core-sdk experiment create config.yaml .</code></pre>`}<//>`
           : html`
@@ -46,7 +48,7 @@ export function Experiments() {
                 onChooseAll=${() => setChosen(new Map(shown.map((/** @type {any} */ row) => [row.key, row])))}
                 linkOf=${({ key }) => linkTo(["experiments", key])}
               />
-            `}
+            `}`}
     <//>
     ${chosen.size > 0 &&
     html`
@@ -61,8 +63,8 @@ export function Experiments() {
 }
 
 function rowOf(/** @type {any} */ experiment) {
-  const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, searcher } = experiment;
-  return { key: String(id), experiment, values: { id, name, state, trials, started, label, description, searcher } };
+  const { experiment_id: id, name, state, num_trials: trials, created: started, labels: label, description, search } = experiment;
+  return { key: String(id), experiment, values: { id, name, state, trials, started, label, description, searcher: search?.searcher, reason: search?.reason, progress: search?.progress } };
 }
 
 function mentions(/** @type {any} */ { values: { id, name, label, description } }, /** @type {string} */ search) {

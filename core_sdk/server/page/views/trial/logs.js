@@ -13,6 +13,7 @@ import { useFoundLines } from "./found-lines.js";
 
 const LINE_HEIGHT = 18;
 const WINDOW = 500;
+const POLL_MS = 1000;
 const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
 
 /** @typedef {{number: number, rank: number | null, level: string, text: string, is_cut: boolean}} LogLine */
@@ -34,6 +35,13 @@ export function Logs({ trial }) {
   );
   const whole = useWindows(urlOf, readPage, { size: WINDOW, follows });
   const found = useFoundLines(isFiltered ? { path, query: { attempt, rank, level, search } } : null, whole.total);
+  const isGrowing = trial.state === "ACTIVE" && attempt === "";
+  useEffect(() => {
+    // The server tells of records, not of output.
+    if (!isGrowing) return undefined;
+    const timer = setInterval(whole.reload, POLL_MS);
+    return () => clearInterval(timer);
+  }, [isGrowing, whole.reload]);
   const attempts = (whole.answer?.attempts ?? []).filter((/** @type {any} */ one) => one.log_size_bytes !== null);
   const numLines = isFiltered ? found.lines.length : whole.total;
   const error = whole.error ?? found.error;
