@@ -64,6 +64,7 @@
     │   ├── WorkerDiedError
     │   ├── WorkersNotStartedError
     │   ├── WorkersEndedError
+    │   ├── RayClusterError           a Ray cluster that cannot be used
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
     │   ├── ReplicaDiedError          a worker of a creator trainer
@@ -751,6 +752,15 @@ class WorkersNotStartedError(WorkerError):
 class WorkersEndedError(WorkerError):
     def __init__(self, action: str, reason: str) -> None:
         super().__init__(f"cannot {action}: the workers of this group {reason}.")
+
+
+class RayClusterError(WorkerError):
+    """`address` is None for a cluster that the program would have started."""
+
+    def __init__(self, address: str | None, reason: str) -> None:
+        self.address = address
+        where = "a Ray cluster" if address is None else f"the Ray cluster at {address}"
+        super().__init__(f"{where} cannot be used: {reason.removesuffix('.')}.")
 
 
 class CallTimeoutError(WorkerError, TimeoutError):

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from workers.engines import programs, ray_address, two_ray_nodes
+from workers.engines import dying_ray, programs, ray_address, two_ray_nodes
 
-__all__ = ["programs", "ray_address", "two_ray_nodes"]
+__all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes"]

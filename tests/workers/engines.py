@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,28 @@ def two_ray_nodes() -> Iterator[str]:
         yield f"127.0.0.1:{port}"
 
 
+@dataclass(frozen=True)
+class RayNode:
+    """The only node of a Ray cluster."""
+
+    address: str
+    pid: int
+
+    def kill(self) -> None:
+        """All of Ray's processes die, and the workers with them."""
+        kill_tree(self.pid)
+
+
+@pytest.fixture
+def dying_ray() -> Iterator[RayNode]:
+    """A Ray cluster that a test kills."""
+    with reserved_port() as port, _ray_node("--head", f"--port={port}", "--num-cpus=2") as pid:
+        yield RayNode(f"127.0.0.1:{port}", pid)
+
+
 @contextmanager
-def _ray_node(*options: str) -> Iterator[None]:
+def _ray_node(*options: str) -> Iterator[int]:
+    """Its pid."""
     # A short path, since Ray has sockets in it.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
         if "--head" in options:
@@ -93,7 +114,7 @@ def _ray_node(*options: str) -> Iterator[None]:
                     break
             else:
                 raise AssertionError(f"Ray could not be started: {''.join(said)}")
-            yield
+            yield node.pid
         finally:
             # Never `ray stop`: it ends every Ray of this machine.
             kill_tree(node.pid)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from processes import wait_for
+from workers.engines import RayNode
 from workers.programs import Programs
 
 from core_sdk.errors import MissingDependencyError
@@ -22,18 +24,126 @@ def test_without_ray_the_error_says_what_to_install() -> None:
 
 
 @ON_RAY
-def test_workers_that_find_no_place_are_not_waited_for_for_ever(programs: Programs) -> None:
-    """The error says what they ask for and what there is; nothing of them is left."""
+def test_workers_for_which_there_is_no_room_are_refused_at_once(programs: Programs) -> None:
+    """The error says what they ask for and what there is. A cluster that grows is given time for it."""
     programs.run("""
-        try:
-            WorkerGroup(3, engine(num_cpus=100, placement_timeout_s=1))
-        except WorkersNotStartedError as error:
-            assert "they ask for 300 CPU; the cluster has 8 CPU, of which 8 CPU are free" in str(error), error
-        else:
-            raise AssertionError
+        def expect(text, num_workers, **options):
+            try:
+                WorkerGroup(num_workers, engine(**options))
+            except WorkersNotStartedError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError
+
+        began_at = time.monotonic()
+        expect("they ask for 300 CPU (PACK); the cluster has 8 CPU, of which 8 CPU are free", 3, num_cpus=100)
+        expect("it will never have room for them", 2, num_cpus=1, strategy="STRICT_SPREAD")
+        expect("they ask for 1 CPU, 2 GPU (PACK); the cluster has 8 CPU, 0 GPU", 1, num_gpus=2)
+        assert time.monotonic() - began_at < 30
+        expect("it had no place for them within 1 s", 9, is_growing=True, placement_timeout_s=1)
         with WorkerGroup(1, engine()) as workers:
             assert workers.run(rank) == [0]
     """)
+
+
+@ON_RAY
+def test_workers_wait_for_places_that_others_hold(programs: Programs) -> None:
+    """But not for ever; what they wait for is said."""
+    code, _, errors = programs.start("""
+        import threading
+
+        first = WorkerGroup(1, engine(num_cpus=8))
+        try:
+            WorkerGroup(1, engine(num_cpus=8, placement_timeout_s=7))
+        except WorkersNotStartedError as error:
+            assert "the cluster has 8 CPU, of which 0 CPU are free (nodes: 1): it had no place" in str(error), error
+        else:
+            raise AssertionError
+        threading.Timer(1.0, first.close).start()
+        with WorkerGroup(1, engine(num_cpus=8)) as second:
+            assert second.run(rank) == [0]
+    """).wait()
+
+    assert code == 0, errors
+    assert "1 workers wait for places: they ask for 8 CPU" in errors
+
+
+@ON_RAY
+def test_a_cluster_that_cannot_be_used_is_explained(programs: Programs) -> None:
+    """One of another version, one that is not there, and an installed Ray that is too old."""
+    programs.run("""
+        import ray
+        from core_sdk.workers.ray import RayEngine
+
+        def expect(text, make_engine):
+            try:
+                make_engine()
+            except RayClusterError as error:
+                assert text in str(error), error
+            else:
+                raise AssertionError
+
+        version = ray.__version__
+        ray.__version__ = "2.59.3"
+        expect('ray 2.59.3 is too old: pip install "core-sdk[ray]"', engine)
+        ray.__version__ = "2.60.99"
+        expect("ersion", engine)
+        ray.__version__ = version
+        expect("the Ray cluster at 127.0.0.1:9 cannot be used: [Errno 111]", lambda: RayEngine("127.0.0.1:9"))
+    """)
+
+
+@ON_RAY
+@pytest.mark.parametrize("moment", ["idle", "in a call"])
+def test_workers_are_lost_when_the_program_ends_its_connection(programs: Programs, moment: str) -> None:
+    """The error says so, and the program goes on: also a call that has begun before."""
+    programs.run(f"""
+        import ray
+
+        with WorkerGroup(2, engine()) as workers:
+            workers.run(rank)
+            call = workers.submit(time.sleep, 600) if {moment!r} == "in a call" else None
+            ray.shutdown()
+            try:
+                (call or workers.submit(rank)).results()
+            except WorkerDiedError as error:
+                assert "this program has ended its connection to it by ray.shutdown()" in str(error), error
+            else:
+                raise AssertionError
+            try:
+                workers.restart()
+            except RayClusterError as error:
+                assert "by ray.shutdown()" in str(error), error
+            else:
+                raise AssertionError
+        assert not ray.is_initialized()
+    """)
+
+
+@ON_RAY
+def test_a_cluster_that_goes_away_is_named(programs: Programs, dying_ray: RayNode) -> None:
+    """Long before Ray gives up, and ends the program."""
+    program = programs.start(f"""
+        from core_sdk.workers.ray import RayEngine
+
+        def train():
+            mark("in call")
+            time.sleep(600)
+
+        with WorkerGroup(1, RayEngine({dying_ray.address!r})) as workers:
+            try:
+                workers.run(train)
+            except WorkerDiedError as error:
+                assert "was lost with its Ray cluster: it does not answer any more" in str(error), error
+            else:
+                raise AssertionError
+    """)
+    wait_for((programs.directory / "in call").exists)
+
+    dying_ray.kill()
+    code, _, errors = program.wait()
+
+    assert code == 0, errors
 
 
 @ON_RAY

@@ -7,6 +7,14 @@ not used.
 
 from __future__ import annotations
 
-from core_sdk.workers.ray._engine import RayEngine, Strategy
+from core_sdk.errors import MissingDependencyError
+
+try:
+    import ray
+except ImportError as error:
+    raise MissingDependencyError("ray", "ray", "RayEngine") from error
+
+from core_sdk.workers.ray._cluster import Strategy
+from core_sdk.workers.ray._engine import RayEngine
 
 __all__ = ["RayEngine", "Strategy"]

@@ -8,38 +8,37 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
-from typing import Any, Literal, TypeVar
+from typing import Any
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from core_sdk.environment import RankPlace
-from core_sdk.errors import MissingDependencyError, WorkersNotStartedError
+from core_sdk.errors import WorkersNotStartedError
 from core_sdk.processes import RankSeen
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
 from core_sdk.workers.local import Order
 from core_sdk.workers.ray._actor import NUM_THREADS, Node, WorkerActor
+from core_sdk.workers.ray._cluster import Cluster, Resources, Strategy, ends_in_time, reason_of, room
 
-try:
-    import ray
-    from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
-    from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-except ImportError as error:
-    raise MissingDependencyError("ray", "ray", "RayEngine") from error
-with contextlib.suppress(ImportError):
-    # Ray would import them when the program ends, and they execute text. Python then forgets that a Ctrl-C has ended
-    # the program, whose exit status would be 1.
-    import ray.autoscaler.v2.utils
-    import ray.dag.compiled_dag_node
-
-T = TypeVar("T")
-
-Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
+logger = logging.getLogger("core_sdk.workers")
 
 # A larger request is stored once for all workers.
 _LARGE_BYTES = 100_000
 # For answers that the actors give at once.
 _PROMPT_S = 10.0
+# How long workers wait for places before it is said.
+_SILENCE_S = 5.0
+# How long placed actors may take until their workers listen.
+_START_S = 300.0
+# How soon it is noticed that the program has ended its connection to the cluster.
+_LOOK_S = 0.5
+_REMEDY = "Start fewer, ask for less, or add nodes"
 _SIGKILL = 9
 
 
@@ -52,42 +51,50 @@ class RayEngine(Engine):
         *,
         num_cpus: float = 1,
         num_gpus: float = 0,
-        resources: Mapping[str, float] | None = None,
+        resources: Resources | None = None,
         strategy: Strategy = "PACK",
         placement_timeout_s: float = 60.0,
+        is_growing: bool = False,
         log_path: str | os.PathLike[str] | None = None,
     ) -> None:
         """`num_cpus`, `num_gpus` and `resources` are those of one worker.
 
         Connects to the cluster at `address`, unless the program has called `ray.init()` already. `strategy` is the
-        placement group's. Workers for which there is no place after `placement_timeout_s` are not started. What the
-        workers write is shown, each line with its rank, and appended to the file `log_path`.
+        placement group's. Workers wait `placement_timeout_s` for places that others hold; those for which the nodes
+        have no room at all are refused at once, unless the cluster `is_growing` on demand. What the workers write is
+        shown, each line with its rank, and appended to the file `log_path`.
+
+        Raises `RayClusterError`.
         """
-        # Never shut down: the connection is the program's, and Ray ends it with the program.
-        if not ray.is_initialized():
-            ray.init(address=address, logging_level=logging.WARNING, include_dashboard=None if address else False)
-        self._demand = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
-        self._demand = {name: amount for name, amount in self._demand.items() if amount > 0}
-        self._strategy = strategy
+        self._cluster = Cluster(address)
+        demand = {"CPU": num_cpus, "GPU": num_gpus, **(resources or {})}
+        self._demand = {name: amount for name, amount in demand.items() if amount > 0}
+        self._strategy: Strategy = strategy
         self._placement_timeout_s = placement_timeout_s
+        self._is_growing = is_growing
         self._shown = ShownOutput(log_path)
         self._team: RayTeam | None = None
 
     def start(self, num_workers: int) -> RayTeam:
+        """Raises `RayClusterError`, too."""
+        self._cluster.check()
+        nodes = self._cluster.nodes()
+        if not self._is_growing and room(self._demand, self._strategy, nodes) < num_workers:
+            reason = f"{self._want(num_workers, nodes)}: it will never have room for them. {_REMEDY}"
+            raise WorkersNotStartedError(num_workers, reason)
         group = placement_group([self._demand] * num_workers, strategy=self._strategy)
         try:
-            if not group.wait(self._placement_timeout_s):
-                raise WorkersNotStartedError(num_workers, self._want_of_places(num_workers))
+            self._await_places(group, num_workers)
         except BaseException:
             _give_back([], group)
             raise
-        self._team = RayTeam(num_workers, group, self._demand, self._shown)
+        self._team = RayTeam(num_workers, group, self._demand, self._shown, self._cluster)
         return self._team
 
     def num_available(self) -> int:
-        free = dict(ray.available_resources())
+        free = self._cluster.free()
         own = self._team.num_held() if self._team is not None else 0
-        return own + int(min(free.get(name, 0) / amount for name, amount in self._demand.items()))
+        return own + int(room(self._demand, "PACK", [free]))
 
     def log_to(self, log_path: str | os.PathLike[str] | None) -> None:
         self._shown.log_to(log_path)
@@ -95,22 +102,32 @@ class RayEngine(Engine):
     def close(self) -> None:
         self._shown.close()
 
-    def _want_of_places(self, num_workers: int) -> str:
-        total, free = ray.cluster_resources(), ray.available_resources()
+    def _await_places(self, group: PlacementGroup, num_workers: int) -> None:
+        if group.wait(min(_SILENCE_S, self._placement_timeout_s)):
+            return
+        logger.warning("%d workers wait for places: %s", num_workers, self._want(num_workers, self._cluster.nodes()))
+        if not group.wait(max(0.0, self._placement_timeout_s - _SILENCE_S)):
+            want = self._want(num_workers, self._cluster.nodes())
+            reason = f"{want}: it had no place for them within {self._placement_timeout_s:g} s. {_REMEDY}"
+            raise WorkersNotStartedError(num_workers, reason)
+
+    def _want(self, num_workers: int, nodes: Sequence[Resources]) -> str:
+        free = self._cluster.free()
         asked = _amounts({name: amount * num_workers for name, amount in self._demand.items()})
-        there = _amounts({name: total.get(name, 0) for name in self._demand})
+        there = _amounts({name: sum(node.get(name, 0) for node in nodes) for name in self._demand})
         unused = _amounts({name: free.get(name, 0) for name in self._demand})
         return (
-            f"they ask for {asked}; the cluster has {there}, of which {unused} are free, and placed them not within "
-            f"{self._placement_timeout_s:g} s ({self._strategy}). Start fewer, ask for less, or add nodes"
+            f"they ask for {asked} ({self._strategy}); the cluster has {there}, of which {unused} are free "
+            f"(nodes: {len(nodes)})"
         )
 
 
 class RayTeam(Team):
     def __init__(
-        self, num_workers: int, group: PlacementGroup, demand: Mapping[str, float], shown: ShownOutput
+        self, num_workers: int, group: PlacementGroup, demand: Resources, shown: ShownOutput, cluster: Cluster
     ) -> None:
         """`group` has one bundle of `demand` for each worker, and is removed at the end."""
+        self._cluster = cluster
         self._group = group
         self._shown = shown
         self._ending = threading.Lock()
@@ -119,7 +136,7 @@ class RayTeam(Team):
         self._stored: tuple[bytes, Any] | None = None
         actors = [_actor(group, index, demand) for index in range(num_workers)]
         try:
-            nodes: list[Node] = ray.get([actor.node.remote() for actor in actors])
+            nodes: list[Node] = ray.get([actor.node.remote() for actor in actors], timeout=_START_S)
             order = _by_node(nodes)
             self._actors = [actors[index] for index in order]
             self.places = _places([nodes[index].node_id for index in order])
@@ -128,11 +145,12 @@ class RayTeam(Team):
             meeting_place = nodes[order[0]].meeting_place if is_one_node else None
             like_ours = Order(sys.path, sys.argv)
             starts = zip(self._actors, self.places, strict=True)
-            ray.get([actor.start.remote(place, self.address, meeting_place, like_ours) for actor, place in starts])
+            started = [actor.start.remote(place, self.address, meeting_place, like_ours) for actor, place in starts]
+            ray.get(started, timeout=_START_S)
         except BaseException as error:
             _give_back(actors, group)
             if isinstance(error, ray.exceptions.RayError):
-                raise WorkersNotStartedError(num_workers, _reason(error)) from error
+                raise WorkersNotStartedError(num_workers, reason_of(error)) from error
             raise
         self._showing = threading.Thread(target=self._show_output, name="core-sdk-ray-output", daemon=True)
         self._showing.start()
@@ -142,30 +160,44 @@ class RayTeam(Team):
         return 0 if self._is_ended else len(self._actors)
 
     def exchange(self, rank: int, request: bytes) -> Answer:
+        if not self._cluster.is_connected:
+            raise WorkerLost
+        answer: Future[Answer] = self._actors[rank].exchange.remote(self._as_argument(request)).future()
+        # `ray.get` would crash the program if it calls `ray.shutdown()` meanwhile.
+        while not wait([answer], _LOOK_S).done:
+            if not self._cluster.is_connected:
+                raise WorkerLost
         try:
-            answer: Answer = ray.get(self._actors[rank].exchange.remote(self._as_argument(request)))
+            return answer.result()
         except ray.exceptions.RayError as error:
             raise WorkerLost from error
-        return answer
 
     def death(self, rank: int) -> Death:
         now = time.monotonic()
+        if reason := self._cluster.why_unusable():
+            return self._lost_with(rank, f"its Ray cluster: {reason}", now)
         try:
             death: Death = ray.get(self._actors[rank].death.remote(), timeout=_PROMPT_S)
         except ray.exceptions.RayError as error:
-            seen = RankSeen(rank, pid=0, code=-_SIGKILL, ended_s=now)
-            return Death(
-                seen, f"on node {self.places[rank].cross_rank}", f"was lost with its Ray actor: {_reason(error)}"
-            )
+            return self._lost_with(rank, f"its Ray actor: {reason_of(error)}", now)
         # Clocks of other hosts differ.
         seen = replace(death.seen, ended_s=now, traceback_s=None if death.seen.traceback_s is None else now)
         return replace(death, seen=seen)
 
+    def _lost_with(self, rank: int, what: str, now: float) -> Death:
+        seen = RankSeen(rank, pid=0, code=-_SIGKILL, ended_s=now)
+        return Death(seen, f"on node {self.places[rank].cross_rank}", f"was lost with {what}")
+
     def signal(self, rank: int, number: int) -> None:
+        if not self._cluster.is_connected:
+            return
         with contextlib.suppress(ray.exceptions.RayError):  # it has ended
             ray.get(self._actors[rank].signal.remote(number), timeout=_PROMPT_S)
 
     def end(self, grace_s: float) -> None:
+        if not self._cluster.is_connected:
+            # Ray has ended all with the connection.
+            self._is_ended = True
         # Before the lock: another thread may be giving them their grace, which a grace of 0 ends.
         ends = [] if self._is_ended else [actor.end.remote(grace_s) for actor in self._actors]
         with self._ending:
@@ -186,18 +218,18 @@ class RayTeam(Team):
             return self._stored[1]
 
     def _show_output(self) -> None:
-        waiting = {actor.read_output.remote(): actor for actor in self._actors}
-        while waiting:
-            (ready, *_), _ = ray.wait(list(waiting), num_returns=1)
-            actor = waiting.pop(ready)
-            with contextlib.suppress(ray.exceptions.RayError):  # it has died
-                if (chunks := ray.get(ready)) is not None:
-                    _write_all(self._shown.stdout_fd, chunks[0])
-                    _write_all(self._shown.stderr_fd, chunks[1])
-                    waiting[actor.read_output.remote()] = actor
+        waiting = {actor.read_output.remote().future(): actor for actor in self._actors}
+        while waiting and self._cluster.is_connected:
+            for future in wait(waiting, _LOOK_S, FIRST_COMPLETED).done:
+                actor = waiting.pop(future)
+                with contextlib.suppress(ray.exceptions.RayError):  # it has died
+                    if (chunks := future.result()) is not None:
+                        _write_all(self._shown.stdout_fd, chunks[0])
+                        _write_all(self._shown.stderr_fd, chunks[1])
+                        waiting[actor.read_output.remote().future()] = actor
 
 
-def _actor(group: PlacementGroup, index: int, demand: Mapping[str, float]) -> Any:
+def _actor(group: PlacementGroup, index: int, demand: Resources) -> Any:
     others = {name: amount for name, amount in demand.items() if name not in ("CPU", "GPU")}
     return (
         ray.remote(WorkerActor)
@@ -235,12 +267,14 @@ def _places(node_ids: Sequence[str]) -> list[RankPlace]:
 
 
 def _give_back(actors: Sequence[Any], group: PlacementGroup) -> None:
-    """A cluster that is gone, or too busy, does so by itself; an error would hide why the workers are ended."""
-    for actor in actors:
-        with contextlib.suppress(ray.exceptions.RayError):
+    """Does not wait for a cluster that is gone, for which Ray would wait until it ends the program."""
+
+    def give_back() -> None:
+        for actor in actors:
             ray.kill(actor)
-    with contextlib.suppress(ray.exceptions.RayError):
         remove_placement_group(group)
+
+    ends_in_time(give_back)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -249,11 +283,5 @@ def _write_all(descriptor: int, content: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _amounts(resources: Mapping[str, float]) -> str:
+def _amounts(resources: Resources) -> str:
     return ", ".join(f"{amount:g} {name}" for name, amount in resources.items())
-
-
-def _reason(error: BaseException) -> str:
-    """The last line of an error of Ray's, whose text may be a traceback."""
-    cause = getattr(error, "cause", None) or error
-    return str(cause).strip().splitlines()[0]
