@@ -12,7 +12,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.errors import TrainingFailedError
-from core_sdk.train._callback import UserCallback
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint, ReportedCheckpointStatus
 from core_sdk.train._configs import (
     CheckpointConfig,
@@ -21,6 +20,8 @@ from core_sdk.train._configs import (
     LoggingConfig,
     RunConfig,
     ScalingConfig,
+    TrainRunContext,
+    UserCallback,
 )
 from core_sdk.train._functions import (
     CheckpointUploadMode,
@@ -56,6 +57,7 @@ __all__ = [
     "TorchConfig",
     "TorchTrainer",
     "TrainContext",
+    "TrainRunContext",
     "TrainingFailedError",
     "UserCallback",
     "collective",

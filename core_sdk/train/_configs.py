@@ -1,13 +1,12 @@
-"""How a training is to run: on which workers, with which restarts, and what is kept."""
+"""How a training is to run: on which workers, with which restarts, what is kept, and who hears of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Any, Literal, get_args
 
-if TYPE_CHECKING:
-    from core_sdk.train._callback import UserCallback
+from core_sdk.train._checkpoint import Checkpoint
 
 EngineName = Literal["local", "ray"]
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
@@ -139,6 +138,22 @@ class DataConfig:
         return self.datasets_to_split == "all" or name in self.datasets_to_split
 
 
+class UserCallback:
+    """Override what is needed. The methods are called in the program that has called `fit()`, in another thread.
+
+    With callbacks, the ranks wait for each other in every `report()`. What a callback raises is logged, and the
+    training goes on.
+    """
+
+    def after_report(
+        self, run_context: TrainRunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
+        """After each `report()`: the metrics of every worker, by rank."""
+
+    def after_exception(self, run_context: TrainRunContext, worker_exceptions: dict[int, Exception]) -> None:
+        """After a worker has failed, before the training is started again or given up."""
+
+
 @dataclass(frozen=True)
 class RunConfig:
     """Under which name a training is recorded, where its checkpoints go, and what happens beside it."""
@@ -155,8 +170,6 @@ class RunConfig:
     """Names the training: each `fit()` with this name goes on with its trial."""
 
     def __post_init__(self) -> None:
-        from core_sdk.train._callback import UserCallback
-
         # Given as None, an option has its default.
         for name, default in (
             ("failure_config", FailureConfig),
@@ -168,3 +181,13 @@ class RunConfig:
                 object.__setattr__(self, name, default())
         if foreign := [each for each in self.callbacks if not isinstance(each, UserCallback)]:
             raise TypeError(f"callbacks has a {type(foreign[0]).__name__}; a callback is a UserCallback")
+
+
+@dataclass(frozen=True)
+class TrainRunContext:
+    """The training of which a callback hears."""
+
+    trial_id: int
+    run_config: RunConfig
+    scaling_config: ScalingConfig
+    train_loop_config: Mapping[str, Any] | None

@@ -48,8 +48,8 @@ class Programs:
     def most_workers(self) -> int:
         return 64 if self.engine == "local" else 8
 
-    def start(self, source: str, *, is_piped: bool = False, **variables: str) -> Script:
-        """`is_piped`: the program comes on stdin, as from a person, and is no file."""
+    def write(self, source: str) -> Path:
+        """The file of the program."""
         text = (
             _BEGINNING
             + f"DIRECTORY = {str(self.directory)!r}\n"
@@ -58,6 +58,11 @@ class Programs:
         )
         path = self.directory / "program.py"
         path.write_text(text)
+        return path
+
+    def start(self, source: str, *, is_piped: bool = False, **variables: str) -> Script:
+        """`is_piped`: the program comes on stdin, as from a person, and is no file."""
+        path = self.write(source)
         with path.open() as file:
             process = subprocess.Popen(
                 [str(self.python), "-u", "-" if is_piped else str(path)],

@@ -11,8 +11,8 @@ from typing import Any, Self
 
 import msgspec
 
-from core_sdk.train._callback import TrainRunContext, UserCallback
 from core_sdk.train._checkpoint import Checkpoint
+from core_sdk.train._configs import TrainRunContext, UserCallback
 from core_sdk.train.worker.callbacks import Told
 
 logger = logging.getLogger("core_sdk.train")

@@ -23,8 +23,7 @@ from core_sdk.errors import (
     WorkersNotStartedError,
 )
 from core_sdk.tracking import Home, TrialFolder
-from core_sdk.train._callback import TrainRunContext
-from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig
+from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig, TrainRunContext
 from core_sdk.train._program import Program, Returned
 from core_sdk.train._result import Result
 from core_sdk.train.driver.callbacks import Callbacks

@@ -1,0 +1,286 @@
+"""Trainings with `num_workers=0`, in the test's own process: they mean what trainings on workers mean."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from core_sdk import core, train
+from core_sdk.environment import get_cluster_info
+from core_sdk.errors import (
+    CheckpointDirectoryError,
+    InvalidHP,
+    InvalidMetricError,
+    ResourcesMissingError,
+    TrainingFailedError,
+)
+from core_sdk.tracking import Home
+from core_sdk.train import (
+    Checkpoint,
+    CheckpointConfig,
+    FailureConfig,
+    Result,
+    RunConfig,
+    ScalingConfig,
+    TorchTrainer,
+)
+
+
+def fit(function: Any, config: Any = None, run: RunConfig | None = None, **options: Any) -> Result:
+    scaling = ScalingConfig(num_workers=0)
+    trainer = TorchTrainer(function, train_loop_config=config, scaling_config=scaling, run_config=run, **options)
+    return trainer.fit()
+
+
+def stored(directory: Path, text: str) -> Checkpoint:
+    directory.mkdir(exist_ok=True)
+    (directory / "state").write_text(text)
+    return Checkpoint.from_directory(directory)
+
+
+def test_a_fit_is_a_trial_with_all_reports_and_the_last_checkpoint(tmp_path: Path, home: Home) -> None:
+    """Checkpoints are kept, although the directory that was reported is gone."""
+
+    def function(config: dict[str, Any]) -> str:
+        for step in range(3):
+            train.report({"loss": config["lr"] * step})
+        checkpoint = stored(tmp_path / "here", "good")
+        train.report({"loss": 9.0}, checkpoint=checkpoint, checkpoint_dir_name="last")
+        (tmp_path / "here" / "state").unlink()
+        return train.get_context().get_experiment_name()
+
+    result = fit(function, {"lr": 0.5, "loss": torch.nn.MSELoss()}, RunConfig(name="line"))
+
+    assert result.return_value == "line"
+    assert result.metrics == {"loss": 9.0}
+    assert list(result.metrics_dataframe["loss"]) == [0.0, 0.5, 1.0, 9.0]
+    assert result.checkpoint is not None
+    with result.checkpoint.as_directory() as directory:
+        assert Path(directory, "state").read_text() == "good"
+    assert home.trial(result.trial_id).read_record().hparams == {"lr": 0.5}
+    assert get_cluster_info() is None
+    assert result.path == str(home.trial(result.trial_id).path)
+    assert Result.from_path(result.path).metrics == {"loss": 9.0}
+
+
+def test_a_failed_function_is_called_again_from_its_newest_checkpoint(tmp_path: Path, home: Home) -> None:
+    """In a new attempt of the same trial, and what the failed one reported after the checkpoint does not count."""
+    seen = []
+
+    def function() -> None:
+        checkpoint = train.get_checkpoint()
+        seen.append(None if checkpoint is None else Path(checkpoint.to_directory(), "state").read_text())
+        train.report({"loss": 1.0}, checkpoint=stored(tmp_path / "one", f"attempt {len(seen)}"))
+        train.report({"loss": 10.0 * len(seen)})
+        if len(seen) == 1:
+            raise ValueError("no luck")
+
+    result = fit(function, run=RunConfig(failure_config=FailureConfig(max_failures=1)))
+
+    assert seen == [None, "attempt 1"]
+    assert [metrics["loss"] for metrics in result.metrics_dataframe.to_dict("records")] == [1.0, 1.0, 20.0]
+    assert home.trial(result.trial_id).attempts() == [1, 2]
+
+
+def test_a_failure_that_is_not_allowed_is_raised_with_its_cause(home: Home) -> None:
+    """The message names the trial, and its last line is the function's own error."""
+
+    def function() -> None:
+        raise ZeroDivisionError("by nought")
+
+    with pytest.raises(TrainingFailedError, match=r"trial 1 has failed in attempt 1: (.|\n)*by nought$") as raised:
+        fit(function)
+
+    assert isinstance(raised.value.__cause__, ZeroDivisionError)
+    assert list(raised.value.worker_failures) == [0]
+    assert not home.trial(1).running_attempts()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        ({"loss": "low"}, "'loss'.*is a str"),
+        ({"loss": torch.zeros(2)}, "'loss'.*shape"),
+        ({"loss": {"a": 1}}, "'loss'.*is a dict"),
+    ],
+)
+def test_metrics_that_are_no_numbers_are_refused_by_name(metrics: dict[str, Any], message: str) -> None:
+    """And with what they are."""
+
+    def function() -> None:
+        with pytest.raises(InvalidMetricError, match=message):
+            train.report(metrics)
+        train.report({"loss": torch.tensor(2.5), "worst": math.inf})
+
+    assert fit(function).metrics == {"loss": 2.5, "worst": math.inf}
+
+
+def test_a_directory_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """With its path, and what report() needs of it."""
+
+    def function() -> None:
+        with pytest.raises(CheckpointDirectoryError, match="gone does not exist: report"):
+            train.report({"loss": 1.0}, checkpoint=Checkpoint(tmp_path / "gone"))
+        (tmp_path / "file").touch()
+        with pytest.raises(CheckpointDirectoryError, match="is no directory"):
+            train.report({"loss": 1.0}, checkpoint=Checkpoint(tmp_path / "file"))
+
+    fit(function)
+
+
+def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
+    """And the newest; the function sees them all at any time."""
+
+    def function() -> list[float]:
+        for loss in (3.0, 1.0, 2.0, 4.0):
+            train.report({"loss": loss}, checkpoint=stored(tmp_path / "here", str(loss)))
+        return [each.metrics["loss"] for each in train.get_all_reported_checkpoints()]
+
+    config = CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min")
+    result = fit(function, run=RunConfig(checkpoint_config=config, storage_path=str(tmp_path / "storage")))
+
+    assert result.return_value == [1.0, 2.0, 4.0]
+    assert [metrics["loss"] for _, metrics in result.best_checkpoints] == [1.0, 2.0, 4.0]
+    best = result.get_best_checkpoint("loss", "min")
+    assert best is not None
+    assert Path(best.path).parent == tmp_path / "storage"
+    assert Path(best.to_directory(tmp_path / "copy"), "state").read_text() == "1.0"
+    with pytest.raises(ValueError, match="'accuracy'; there are loss"):
+        result.get_best_checkpoint("accuracy", "max")
+
+
+def test_a_checkpoint_keeps_metadata_of_its_own(tmp_path: Path) -> None:
+    """Until it is stored it may change."""
+
+    def function() -> None:
+        checkpoint = stored(tmp_path / "here", "")
+        checkpoint.set_metadata({"epoch": 1})
+        checkpoint.update_metadata({"best": True})
+        train.report({"loss": 1.0}, checkpoint=checkpoint)
+
+    checkpoint = fit(function).checkpoint
+
+    assert checkpoint is not None
+    assert checkpoint.get_metadata() == {"epoch": 1, "best": True}
+    with pytest.raises(ValueError, match="does not change any more"):
+        checkpoint.set_metadata({})
+
+
+def test_a_checkpoint_may_be_stored_in_the_background(tmp_path: Path) -> None:
+    """Its directory is removed at once, since it was copied."""
+
+    def function() -> bool:
+        mode = train.CheckpointUploadMode.ASYNC
+        train.report({"loss": 1.0}, checkpoint=stored(tmp_path / "here", "good"), checkpoint_upload_mode=mode)
+        return (tmp_path / "here").exists()
+
+    result = fit(function)
+
+    assert result.return_value is False
+    assert result.checkpoint is not None
+    assert Path(result.checkpoint.to_directory(), "state").read_text() == "good"
+
+
+def test_outside_of_a_training_function_the_functions_say_so() -> None:
+    """By their names."""
+    for call in (
+        lambda: train.report({"loss": 1.0}),
+        train.get_checkpoint,
+        train.get_context,
+        train.get_dataset_shard,
+        train.get_preemption_info,
+        train.should_preempt,
+        train.collective.barrier,
+        train.torch.get_device,
+    ):
+        with pytest.raises(RuntimeError, match=r"\(\) works only in a function that a TorchTrainer executes"):
+            call()
+
+
+def test_a_worker_knows_its_place_and_has_the_core_api(home: Home) -> None:
+    """Alone it is rank 0 of 1."""
+
+    def function() -> list[int]:
+        context = train.get_context()
+        assert isinstance(context.core_context, core.Context)
+        context.core_context.train.set_status("fine")
+        train.collective.barrier()
+        assert train.collective.broadcast_from_rank_zero("all") == "all"
+        assert train.get_preemption_info() is None
+        assert not train.should_preempt()
+        return [
+            context.get_world_size(),
+            context.get_world_rank(),
+            context.get_local_rank(),
+            context.get_local_world_size(),
+            context.get_node_rank(),
+        ]
+
+    assert fit(function).return_value == [1, 0, 0, 1, 0]
+
+
+def test_hyperparameters_that_cannot_be_trained_end_the_trial_without_an_error() -> None:
+    """The result has the reason."""
+
+    def function() -> None:
+        raise InvalidHP("too steep")
+
+    result = fit(function)
+
+    assert isinstance(result.error, InvalidHP)
+    assert "too steep" in str(result.error)
+
+
+def test_each_fit_draws_the_same_random_numbers_after_the_same_seed() -> None:
+    """That of the trial, on all ranks, whatever was drawn before."""
+
+    def function() -> tuple[bool, float]:
+        seed = train.get_context().core_context.info.trial.trial_seed
+        drawn = float(torch.rand(1))
+        torch.manual_seed(seed)
+        return drawn == float(torch.rand(1)), drawn
+
+    first, second = fit(function).return_value, fit(function).return_value
+
+    assert first[0]
+    assert second[0]
+    assert first[1] != second[1]
+
+
+def test_a_job_goes_on_with_its_trial(tmp_path: Path) -> None:
+    """Each fit() with the same job_id, from the checkpoint of the last one."""
+
+    def function() -> int:
+        checkpoint = train.get_checkpoint()
+        done = 0 if checkpoint is None else int(Path(checkpoint.to_directory(), "state").read_text())
+        train.report({"done": done + 1}, checkpoint=stored(tmp_path / "here", str(done + 1)))
+        return done
+
+    run = RunConfig(job_id="digits")
+    results = [fit(function, run=run) for _ in range(3)]
+
+    assert [result.return_value for result in results] == [0, 1, 2]
+    assert len({result.trial_id for result in results}) == 1
+    assert list(results[-1].metrics_dataframe["done"]) == [1, 2, 3]
+
+
+def test_what_this_machine_will_never_have_is_refused(home: Home) -> None:
+    """At once, and no trial is left."""
+    scaling = ScalingConfig(num_workers=2, engine="local", resources_per_worker={"CPU": 1, "tpu": 1})
+
+    with pytest.raises(ResourcesMissingError, match="ask for 1 tpu"):
+        TorchTrainer(print, scaling_config=scaling).fit()
+
+    assert home.trial_ids() == []
+
+
+def test_a_function_that_is_none_is_refused() -> None:
+    """When the trainer is made."""
+    with pytest.raises(TypeError, match="train_loop_per_worker is 3"):
+        TorchTrainer(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="train_loop_config must be a dict, not list"):
+        TorchTrainer(print, train_loop_config=[1])  # type: ignore[arg-type]

@@ -1,0 +1,352 @@
+"""Trainings on several workers, on each engine."""
+
+from __future__ import annotations
+
+import signal
+
+import psutil
+import pytest
+from cli.commands import WarmCli
+from parts import needs
+from processes import wait_for
+from workers.programs import Programs
+
+from core_sdk.tracking import Home
+
+# They start several processes that import torch.
+pytestmark = needs("torchrun")
+
+COUNT = """
+def count(config):
+    for step in range(first_step(), config["num_steps"]):
+        report(step, {"step": str(step), f"rank{rank()}": str(step)})
+        if step == config.get("fail_at") and rank() == config["failing"] and step > config.get("resumed", -1):
+            config["fail"]() if "fail" in config else os.kill(os.getpid(), signal.SIGKILL)
+        if step == config.get("last_line"):
+            print("at", step, flush=True)
+            time.sleep(60)
+"""
+
+
+def test_all_reports_and_checkpoints_of_all_ranks_are_kept(trainings: Programs) -> None:
+    """A thousand reports without a checkpoint, too, and the files of each rank."""
+    trainings.run("""
+        def function(config):
+            for step in range(1000):
+                train.report({"loss": 1.0 / (step + 1)})
+            report(1000, {"model": "same", f"shard{rank()}": str(rank())})
+            assert train.get_checkpoint() is not None
+            context = train.get_context()
+            return [context.get_world_size(), context.get_world_rank(), context.get_local_world_size(), config["lr"]]
+
+        result = fit(function, {"lr": 0.5})
+        assert result.return_value == [2, 0, 2, 0.5]
+        assert len(result.metrics_dataframe) == 1001
+        with result.checkpoint.as_directory() as directory:
+            assert sorted(os.listdir(directory)) == [".manifest.json", "metadata.json", "model", "shard0", "shard1"]
+        trial = client.get_trial(result.trial_id)
+        assert trial.state.name == "COMPLETED"
+        assert trial.hparams == {"lr": 0.5}
+    """)
+
+
+def test_a_worker_that_is_killed_after_a_report_loses_nothing(trainings: Programs) -> None:
+    """Whichever rank it is: the training goes on from that very checkpoint, in a new attempt."""
+    trainings.run(
+        COUNT
+        + """
+for failing in (0, 1):
+    def die():
+        mark(f"died{failing}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def function(config):
+        if train.get_checkpoint() is not None:
+            print("resumed at", first_step(), flush=True)
+            config["resumed"] = first_step()
+        count(config)
+
+    result = fit(function, {"num_steps": 5, "fail_at": 2, "failing": failing}, max_failures=1)
+    assert [row["step"] for row in result.metrics_dataframe.to_dict("records")] == [0, 1, 2, 3, 4]
+    assert len(client.get_trial(result.trial_id).list_checkpoints()) == 5
+"""
+    )
+
+
+def test_an_exception_is_raised_with_its_traceback_and_the_output_is_kept(trainings: Programs, home: Home) -> None:
+    """The exception itself is the cause, and the trial shows it."""
+    trainings.run("""
+        class Unlucky(Exception):
+            pass
+
+        def function():
+            print("rank", rank(), "was here")
+            if rank() == 1:
+                raise Unlucky("no luck")
+            time.sleep(60)
+
+        began_at = time.monotonic()
+        try:
+            fit(function)
+        except TrainingFailedError as error:
+            assert isinstance(error.__cause__, Unlucky)
+            assert "no luck" in str(error) and "in function" in str(error)
+        else:
+            raise AssertionError
+    """)
+
+    assert "[rank=1] rank 1 was here" in home.trial(1).log_path(1).read_text()
+    exit_record = home.trial(1).read_exit(1)
+    assert exit_record is not None
+    assert exit_record.reason.endswith("no luck")
+    assert home.trial(1).running_attempt() is None
+
+
+def test_what_cannot_be_pickled_is_named_and_leaves_no_trial(trainings: Programs, home: Home) -> None:
+    """The object, and the way to it."""
+    trainings.run("""
+        lock = threading.Lock()
+
+        def function():
+            with lock:
+                pass
+
+        try:
+            fit(function)
+        except NotPicklableError as error:
+            assert "lock" in str(error), error
+        else:
+            raise AssertionError
+    """)
+
+    assert home.trial_ids() == []
+
+
+def test_a_worker_that_cannot_import_says_so(trainings: Programs) -> None:
+    """With the name of the module."""
+    trainings.run("""
+        sys.path.insert(0, DIRECTORY)
+        Path(DIRECTORY, "here_only.py").write_text("import os\\ndef function(): pass\\n")
+        import here_only
+        Path(DIRECTORY, "here_only.py").unlink()
+
+        try:
+            fit(here_only.function)
+        except TrainingFailedError as error:
+            assert "No module named 'here_only'" in str(error), error
+        else:
+            raise AssertionError
+    """)
+
+
+def test_workers_are_kept_for_the_next_fit(trainings: Programs) -> None:
+    """The same processes, unless the program or its modules have changed meanwhile."""
+    trainings.run("""
+        sys.path.insert(0, DIRECTORY)
+        Path(DIRECTORY, "helper.py").write_text("value = 1")
+
+        def function():
+            import helper
+            return os.getpid(), helper.value, os.environ.get("FLAG"), train.get_context().get_experiment_name()
+
+        first = fit(function, run_config=RunConfig(name="a")).return_value
+        began_at = time.monotonic()
+        second = fit(function, run_config=RunConfig(name="b")).return_value
+        duration_s = time.monotonic() - began_at
+        assert duration_s < 1.0, duration_s
+        assert first == (second[0], 1, None, "a") and second[3] == "b", (first, second)
+
+        Path(DIRECTORY, "helper.py").write_text("value = 22")
+        third = fit(function).return_value
+        assert third[0] != first[0] and third[1] == 22
+        os.environ["FLAG"] = "1"
+        fourth = fit(function).return_value
+        assert fourth[0] != third[0] and fourth[2] == "1"
+    """)
+
+
+def test_ddp_trains_one_model_on_all_ranks(trainings: Programs) -> None:
+    """As one worker would with the whole batch."""
+    trainings.run("""
+        import torch
+        from torch.utils.data import DataLoader, TensorDataset
+
+        def function(config):
+            torch.manual_seed(0)
+            model = train.torch.prepare_model(torch.nn.Linear(2, 1))
+            x = torch.arange(32.0).reshape(16, 2) / 32
+            loader = DataLoader(TensorDataset(x, x.sum(1, keepdim=True)), batch_size=config["batch_size"], shuffle=True)
+            loader = train.torch.prepare_data_loader(loader)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for epoch in range(3):
+                if train.get_context().get_world_size() > 1:
+                    loader.sampler.set_epoch(epoch)
+                for features, target in loader:
+                    loss = (model(features) - target).square().mean()
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            inner = model.module if hasattr(model, "module") else model
+            return [each.tolist() for each in inner.parameters()], train.torch.get_device().type
+
+        two = fit(function, {"batch_size": 4}).return_value
+        assert two[1] == "cpu"
+        assert all(abs(value) < 10 for value in two[0][1])
+    """)
+
+
+def test_ranks_that_report_unevenly_are_told(trainings: Programs) -> None:
+    """Rather than waiting for each other."""
+    trainings.run("""
+        def function():
+            if rank() == 0:
+                train.report({"loss": 1.0})
+            report(1, {"step": "1"})
+
+        try:
+            fit(function)
+        except TrainingFailedError as error:
+            assert "report() equally often" in str(error), error
+        else:
+            raise AssertionError
+    """)
+
+
+def test_a_training_is_paused_and_resumed_by_its_trial(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
+    """A function that knows nothing of stops ends after its next checkpoint; the command starts it again."""
+    program = trainings.start(
+        COUNT
+        + """
+def slow(config):
+    for step in range(first_step(), config["num_steps"]):
+        report(step, {"step": str(step)})
+        if step == 3:
+            print("at 3", flush=True)
+        while not is_marked("go"):
+            report(step, {"step": str(step)})
+            time.sleep(0.05)
+
+result = fit(slow, {"num_steps": 6})
+print("stopped" if result.is_stopped else "done", flush=True)
+"""
+    )
+    wait_for(lambda: home.runs.exists() and bool(home.trial_ids()) and home.trial(1).journal_path(1).exists())
+    wait_for(lambda: '"checkpoint"' in home.trial(1).journal_path(1).read_text())
+
+    home.trial(1).request_stop(1, "a test")
+
+    code, output, errors = program.wait()
+    assert code == 0, errors
+    assert output.splitlines()[-1] == "stopped"
+    assert '"outcome":"paused"' in home.trial(1).journal_path(1).read_text()
+    (trainings.directory / "go").touch()
+    resumed = warm_cli.run(trainings.directory, "trial", "resume", "1", **trainings.variables)
+    assert resumed.status == 0, resumed
+    assert "done" in resumed.output
+    assert '"outcome":"completed"' in home.trial(1).journal_path(2).read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_program_that_is_stopped_leaves_no_worker_and_its_end_recorded(
+    trainings: Programs, home: Home, number: signal.Signals
+) -> None:
+    """SIGTERM pauses the training, Ctrl-C cancels it, and after a `kill -9` it can be resumed."""
+    program = trainings.start("""
+        def function():
+            print("worker", os.getpid(), flush=True)
+            while True:
+                report(1, {"step": "1"})
+                time.sleep(0.02)
+
+        fit(function)
+    """)
+    wait_for(lambda: home.runs.exists() and bool(home.trial_ids()) and home.trial(1).journal_path(1).exists())
+    wait_for(lambda: '"checkpoint"' in home.trial(1).journal_path(1).read_text())
+    log = home.trial(1).log_path(1)
+    wait_for(lambda: log.read_text().count("worker ") == 2)
+    workers = [psutil.Process(int(line.split()[-1])) for line in log.read_text().splitlines() if "worker " in line]
+
+    program.process.send_signal(number)
+
+    code, _, _ = program.wait()
+    wait_for(lambda: not any(worker.is_running() for worker in workers))
+    wait_for(lambda: home.trial(1).running_attempt() is None)
+    expected = {signal.SIGTERM: (0, "paused"), signal.SIGINT: (-2, "canceled"), signal.SIGKILL: (-9, None)}[number]
+    journal = home.trial(1).journal_path(1).read_text()
+    assert code == expected[0]
+    if expected[1] is not None:
+        assert f'"outcome":"{expected[1]}"' in journal
+
+
+def test_a_program_piped_in_trains_and_is_not_resumed_by_command(trainings: Programs, home: Home) -> None:
+    """As one that a person types into a notebook: its functions come along."""
+    trainings.run(
+        """
+        factor = 3
+
+        class Model:
+            def value(self):
+                return factor * 2
+
+        def function():
+            return Model().value()
+
+        assert fit(function).return_value == 6
+        """,
+        is_piped=True,
+    )
+
+    assert home.trial(1).read_command() is None
+
+
+def test_under_core_sdk_run_the_training_is_that_trial(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
+    """Its restarts are attempts of it, and a second fit() is a trial of its own."""
+    program = trainings.write("""
+        def function():
+            if train.get_checkpoint() is None:
+                report(0, {"step": "0"})
+                raise ValueError("once")
+            report(1)
+
+        assert fit(function, max_failures=1).trial_id == 1
+        assert fit(function, max_failures=1).trial_id == 2
+    """)
+
+    python = str(trainings.python)
+    finished = warm_cli.run(trainings.directory, "run", "--", python, str(program), **trainings.variables)
+
+    assert finished.status == 0, finished
+    assert home.trial_ids() == [1, 2]
+    assert home.trial(1).attempts() == [1, 2]
+    exit_record = home.trial(1).read_exit(1)
+    assert exit_record is not None
+    assert "once" in exit_record.reason
+
+
+def test_eight_workers_start_report_and_end(trainings: Programs) -> None:
+    """Also on two cores."""
+    trainings.run("""
+        def function():
+            report(1, {"step": "1"} if rank() == 0 else None)
+            return train.get_context().get_world_size()
+
+        assert fit(function, num_workers=8).return_value == 8
+    """)
+
+
+def test_a_training_takes_datasets(trainings: Programs) -> None:
+    """Each rank has its part, equally many batches, and any order can be resumed."""
+    trainings.run("""
+        def function():
+            rows = [row for batch in train.get_dataset_shard("train").iter_batches(batch_size=2) for row in batch]
+            whole = list(train.get_dataset_shard("valid"))
+            return train.get_context().core_context.distributed.gather((rows, whole))
+
+        shards = fit(
+            function,
+            datasets={"train": list(range(10)), "valid": range(3)},
+            dataset_config=train.DataConfig(datasets_to_split=["train"]),
+        ).return_value
+        assert sorted(shards[0][0] + shards[1][0]) == list(range(10)), shards
+        assert [whole for _, whole in shards] == [[0, 1, 2]] * 2
+    """)
