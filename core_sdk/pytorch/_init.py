@@ -14,7 +14,7 @@ from core_sdk import core
 from core_sdk.core import DistributedContext, TensorboardMode
 from core_sdk.environment import get_cluster_info
 from core_sdk.loop import rng
-from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext
+from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext, TrialSetup
 from core_sdk.pytorch._ranks import joined_ranks
 from core_sdk.pytorch._strategies import default_strategy
 
@@ -99,15 +99,9 @@ def begun_attempt(
         _warn_of_other_hparams(ranks, hparams or {})
         trial = core_context.info.trial
         rng.seed_all(trial.trial_seed)
-        context = kind(
-            core_context=core_context,
-            distributed=ranks,
-            device=_device(ranks),
-            hparams=hparams,
-            exp_conf=exp_conf if exp_conf is not None else trial._config or None,
-            enable_tensorboard_logging=enable_tensorboard_logging,
-            **arguments,
-        )
+        exp_conf = exp_conf if exp_conf is not None else trial._config or None
+        setup = TrialSetup(core_context, ranks, _device(ranks), hparams, exp_conf, enable_tensorboard_logging)
+        context = kind(setup, **arguments)
         try:
             yield context
         finally:

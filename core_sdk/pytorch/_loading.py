@@ -15,7 +15,7 @@ from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 
 from core_sdk.distributed import DistributedContext
 from core_sdk.importing import import_from_path
-from core_sdk.pytorch._context import PyTorchTrialContext
+from core_sdk.pytorch._context import PyTorchTrialContext, TrialSetup
 from core_sdk.pytorch._fitting.checkpoint import (
     CODE_DIRECTORY,
     LOAD_DATA_FILE,
@@ -35,14 +35,8 @@ class CheckpointLoadContext(PyTorchTrialContext):
     """Builds a trial outside of any training: what it wraps stays as it is, on the CPU and in full precision."""
 
     def __init__(self, hparams: Mapping[str, Any] | None = None, exp_conf: Mapping[str, Any] | None = None) -> None:
-        super().__init__(
-            core_context=None,
-            distributed=DistributedContext(),
-            device=torch.device("cpu"),
-            strategy=UntouchedStrategy(),
-            hparams=hparams,
-            exp_conf=exp_conf,
-        )
+        setup = TrialSetup(None, DistributedContext(), torch.device("cpu"), hparams, exp_conf)
+        super().__init__(setup, strategy=UntouchedStrategy())
 
 
 def load_trial_from_checkpoint_path(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +15,13 @@ from master.searches import await_end
 from masters import running_master
 from parts import needs
 from processes import wait_for
+from pytorch.trials import StopAfter
 
 from core_sdk.client import Tracker
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.submission import submit
 from core_sdk.loop import rng
-from core_sdk.pytorch import Epoch, PyTorchCallback, Trainer, init
+from core_sdk.pytorch import Epoch, Trainer, init
 from core_sdk.tracking import Home
 
 # They train, with PyTorch, to an accuracy.
@@ -92,17 +92,6 @@ def test_the_transfer_learns_other_digits_from_few_images(home: Home) -> None:
         experiment_id = submit(home, config, source="8_transfer", overrides=overrides, model_dir=EXAMPLES).experiment_id
         assert await_end(home, experiment_id).state == "COMPLETED"
     assert validations(experiment_id)[-1][1]["accuracy"] >= 0.85
-
-
-class StopAfter(PyTorchCallback):
-    """Sends this process a SIGTERM after a batch."""
-
-    def __init__(self, batch_idx: int) -> None:
-        self.batch_idx = batch_idx
-
-    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
-        if batch_idx == self.batch_idx:
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_a_stopped_transfer_goes_on_as_if_undisturbed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

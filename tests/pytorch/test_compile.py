@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +9,11 @@ import pytest
 import torch
 from parts import needs
 from pytorch.ranks import Ranks
-from pytorch.trials import LineTrial
+from pytorch.trials import LineTrial, StopAfter, fixed_seed
 from torch import fx, nn
 from torch.distributed.tensor import DTensor
 
-from core_sdk.pytorch import Batch, PyTorchCallback, PyTorchTrialContext, Trainer, init
+from core_sdk.pytorch import Batch, PyTorchTrialContext, Trainer, init
 
 
 class Graphs:
@@ -30,33 +27,21 @@ class Graphs:
         return graph.forward
 
 
-class StopAfter(PyTorchCallback):
-    """Sends this process a SIGTERM after a batch."""
-
-    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
-        if batch_idx == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 class CompiledTrial(LineTrial):
     def __init__(self, context: PyTorchTrialContext, compile: bool | Mapping[str, Any]) -> None:
+        self.compile = compile
         super().__init__(context)
-        context.models.clear()
-        context.optimizers.clear()
-        context._strategies.clear()
-        model = nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1))
-        self.model = context.wrap_model(model, compile=compile)
-        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.001, momentum=0.9))
+
+    def wrapped_model(self) -> nn.Module:
+        return self.context.wrap_model(self.make_model(), compile=self.compile)
 
 
 def train(job: str, compile: bool | Mapping[str, Any], *, stops: bool = False) -> CompiledTrial:
     with init(job_id=job) as context:
-        context._core.info.trial.trial_seed = 17
-        random.seed(17)
-        torch.manual_seed(17)
+        fixed_seed(context)
         trial = CompiledTrial(context, compile)
         if stops:
-            trial.callbacks = {"stop": StopAfter()}
+            trial.callbacks = {"stop": StopAfter(2)}
         Trainer(trial, context).fit(max_length=Batch(5), validation_period=Batch(2))
         return trial
 

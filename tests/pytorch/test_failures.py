@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +14,11 @@ import torch
 from parts import needs
 from processes import wait_for
 from pytorch.ranks import Ranks
-from pytorch.trials import NUM_SAMPLES, LineTrial, dataset
+from pytorch.trials import NUM_SAMPLES, LineTrial, dataset, fixed_seed
 from torch.utils.data import Dataset
 
 from core_sdk import client
 from core_sdk.pytorch import Batch, DataLoader, Epoch, FitResult, PyTorchCallback, PyTorchTrialContext, Trainer, init
-
-SEED = 17
 
 
 def fit(
@@ -32,9 +29,7 @@ def fit(
     **arguments: Any,
 ) -> tuple[FitResult, LineTrial]:
     with init(job_id=job, checkpoint_storage=storage) as context:
-        context._core.info.trial.trial_seed = SEED
-        random.seed(SEED)
-        torch.manual_seed(SEED)
+        fixed_seed(context)
         trial = make(context)
         return Trainer(trial, context).fit(**{"max_length": Epoch(2), "checkpoint_policy": "none", **arguments}), trial
 

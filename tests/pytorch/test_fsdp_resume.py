@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,36 +11,28 @@ import pytest
 import torch
 from parts import needs
 from pytorch.ranks import Ranks
-from pytorch.trials import LineTrial
+from pytorch.trials import LineTrial, StopAfter, fixed_seed
 from torch import nn
 from torch.distributed.tensor import DTensor
 
-from core_sdk.pytorch import Batch, PyTorchCallback, PyTorchTrialContext, Trainer, init
+from core_sdk.pytorch import Batch, PyTorchTrialContext, Trainer, init
 
 GLOBAL_BATCH_SIZE = 12
 NUM_BATCHES = 5
 
 
-class StopAfter(PyTorchCallback):
-    """Sends this process a SIGTERM after a batch."""
-
-    def __init__(self, batch_idx: int) -> None:
-        self.batch_idx = batch_idx
-
-    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
-        if batch_idx == self.batch_idx:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 class FsdpTrial(LineTrial):
     def __init__(self, context: PyTorchTrialContext, strategy: str, dropout: float) -> None:
+        self.strategy = strategy
+        self.dropout = dropout
         super().__init__(context, batch_size=GLOBAL_BATCH_SIZE // context.distributed.size)
-        context.models.clear()
-        context.optimizers.clear()
-        context._strategies.clear()
-        layers = nn.ModuleList([nn.Linear(1, 5), nn.Dropout(dropout), nn.Linear(5, 1)])
-        self.model = context.wrap_model(Layers(layers), strategy=strategy)
-        self.optimizer = context.wrap_optimizer(torch.optim.AdamW(self.model.parameters(), lr=0.1))
+
+    def wrapped_model(self) -> nn.Module:
+        layers = nn.ModuleList([nn.Linear(1, 5), nn.Dropout(self.dropout), nn.Linear(5, 1)])
+        return self.context.wrap_model(Layers(layers), strategy=self.strategy)
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.model.parameters(), lr=0.1)
 
 
 class TwoModelsTrial(FsdpTrial):
@@ -85,9 +75,7 @@ def train(
 ) -> None:
     """Writes what this rank has trained on, and the final state, into a file of the directory."""
     with init(job_id=job, aggregation_frequency=int(window)) as context:
-        context._core.info.trial.trial_seed = 17
-        random.seed(17)
-        torch.manual_seed(17)
+        fixed_seed(context)
         trial = globals()[kind](context, strategy, float(dropout))
         trial.callbacks = {"stop": StopAfter(int(stop_after))}
         Trainer(trial, context).fit(max_length=Batch(NUM_BATCHES), validation_period=Batch(2))

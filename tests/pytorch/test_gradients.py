@@ -10,8 +10,8 @@ import pytest
 import torch
 from parts import needs
 from pytorch.ranks import Ranks
-from pytorch.test_resume import AskToStop, StopAfter, fixed_seed
-from pytorch.trials import LineTrial
+from pytorch.test_resume import AskToStop
+from pytorch.trials import LineTrial, StopAfter, fixed_seed
 
 from core_sdk.pytorch import Batch, Epoch, LRScheduler, PyTorchCallback, Trainer, init
 

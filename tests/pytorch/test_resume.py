@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch.trials import LineTrial
+from pytorch.trials import LineTrial, StopAfter, fixed_seed
 
 from core_sdk import client
 from core_sdk.pytorch import Batch, Epoch, FitResult, PyTorchCallback, PyTorchTrialContext, Trainer, init
-
-SEED = 17
-
-
-class StopAfter(PyTorchCallback):
-    """Sends this process a SIGTERM after a batch."""
-
-    def __init__(self, batch_idx: int) -> None:
-        self.batch_idx = batch_idx
-
-    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
-        if batch_idx == self.batch_idx:
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 class StopAtStart(PyTorchCallback):
@@ -65,13 +51,6 @@ class StopInValidation(LineTrial):
         if self.stops_at == (len(self.trained), batch_idx):
             os.kill(os.getpid(), signal.SIGTERM)
         return super().evaluate_batch(batch, batch_idx)
-
-
-def fixed_seed(context: PyTorchTrialContext) -> None:
-    """Gives every trial of a test the same seed."""
-    context._core.info.trial.trial_seed = SEED
-    random.seed(SEED)
-    torch.manual_seed(SEED)
 
 
 def run(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 import torch
 from parts import needs
 from pytorch.ranks import Ranks
-from pytorch.trials import LineTrial
+from pytorch.trials import LineTrial, fixed_seed
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -29,8 +28,6 @@ from core_sdk.pytorch import (
     Trainer,
     init,
 )
-
-SEED = 17
 
 
 class RankTrial(LineTrial):
@@ -86,9 +83,7 @@ class OnRank(PyTorchCallback):
 def train(job: str, directory: str, how: str = "", kind: str = "RankTrial", num_validated: str = "20") -> None:
     """Writes what this rank has trained on, and its result, into a file of the directory."""
     with init(job_id=job, exp_conf={"searcher": {"metric": "mean_x"}}) as context:
-        context._core.info.trial.trial_seed = SEED
-        random.seed(SEED)
-        torch.manual_seed(SEED)
+        fixed_seed(context)
         trial = globals()[kind](context)
         trial.num_validated = int(num_validated)
         trial.callbacks = {"stop": OnRank(context, 1, how)}

@@ -1,8 +1,10 @@
-"""Trials that tests train, on a line through some points."""
+"""A trial that tests train, on a line through some points, and what stops it."""
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,8 +13,10 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from core_sdk import pytorch
+from core_sdk.loop import rng
 
 NUM_SAMPLES = 20
+SEED = 17
 
 
 class LineTrial(pytorch.PyTorchTrial):
@@ -23,9 +27,15 @@ class LineTrial(pytorch.PyTorchTrial):
         self.batch_size = batch_size
         self.loader = loader
         self.callbacks: Mapping[str, pytorch.PyTorchCallback] = {}
-        self.model = context.wrap_model(self.make_model())
-        self.optimizer = context.wrap_optimizer(torch.optim.SGD(self.model.parameters(), lr=0.0001, momentum=0.9))
+        self.model = self.wrapped_model()
+        self.optimizer = context.wrap_optimizer(self.make_optimizer())
         self.trained: list[tuple[int, int, list[float], float, float]] = []
+
+    def wrapped_model(self) -> nn.Module:
+        return self.context.wrap_model(self.make_model())
+
+    def make_optimizer(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.model.parameters(), lr=0.0001, momentum=0.9)
 
     def make_model(self) -> nn.Module:
         return nn.Sequential(nn.Linear(1, 4), nn.Dropout(0.5), nn.Linear(4, 1))
@@ -50,6 +60,23 @@ class LineTrial(pytorch.PyTorchTrial):
     def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
         x, y = batch
         return {"error": ((self.model(x) - y) ** 2).mean(), "mean_x": x.mean()}
+
+
+class StopAfter(pytorch.PyTorchCallback):
+    """Sends this process a SIGTERM after a batch."""
+
+    def __init__(self, batch_idx: int) -> None:
+        self.batch_idx = batch_idx
+
+    def on_training_batch_end(self, epoch_idx: int, batch_idx: int, metrics: dict[str, Any]) -> None:
+        if batch_idx == self.batch_idx:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def fixed_seed(context: pytorch.PyTorchTrialContext) -> None:
+    """Gives every trial of a test the same seed."""
+    context._core.info.trial.trial_seed = SEED
+    rng.seed_all(SEED)
 
 
 def dataset() -> TensorDataset:

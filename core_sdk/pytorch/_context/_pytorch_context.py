@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -15,12 +15,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from core_sdk.pytorch._context._compilation import compile_in_place
 from core_sdk.pytorch._context._experimental import PyTorchExperimentalContext
 from core_sdk.pytorch._context._mixed_precision import autocasting
-from core_sdk.pytorch._context._trial_context import TrialContext
+from core_sdk.pytorch._context._trial_context import TrialContext, TrialSetup
 from core_sdk.pytorch._lr_scheduler import LRScheduler
 from core_sdk.pytorch._strategies import OptimizerStep, Strategy, named_strategy, parameters_of
-
-if TYPE_CHECKING:
-    from core_sdk.core import Context, DistributedContext
 
 logger = logging.getLogger("core_sdk.pytorch")
 
@@ -34,26 +31,8 @@ class PyTorchTrialContext(TrialContext):
     What is wrapped is trained on all ranks, saved in each checkpoint and restored from it, in the order of wrapping.
     """
 
-    def __init__(
-        self,
-        *,
-        core_context: Context | None,
-        distributed: DistributedContext,
-        device: torch.device,
-        strategy: Strategy,
-        hparams: Mapping[str, Any] | None,
-        exp_conf: Mapping[str, Any] | None,
-        aggregation_frequency: int = 1,
-        enable_tensorboard_logging: bool = True,
-    ) -> None:
-        super().__init__(
-            core_context=core_context,
-            distributed=distributed,
-            device=device,
-            hparams=hparams,
-            exp_conf=exp_conf,
-            enable_tensorboard_logging=enable_tensorboard_logging,
-        )
+    def __init__(self, setup: TrialSetup, *, strategy: Strategy, aggregation_frequency: int = 1) -> None:
+        super().__init__(setup)
         self.models: list[nn.Module] = []
         self.optimizers: list[Optimizer] = []
         self.lr_schedulers: list[LRScheduler] = []

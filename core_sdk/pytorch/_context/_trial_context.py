@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -21,35 +22,38 @@ logger = logging.getLogger("core_sdk.pytorch")
 _Metric = TypeVar("_Metric", bound=MetricReducer)
 
 
+@dataclass(frozen=True)
+class TrialSetup:
+    """What every trial's context is made with."""
+
+    core_context: Context | None
+    """None for a trial that is only loaded."""
+    distributed: DistributedContext
+    device: torch.device
+    hparams: Mapping[str, Any] | None
+    exp_conf: Mapping[str, Any] | None
+    enable_tensorboard_logging: bool = True
+
+
 class TrialContext:
     """What all contexts of trials have in common, whatever trains the model."""
 
     _waiver = "call context.experimental.disable_dataset_reproducibility_checks() in the trial's __init__()"
     """How a trial says that its data need not resume exactly."""
 
-    def __init__(
-        self,
-        *,
-        core_context: Context | None,
-        distributed: DistributedContext,
-        device: torch.device,
-        hparams: Mapping[str, Any] | None,
-        exp_conf: Mapping[str, Any] | None,
-        enable_tensorboard_logging: bool = True,
-    ) -> None:
-        """`core_context` is None for a trial that is only loaded."""
-        self.distributed = distributed
-        self.device = device
-        self._core_context = core_context
-        self._hparams = None if hparams is None else dict(hparams)
-        self._exp_conf = None if exp_conf is None else dict(exp_conf)
+    def __init__(self, setup: TrialSetup) -> None:
+        self.distributed = setup.distributed
+        self.device = setup.device
+        self._core_context = setup.core_context
+        self._hparams = None if setup.hparams is None else dict(setup.hparams)
+        self._exp_conf = None if setup.exp_conf is None else dict(setup.exp_conf)
         self.profiler: Any = None
         self._reducers = Reducers()
         self._checks_datasets = True
         self._moves_batches = True
         self._warned_types: set[type] = set()
         self._stop_requested = False
-        self._enable_tensorboard_logging = enable_tensorboard_logging
+        self._enable_tensorboard_logging = setup.enable_tensorboard_logging
         self._tensorboard_writer: Any = None
         self._batch_sizes: tuple[int, int] | None = None
         self._initial_batch = 0

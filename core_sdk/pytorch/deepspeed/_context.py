@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from core_sdk.core import Context, DistributedContext
 from core_sdk.errors import MissingDependencyError
-from core_sdk.pytorch._context import TrialContext
+from core_sdk.pytorch._context import TrialContext, TrialSetup
 from core_sdk.pytorch._strategies import Strategy
 from core_sdk.pytorch.deepspeed._mpu import ModelParallelUnit, make_data_parallel_mpu, make_deepspeed_mpu
 
@@ -40,29 +37,13 @@ class DeepSpeedTrialContext(TrialContext):
 
     _waiver = "call context.disable_dataset_reproducibility_checks() in the trial's __init__()"
 
-    def __init__(
-        self,
-        *,
-        core_context: Context | None,
-        distributed: DistributedContext,
-        device: torch.device,
-        hparams: Mapping[str, Any] | None,
-        exp_conf: Mapping[str, Any] | None,
-        enable_tensorboard_logging: bool = True,
-    ) -> None:
-        super().__init__(
-            core_context=core_context,
-            distributed=distributed,
-            device=device,
-            hparams=hparams,
-            exp_conf=exp_conf,
-            enable_tensorboard_logging=enable_tensorboard_logging,
-        )
+    def __init__(self, setup: TrialSetup) -> None:
+        super().__init__(setup)
         self.models: list[DeepSpeedEngine] = []
         self._strategies: list[Strategy] = []
         """Those of models that are no engines: there are none."""
         self._moves_batches = False
-        self._mpu = make_data_parallel_mpu(distributed)
+        self._mpu = make_data_parallel_mpu(setup.distributed)
         self._has_own_mpu = False
         self._accumulates_itself = False
 
