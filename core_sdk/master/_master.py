@@ -196,6 +196,7 @@ class Master:
                     "experiment_id": experiment_id,
                     "state": run.experiment.state,
                     "priority": run.experiment.priority,
+                    "max_slots": run.experiment.max_slots,
                     "suspended": self._suspended.get(experiment_id, ""),
                     "waiting": len(run.experiment.waiting),
                     "running": [{"trial_id": trial_id, "slots": list(slots)} for trial_id, slots in run.occupied()],

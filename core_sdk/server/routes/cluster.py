@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from core_sdk.experiments.calling import call_running
 from core_sdk.master.machine import Machine
 from core_sdk.server.records import Records
+from core_sdk.tracking.rows import ExperimentRow
 
 
 class QueuedExperiment(msgspec.Struct, frozen=True):
@@ -18,6 +22,9 @@ class QueuedExperiment(msgspec.Struct, frozen=True):
     running: list[int]
     """Trials."""
     num_waiting: int
+    max_slots: int | None
+    """No more slots at a time; None: as many as are free."""
+    progress: float | None
     problem: str
     """Why it stands still although it is active; else empty."""
 
@@ -44,20 +51,24 @@ class SlotsAnswer(msgspec.Struct, frozen=True):
 def queue(records: Records) -> QueueAnswer:
     """Which experiment gets slots next."""
     status = call_running(records.tracker.home.root, "status")
-    names = {row.experiment_id: row.name for row in records.snapshot().experiments.values()}
-    found = [
-        QueuedExperiment(
-            one["experiment_id"],
-            names.get(one["experiment_id"], ""),
-            one["state"],
-            one["priority"],
-            [trial["trial_id"] for trial in one["running"]],
-            one["waiting"],
-            one["suspended"],
-        )
-        for one in (status or {"experiments": []})["experiments"]
-    ]
+    rows = records.snapshot().experiments
+    found = [_queued(one, rows.get(one["experiment_id"])) for one in (status or {"experiments": []})["experiments"]]
     return QueueAnswer(status is not None, sorted(found, key=lambda one: (one.priority, one.experiment_id)))
+
+
+def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperiment:
+    """From what the master tells; there is no row until the next look at the records."""
+    return QueuedExperiment(
+        experiment_id=told["experiment_id"],
+        name=row.name if row else "",
+        state=told["state"],
+        priority=told["priority"],
+        running=[trial["trial_id"] for trial in told["running"]],
+        num_waiting=told["waiting"],
+        max_slots=told["max_slots"],
+        progress=row.search.progress if row and row.search else None,
+        problem=told["suspended"],
+    )
 
 
 def slots(records: Records) -> SlotsAnswer:

@@ -1,6 +1,6 @@
 /** A button that opens a list of actions. */
 
-import { html, useEffect, useRef, useState } from "../preact.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../preact.js";
 
 /**
  * @typedef {object} MenuItem
@@ -21,6 +21,9 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
   const [isOpen, setIsOpen] = useState(false);
   const box = useRef(/** @type {any} */ (null));
   const button = useRef(/** @type {any} */ (null));
+  useLayoutEffect(() => {
+    if (isOpen) placeBelow(box.current.querySelector("[role=menu]"), button.current);
+  }, [isOpen]);
   useEffect(() => {
     if (!isOpen) return undefined;
     box.current.querySelector("[role=menuitem]")?.focus();
@@ -28,7 +31,11 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
       if (!box.current.contains(event.target)) setIsOpen(false);
     };
     addEventListener("pointerdown", closeOutside);
-    return () => removeEventListener("pointerdown", closeOutside);
+    addEventListener("scroll", closeOutside, true);
+    return () => {
+      removeEventListener("pointerdown", closeOutside);
+      removeEventListener("scroll", closeOutside, true);
+    };
   }, [isOpen]);
   const close = () => {
     setIsOpen(false);
@@ -72,6 +79,14 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
       `}
     </div>
   `;
+}
+
+/** The items stand over everything, since a box that scrolls would cut them off. */
+function placeBelow(/** @type {HTMLElement} */ items, /** @type {HTMLElement} */ button) {
+  const { left, right, top, bottom } = button.getBoundingClientRect();
+  const { offsetWidth: width, offsetHeight: height } = items;
+  items.style.left = `${Math.min(right - width < 4 ? Math.max(4, left) : right - width, innerWidth - width - 4)}px`;
+  items.style.top = `${bottom + 4 + height <= innerHeight ? bottom + 4 : Math.max(4, top - 4 - height)}px`;
 }
 
 /** Moves among the items by arrows; Escape and Tab close. */

@@ -2,33 +2,50 @@
 
 import { html, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
+import { Menu } from "../parts/menu.js";
 import { useAnswer } from "../state/answers.js";
 import { address } from "../state/api.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 
 /**
- * @param {{kind: import("./actions.js").Kind, rows: any[], onDone: () => void, withLabels?: boolean}} props
+ * @typedef {{kind: import("./actions.js").Kind, rows: any[], onDone: () => void}} Subject
  */
+
+/** @param {Subject & {withLabels?: boolean}} props */
 export function ActionButtons({ kind, rows, onDone, withLabels = kind !== "checkpoints" }) {
-  const [asked, setAsked] = useState(/** @type {import("./actions.js").Action | null} */ (null));
+  const { choices, start, dialog, canAct } = useActions({ kind, rows, onDone });
   const [isLabelling, setIsLabelling] = useState(false);
-  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
-  if (home && !home.can_act) return html`<span class="soft">This page can only read.</span>`;
-  const start = async (/** @type {import("./actions.js").Action} */ action) => {
-    const fitting = rows.filter(action.fits);
-    if (action.question) return setAsked(action);
-    await perform(kind, action, fitting.map((row) => idOf(kind, row)));
-    onDone();
-  };
+  if (!canAct) return html`<span class="soft">This page can only read.</span>`;
   return html`
-    ${ACTIONS[kind]
-      .filter(({ fits }) => rows.some(fits))
-      .map((action) => html`<button key=${action.name} class=${action.isDangerous ? "dangerous" : ""} onClick=${() => start(action)}>${action.label}${action.question ? " …" : ""}</button>`)}
+    ${choices.map((action) => html`<button key=${action.name} class=${action.isDangerous ? "dangerous" : ""} onClick=${() => start(action)}>${nameOf(action)}</button>`)}
     ${withLabels && html`<button onClick=${() => setIsLabelling(true)}>Label …</button>`}
-    ${asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`}
+    ${dialog}
     ${isLabelling && html`<${LabelDialog} kind=${kind} rows=${rows} onClose=${() => setIsLabelling(false)} onDone=${onDone} />`}
   `;
 }
+
+/** The same as a menu, for the row of a table. @param {Subject & {label: string}} props */
+export function ActionMenu({ kind, rows, onDone, label }) {
+  const { choices, start, dialog, canAct } = useActions({ kind, rows, onDone });
+  if (!canAct || choices.length === 0) return dialog;
+  const items = choices.map((action) => ({ label: nameOf(action), isDangerous: action.isDangerous, onSelect: () => start(action) }));
+  return html`<${Menu} label=${label} text="⋯" items=${items} />${dialog}`;
+}
+
+/** What can be done to the rows, how it is begun, and the dialog that asks before it. @param {Subject} subject */
+function useActions({ kind, rows, onDone }) {
+  const [asked, setAsked] = useState(/** @type {import("./actions.js").Action | null} */ (null));
+  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
+  const start = async (/** @type {import("./actions.js").Action} */ action) => {
+    if (action.question) return setAsked(action);
+    await perform(kind, action, rows.filter(action.fits).map((row) => idOf(kind, row)));
+    onDone();
+  };
+  const dialog = asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
+  return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct: home === undefined || home.can_act };
+}
+
+const nameOf = (/** @type {import("./actions.js").Action} */ { label, question }) => (question ? `${label} …` : label);
 
 function LabelDialog({ kind, rows, onClose, onDone }) {
   const [text, setText] = useState("");

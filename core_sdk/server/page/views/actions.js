@@ -33,7 +33,7 @@ export const ACTIONS = {
     { name: "activate", label: "Resume", done: "resumed", fits: (row) => row.search && row.state === "PAUSED" },
     { name: "cancel", label: "Cancel", done: "canceled", question: "Their trials save a checkpoint and end.", isDangerous: true, fits: isSearching },
     { name: "kill", label: "Kill", done: "killed", question: "All of their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: (row) => isActive(row) || isSearching(row) },
-    { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !row.is_archived },
+    { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !isSearching(row) && !row.is_archived },
     { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
     { name: "delete", label: "Delete", done: "deleted", question: "All of their trials, with records, output and checkpoints, are deleted for good.", isDangerous: true, fits: (row) => !isActive(row) && !isSearching(row) },
   ],

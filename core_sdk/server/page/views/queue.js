@@ -1,59 +1,57 @@
-/** Who waits for slots, and who is on them. */
+/** The slots of the machine, the experiments that wait for them, and in which order they get them. */
 
-import { html } from "../preact.js";
-import { Answered, Empty, Remark } from "../parts/states.js";
+import { html, useState } from "../preact.js";
+import { Progress } from "../parts/progress.js";
+import { Answered, Empty, Failure, Remark } from "../parts/states.js";
 import { StateBadge } from "../parts/state-badge.js";
-import { address } from "../state/api.js";
+import { counted, formatAge, formatTime } from "../parts/text.js";
+import { say, sayFailure } from "../parts/toast.js";
+import { act, address } from "../state/api.js";
 import { useAnswer } from "../state/answers.js";
 import { linkTo } from "../state/place.js";
+import { ActionMenu } from "./action-buttons.js";
+
+const MAX_CHIPS = 8;
+const MAX_BY_HAND = 100;
 
 export function Queue() {
   const queue = useAnswer(address(["queue"]));
   const slots = useAnswer(address(["slots"]));
+  const running = useAnswer(
+    address(["runs"], { where: "state = ACTIVE", columns: "id,experiment,experiment_id,started,progress,status", limit: MAX_BY_HAND }),
+    { follows: ({ trials }) => trials.length > 0 },
+  );
   return html`
     <section class="view" aria-label="Queue and slots">
       <div class="pane">
-        <h1>Queue and slots</h1>
-        ${queue.value?.has_master === false && html`<${Remark}>No master runs. <code>core-sdk experiment create</code> starts one; what is shown is what the home says by itself.<//>`}
-        <section class="card spaced">
-          <h2>Queue</h2>
-          <${Answered} answer=${queue} what="the queue">
-            ${(/** @type {any} */ { experiments }) =>
-              experiments.length === 0
-                ? html`<${Empty} title="No experiment waits or runs." />`
-                : html`
-                    <div class="scroll-x" tabindex="0" role="region" aria-label="Queue">
-                      <table class="plain-table">
-                        <thead><tr><th class="number">ID</th><th>Experiment</th><th>State</th><th class="number">Priority</th><th>Running</th><th class="number">Waiting</th><th>Problem</th></tr></thead>
-                        <tbody>
-                          ${experiments.map(
-                            (/** @type {any} */ one) => html`
-                              <tr>
-                                <td class="number">${one.experiment_id}</td>
-                                <td><a href=${linkTo(["experiments", one.experiment_id])}>${one.name}</a></td>
-                                <td><${StateBadge} state=${one.state} /></td>
-                                <td class="number">${one.priority}</td>
-                                <td>${one.running.map((/** @type {number} */ id) => html`<a class="chip" href=${linkTo(["trials", id])}>${id}</a> `)}</td>
-                                <td class="number">${one.num_waiting}</td>
-                                <td>${one.problem}</td>
-                              </tr>
-                            `,
-                          )}
-                        </tbody>
-                      </table>
-                    </div>
-                  `}
-          <//>
-        </section>
+        <div class="row">
+          <h1>Queue and slots</h1>
+          <span class="soft" role="status">${queue.value && slots.value && summary(queue.value, slots.value)}</span>
+        </div>
+        ${queue.value?.has_master === false && html`<${Remark}>No master runs, so nothing waits for slots. <code>core-sdk experiment create</code> starts one.<//>`}
         <section class="card spaced">
           <h2>Slots of this machine</h2>
           <${Answered} answer=${slots} what="the slots">
             ${(/** @type {any} */ value) => html`<ul class="slots">${value.slots.map((/** @type {any} */ slot) => html`<${Slot} key=${slot.slot} slot=${slot} />`)}</ul>`}
           <//>
         </section>
+        <section class="card spaced">
+          <h2>Queue</h2>
+          <${Answered} answer=${queue} what="the queue">
+            ${(/** @type {any} */ { experiments }) => html`<${Experiments} experiments=${experiments} onDone=${queue.reload} />`}
+          <//>
+        </section>
+        ${running.error && html`<${Failure} error=${running.error} onRetry=${running.reload} />`}
+        ${running.value && queue.value && html`<${ByHand} running=${running.value} experiments=${queue.value.experiments} />`}
       </div>
     </section>
   `;
+}
+
+function summary(/** @type {any} */ { experiments }, /** @type {any} */ { slots }) {
+  const numBusy = slots.filter((/** @type {any} */ { trial_id: trial }) => trial !== null).length;
+  const numWaiting = experiments.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.num_waiting, 0);
+  return `${numBusy} of ${counted(slots.length, "slot")} busy · ${counted(numWaiting, "trial")} waiting`;
 }
 
 const Slot = ({ slot: { slot, gpu, experiment_id: experiment, trial_id: trial } }) => html`
@@ -64,3 +62,120 @@ const Slot = ({ slot: { slot, gpu, experiment_id: experiment, trial_id: trial } 
       : html`<span><a href=${linkTo(["trials", trial])}>trial ${trial}</a> of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a></span>`}
   </li>
 `;
+
+function Experiments({ experiments, onDone }) {
+  if (experiments.length === 0) {
+    return html`<${Empty} title="No experiment waits or runs."><p>One that is submitted gets slots in the order of its priority.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
+  }
+  const hasProblem = experiments.some((/** @type {any} */ { problem }) => problem);
+  return html`
+    <div class="scroll-x" tabindex="0" role="region" aria-label="Queue">
+      <table class="plain-table centred stacks">
+        <thead>
+          <tr>
+            <th class="number">Turn</th><th>Experiment</th><th>State</th><th>Progress</th><th>Running</th><th class="number">Waiting</th>
+            <th title="1 to 99; smaller numbers are served first">Priority</th><th title="How many slots it may use at a time">Slots at most</th>${hasProblem && html`<th>Problem</th>`}<th><span class="unseen">Actions</span></th>
+          </tr>
+        </thead>
+        <tbody>
+          ${experiments.map((/** @type {any} */ one, /** @type {number} */ index) => html`<${Row} key=${one.experiment_id} one=${one} turn=${index + 1} hasProblem=${hasProblem} onDone=${onDone} />`)}
+        </tbody>
+      </table>
+    </div>
+  `;
+}
+
+function Row({ one, turn, hasProblem, onDone }) {
+  const { experiment_id: id, name, running } = one;
+  const change = async (/** @type {any} */ settings) => {
+    try {
+      say((await act(["experiments", id, "actions", "settings"], settings)).message);
+    } catch (error) {
+      sayFailure(error);
+    }
+    onDone();
+  };
+  return html`
+    <tr>
+      <td class="number" data-name="Turn">${turn}</td>
+      <td data-name="Experiment"><a href=${linkTo(["experiments", id])}>${name || "new"}</a> <span class="soft">${id}</span></td>
+      <td data-name="State"><${StateBadge} state=${one.state} /></td>
+      <td data-name="Progress">${one.progress !== null && html`<${Progress} part=${one.progress} />`}</td>
+      <td data-name="Running">
+        <span class="labels">
+          ${running.slice(0, MAX_CHIPS).map((/** @type {number} */ trial) => html`<a class="chip" href=${linkTo(["trials", trial])}>${trial}</a>`)}
+          ${running.length > MAX_CHIPS && html`<a class="soft" href=${linkTo(["experiments", id, "trials"], { where: "state = ACTIVE" })}>and ${running.length - MAX_CHIPS} more</a>`}
+          ${running.length === 0 && html`<span class="soft">none</span>`}
+        </span>
+      </td>
+      <td class="number" data-name="Waiting">${one.num_waiting}</td>
+      <td data-name="Priority"><${NumberField} label=${`Priority of experiment ${id}`} value=${one.priority} min=${1} max=${99} onCommit=${(/** @type {number} */ priority) => change({ priority })} /></td>
+      <td data-name="Slots at most"><${NumberField} label=${`Most slots of experiment ${id}`} value=${one.max_slots} min=${0} none="all" onCommit=${(/** @type {number | null} */ most) => change({ max_slots: most ?? -1 })} /></td>
+      ${hasProblem && html`<td class="reason" data-name="Problem">${one.problem}</td>`}
+      <td class="number"><${ActionMenu} kind="experiments" rows=${[{ ...one, labels: [], search: {} }]} label=${`Actions on experiment ${id}`} onDone=${onDone} /></td>
+    </tr>
+  `;
+}
+
+/**
+ * A number that is changed by Enter or by leaving the field; Escape leaves it as it was.
+ * @param {{label: string, value: number | null, min: number, max?: number, none?: string, onCommit: (value: number | null) => void}} props
+ */
+function NumberField({ label, value, min, max, none = "", onCommit }) {
+  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
+  const shown = value === null ? "" : String(value);
+  const commit = () => {
+    const text = (draft ?? shown).trim();
+    const isPossible = text === "" ? none !== "" : /^\d+$/.test(text) && Number(text) >= min && Number(text) <= (max ?? 1e6);
+    if (isPossible && text !== shown) onCommit(text === "" ? null : Number(text));
+    setDraft(null);
+  };
+  return html`
+    <input
+      type="text"
+      inputmode="numeric"
+      class="short number"
+      aria-label=${label}
+      placeholder=${none}
+      value=${draft ?? shown}
+      onInput=${(/** @type {any} */ event) => setDraft(event.target.value)}
+      onBlur=${commit}
+      onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
+        if (event.key === "Enter") commit();
+        if (event.key === "Escape") setDraft(null);
+      }}
+    />
+  `;
+}
+
+/** Trials that run without the master: somebody has started them in a terminal. */
+function ByHand({ running: { columns, rows, ids }, experiments }) {
+  const ofMaster = new Set(experiments.flatMap((/** @type {any} */ one) => one.running));
+  const trials = rows
+    .map((/** @type {any[]} */ cells, /** @type {number} */ index) => ({ id: ids[index], ...Object.fromEntries(cells.map((cell, column) => [columns[column], cell])) }))
+    .filter((/** @type {any} */ { id }) => !ofMaster.has(id));
+  if (trials.length === 0) return null;
+  return html`
+    <section class="card spaced">
+      <h2>Started by hand</h2>
+      <div class="scroll-x" tabindex="0" role="region" aria-label="Trials that were started by hand">
+        <table class="plain-table centred stacks">
+          <thead><tr><th class="number">Trial</th><th>Experiment</th><th>Progress</th><th>Started</th><th>Status</th></tr></thead>
+          <tbody>
+            ${trials.map(
+              (/** @type {any} */ { id, experiment, experiment_id: experimentId, progress, started, status }) => html`
+                <tr key=${id}>
+                  <td class="number" data-name="Trial"><a href=${linkTo(["trials", id])}>${id}</a></td>
+                  <td data-name="Experiment"><a href=${linkTo(["experiments", experimentId])}>${experiment}</a></td>
+                  <td data-name="Progress">${progress !== null && html`<${Progress} part=${progress} />`}</td>
+                  <td data-name="Started" title=${formatTime(started)}>${formatAge(started)}</td>
+                  <td data-name="Status">${status}</td>
+                </tr>
+              `,
+            )}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  `;
+}
