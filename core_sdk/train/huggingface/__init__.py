@@ -1,0 +1,1 @@
+"""The libraries of Hugging Face in a training function."""

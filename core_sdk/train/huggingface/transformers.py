@@ -1,0 +1,52 @@
+"""The Trainer of Transformers in a training function.
+
+def train_func():
+    trainer = transformers.Trainer(model, arguments, train_dataset=data, callbacks=[RayTrainReportCallback()])
+    prepare_trainer(trainer).train()
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from core_sdk.errors import MissingDependencyError
+from core_sdk.train._checkpoint import Checkpoint
+from core_sdk.train._functions import get_context, report
+
+try:
+    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
+except ImportError as error:
+    raise MissingDependencyError("Transformers", "transformers", "core_sdk.train.huggingface.transformers") from error
+
+__all__ = ["RayTrainReportCallback", "prepare_trainer"]
+
+
+def prepare_trainer(trainer: Trainer) -> Trainer:
+    """Checks that the Trainer trains with all workers. Raises `ValueError`: each would train alone."""
+    if trainer.args.world_size != (num_workers := get_context().get_world_size()):
+        raise ValueError(
+            f"the Trainer has {trainer.args.world_size} ranks, and there are {num_workers} workers: make its "
+            "TrainingArguments in the training function"
+        )
+    return trainer
+
+
+class RayTrainReportCallback(TrainerCallback):  # type: ignore[misc]
+    """Reports what the Trainer has logged each time that it saves, with the checkpoint."""
+
+    CHECKPOINT_NAME = "checkpoint"
+    """The directory of the Trainer's checkpoint in that of the report."""
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: object) -> None:
+        metrics: dict[str, float] = {}
+        for logged in state.log_history:
+            metrics |= {name: value for name, value in logged.items() if isinstance(value, int | float)}
+        source = Path(args.output_dir, f"{PREFIX_CHECKPOINT_DIR}-{state.global_step}")
+        with tempfile.TemporaryDirectory(prefix="transformers-") as directory:
+            # The ranks of a node have saved into one directory.
+            if get_context().get_local_rank() == 0 and source.exists():
+                shutil.copytree(source, Path(directory, self.CHECKPOINT_NAME))
+            report(metrics, checkpoint=Checkpoint.from_directory(directory))

@@ -1,0 +1,125 @@
+"""Lightning's Trainer in a training function.
+
+def train_func():
+    trainer = lightning.Trainer(
+        strategy=RayDDPStrategy(), plugins=[RayLightningEnvironment()], callbacks=[RayTrainReportCallback()], ...
+    )
+    prepare_trainer(trainer).fit(model, data)
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from core_sdk.errors import MissingDependencyError
+from core_sdk.train import collective
+from core_sdk.train._checkpoint import Checkpoint
+from core_sdk.train._functions import get_context, report
+from core_sdk.train.torch import get_device
+
+try:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+    from lightning.pytorch.plugins.environments import LightningEnvironment
+    from lightning.pytorch.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy
+except ImportError:
+    try:
+        from pytorch_lightning import Callback, LightningModule, Trainer
+        from pytorch_lightning.plugins.environments import LightningEnvironment
+        from pytorch_lightning.strategies import DDPStrategy, DeepSpeedStrategy, FSDPStrategy
+    except ImportError as error:
+        raise MissingDependencyError("Lightning", "lightning", "core_sdk.train.lightning") from error
+
+__all__ = [
+    "RayDDPStrategy",
+    "RayDeepSpeedStrategy",
+    "RayFSDPStrategy",
+    "RayLightningEnvironment",
+    "RayTrainReportCallback",
+    "prepare_trainer",
+]
+
+
+class RayLightningEnvironment(LightningEnvironment):  # type: ignore[misc]
+    """Tells Lightning that the workers are the ranks, and have been started."""
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        return True
+
+    def world_size(self) -> int:
+        return get_context().get_world_size()
+
+    def global_rank(self) -> int:
+        return get_context().get_world_rank()
+
+    def local_rank(self) -> int:
+        return get_context().get_local_rank()
+
+    def node_rank(self) -> int:
+        return get_context().get_node_rank()
+
+    def set_world_size(self, size: int) -> None:
+        """It is known already."""
+
+    def set_global_rank(self, rank: int) -> None:
+        """It is known already."""
+
+
+class _OnWorkers:
+    """A strategy whose ranks are the workers."""
+
+    @property
+    def root_device(self) -> torch.device:
+        return get_device()
+
+    @property
+    def distributed_sampler_kwargs(self) -> dict[str, Any]:
+        context = get_context()
+        return {"num_replicas": context.get_world_size(), "rank": context.get_world_rank()}
+
+
+class RayDDPStrategy(_OnWorkers, DDPStrategy):  # type: ignore[misc]
+    """Lightning's `DDPStrategy` on the workers; it takes the same arguments."""
+
+
+class RayFSDPStrategy(_OnWorkers, FSDPStrategy):  # type: ignore[misc]
+    """Lightning's `FSDPStrategy` on the workers; it takes the same arguments."""
+
+
+class RayDeepSpeedStrategy(_OnWorkers, DeepSpeedStrategy):  # type: ignore[misc]
+    """Lightning's `DeepSpeedStrategy` on the workers; it takes the same arguments."""
+
+
+def prepare_trainer(trainer: Trainer) -> Trainer:
+    """Checks that the Trainer trains with all workers. Raises `ValueError`: each would train alone."""
+    if trainer.world_size != (num_workers := get_context().get_world_size()):
+        raise ValueError(
+            f"the Trainer has {trainer.world_size} ranks, and there are {num_workers} workers: pass it "
+            "strategy=RayDDPStrategy() or its like, and plugins=[RayLightningEnvironment()]"
+        )
+    return trainer
+
+
+class RayTrainReportCallback(Callback):  # type: ignore[misc]
+    """Reports what the module has logged at the end of each epoch, with a checkpoint."""
+
+    CHECKPOINT_NAME = "checkpoint.ckpt"
+    """The file or directory of Lightning's checkpoint in that of the report."""
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+        metrics |= {"epoch": trainer.current_epoch, "step": trainer.global_step}
+        # The same path on all ranks: some strategies write one checkpoint together.
+        directory = Path(collective.broadcast_from_rank_zero(tempfile.mkdtemp(prefix="lightning-")))
+        directory.mkdir(exist_ok=True)
+        try:
+            trainer.save_checkpoint(directory / self.CHECKPOINT_NAME, weights_only=False)
+            report(metrics, checkpoint=Checkpoint.from_directory(directory))
+        finally:
+            if get_context().get_local_rank() == 0:
+                shutil.rmtree(directory, ignore_errors=True)
