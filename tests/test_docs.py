@@ -44,7 +44,14 @@ PAUSED = 75
 
 def _trains_much(name: str) -> list[pytest.MarkDecorator]:
     """These guides train for a minute."""
-    much = ("docs/distributed", "docs/exact-resume", "docs/getting-started", "docs/pytorch", "docs/tutorial")
+    much = (
+        "docs/distributed",
+        "docs/exact-resume",
+        "docs/getting-started",
+        "docs/pytorch",
+        "docs/train",
+        "docs/tutorial",
+    )
     return [needs("torchrun"), pytest.mark.timeout(900)] if name.startswith(much) else []
 
 
