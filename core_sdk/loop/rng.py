@@ -92,20 +92,24 @@ def restore(state: dict[str, Any]) -> None:
 @contextlib.contextmanager
 def seeded(*parts: int | str) -> Iterator[None]:
     """Give a block generators that are seeded by `parts`, and put the state before it back afterwards."""
-    seed = key(*parts)
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        with cpu_kept():
-            seed_cpu(seed)
-            yield
-        return
-    state = torch.cuda.get_rng_state()
+    with kept():
+        seed = key(*parts)
+        seed_cpu(seed)
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.manual_seed(seed)
+        yield
+
+
+@contextlib.contextmanager
+def kept() -> Iterator[None]:
+    """Put the generators, also that of the current CUDA device, back after a block that seeds them or draws."""
+    cuda = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     try:
         with cpu_kept():
-            seed_cpu(seed)
-            torch.cuda.manual_seed(seed)
             yield
     finally:
-        torch.cuda.set_rng_state(state)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda)
 
 
 @contextlib.contextmanager

@@ -9,11 +9,12 @@ from typing import Any
 
 from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
+from core_sdk.loop import rng
 from core_sdk.loop.driver import CheckpointPolicy, Schedule
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import batches_trained, read_state
+from core_sdk.pytorch._fitting.checkpoint import batches_trained, is_own, read_state
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._trial import PyTorchTrial
@@ -128,7 +129,8 @@ class Trainer:
         """A training that stands where the checkpoint was saved, before its next batch."""
         context = self._context
         content = None if storage_id is None else self._read(storage_id)
-        context._initial_batch = 0 if content is None else batches_trained(context, content)
+        is_resumed = content is not None and is_own(context, content)
+        context._initial_batch = batches_trained(content) if content is not None and is_resumed else 0
         callbacks.call("on_trial_startup", context._initial_batch, storage_id)
         fitting = self._fitting_class(
             self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
@@ -136,7 +138,9 @@ class Trainer:
         if storage_id is not None and content is not None:
             fitting.load(content, storage_id)
         fitting.start()
-        callbacks.call("on_training_start")
+        # What the hook draws at random belongs to the first start.
+        with rng.kept() if is_resumed else contextlib.nullcontext():
+            callbacks.call("on_training_start")
         return fitting
 
     def _read(self, storage_id: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,18 @@ class StopAtStart(PyTorchCallback):
 
     def on_training_start(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+class DrawsInHooks(PyTorchCallback):
+    """Draws random numbers wherever a stop adds a call of a hook, or leaves one out."""
+
+    def _draw(self, *_: Any, **__: Any) -> None:
+        random.random()
+        torch.rand(3)
+
+    on_trial_startup = on_training_start = on_training_workload_end = _draw
+    on_validation_start = on_validation_end = on_validation_epoch_start = on_validation_epoch_end = _draw
+    on_checkpoint_load_start = on_checkpoint_save_start = on_checkpoint_write_end = on_checkpoint_upload_end = _draw
 
 
 class StoppedAsItStarts(LineTrial):
@@ -112,6 +125,29 @@ def test_a_stop_before_the_first_batch_saves_what_there_is(stop: PyTorchCallback
     assert first_result.latest_checkpoint is not None
     assert first.trained == []
     assert second.trained == whole.trained
+
+
+@pytest.mark.parametrize(
+    ("stop", "stops_at"), [(StopAtStart(), None), (StopAfter(2), None), (PyTorchCallback(), (4, 1))]
+)
+def test_what_hooks_draw_at_random_does_not_change_the_training(
+    stop: PyTorchCallback, stops_at: tuple[int, int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the stop and the resume call them once more than a training that was not stopped."""
+
+    class Drawing(StopInValidation):
+        def build_callbacks(self) -> dict[str, PyTorchCallback]:
+            return {"draws": DrawsInHooks(), **super().build_callbacks()}
+
+    _, whole = run("whole", kind=Drawing, reporting_period=Batch(3))
+
+    monkeypatch.setattr(StopInValidation, "stops_at", stops_at)
+    first_result, first = run("stopped", stop, kind=Drawing, reporting_period=Batch(3))
+    monkeypatch.setattr(StopInValidation, "stops_at", None)
+    _, second = run("stopped", kind=Drawing, reporting_period=Batch(3))
+
+    assert first_result.reason == "preempted"
+    assert first.trained + second.trained == whole.trained
 
 
 def test_a_trial_that_stops_itself_is_complete() -> None:

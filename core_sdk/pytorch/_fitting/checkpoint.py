@@ -89,11 +89,13 @@ def model_states(context: PyTorchTrialContext) -> list[dict[str, Any]]:
     return [strategy.model_state(model) for model, strategy in zip(context.models, context._strategies, strict=True)]
 
 
-def batches_trained(context: TrialContext, content: dict[str, Any]) -> int:
-    """How many batches this trial had trained when the checkpoint was saved; 0 in a checkpoint of another trial."""
-    trainer_state = content["trainer_state"]
-    is_own = trainer_state["trial_id"] == context.get_trial_id()
-    return cast(int, trainer_state["training"]["driver"]["counters"]["batches"]) if is_own else 0
+def is_own(context: TrialContext, content: dict[str, Any]) -> bool:
+    """Whether it is a checkpoint of this trial, and not of another one that has trained such models before."""
+    return bool(content["trainer_state"]["trial_id"] == context.get_trial_id())
+
+
+def batches_trained(content: dict[str, Any]) -> int:
+    return cast(int, content["trainer_state"]["training"]["driver"]["counters"]["batches"])
 
 
 class Progress(Protocol):
@@ -127,14 +129,15 @@ class TrialState:
         self._data = data
 
     def save(self) -> str:
-        """Collective. Returns the storage id on every rank."""
-        content = self._content()
-        if self._all_ranks_write():
-            storage_id = self._store_sharded(content)
-        else:
-            channel = self._context.distributed.channel
-            storage_id = channel.broadcast_outcome(lambda: self._store(content), is_patient=True)
-        self._callbacks.call("on_checkpoint_upload_end", storage_id)
+        """Collective. Returns the storage id on every rank. What hooks draw at random does not change the training."""
+        with rng.kept():
+            content = self._content()
+            if self._all_ranks_write():
+                storage_id = self._store_sharded(content)
+            else:
+                channel = self._context.distributed.channel
+                storage_id = channel.broadcast_outcome(lambda: self._store(content), is_patient=True)
+            self._callbacks.call("on_checkpoint_upload_end", storage_id)
         return storage_id
 
     def load(self, content: dict[str, Any]) -> None:
@@ -143,9 +146,9 @@ class TrialState:
         self._callbacks.call("on_checkpoint_load_start", content)
         self._load_wrapped(content)
         self._callbacks.load_state_dict(content["callbacks"])
-        trainer_state = content["trainer_state"]
-        if trainer_state["trial_id"] != context.get_trial_id():
+        if not is_own(context, content):
             return
+        trainer_state = content["trainer_state"]
         self._progress.load_state_dict(trainer_state["training"])
         ranks = trainer_state["ranks"]
         rank = context.distributed.rank

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from core_sdk.loop import rng
 from core_sdk.loop.driver import Driver, Schedule
 from core_sdk.loop.plan import Draw
 from core_sdk.loop.schedule import Counters
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import TrialState, batches_trained
+from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
 from core_sdk.pytorch._fitting.stopping import StopFlag
@@ -76,7 +77,7 @@ class Fitting:
         """Goes on from the content of a checkpoint. Collective."""
         self._state.load(content)
         self._batch_index = self.counters.batches
-        if batches_trained(self._context, content):
+        if is_own(self._context, content):
             self.latest_checkpoint = storage_id
 
     def start(self) -> None:
@@ -140,8 +141,10 @@ class Fitting:
         if self._is_chief:
             self._train.report_training_metrics(self._steps, self._numbers(avg_metrics), batch_metrics)
             self._train.report_progress(progress)
-        for hook in self._workload_hooks:
-            hook(avg_metrics, batch_metrics)
+        # A stop adds a report, so what hooks draw at random must not change the training.
+        with rng.kept():
+            for hook in self._workload_hooks:
+                hook(avg_metrics, batch_metrics)
 
     def validate(self) -> bool | None:
         if self._is_chief:

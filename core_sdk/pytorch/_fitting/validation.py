@@ -119,12 +119,13 @@ class Validator:
         """
         context = self._context
         context.reset_reducers()
-        self._callbacks.call("on_validation_start")
-        with rng.seeded(context.get_trial_seed(), "validation", batches), torch.no_grad(), in_eval_mode(context.models):
-            metrics = self._of_batches(should_stop) if self._evaluates_batches else self._of_dataset(should_stop)
-        context.reset_reducers()
-        if metrics is not None:
-            self._callbacks.call("on_validation_end", metrics)
+        with rng.seeded(context.get_trial_seed(), "validation", batches):
+            self._callbacks.call("on_validation_start")
+            with torch.no_grad(), in_eval_mode(context.models):
+                metrics = self._of_batches(should_stop) if self._evaluates_batches else self._of_dataset(should_stop)
+            context.reset_reducers()
+            if metrics is not None:
+                self._callbacks.call("on_validation_end", metrics)
         return metrics
 
     def explain(self, error: BaseException) -> None:
