@@ -18,9 +18,9 @@ class Script:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
 
-    def wait(self) -> tuple[int, str, str]:
+    def wait(self, timeout_s: float = TIMEOUT_S) -> tuple[int, str, str]:
         """Exit status, stdout and stderr."""
-        output, errors = self.process.communicate(timeout=TIMEOUT_S)
+        output, errors = self.process.communicate(timeout=timeout_s)
         return self.process.returncode, output, errors
 
     def read_until(self, line: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,7 +35,7 @@ class Creators:
 
 def as_list(created: Any) -> list[Any]:
     """What a creator has returned: one object, or several."""
-    return list(created) if isinstance(created, list | tuple | Iterator) else [created]
+    return list(created) if isinstance(created, list | tuple) else [created]
 
 
 def as_given(created: list[Any]) -> Any:

@@ -20,6 +20,9 @@ T = TypeVar("T")
 NUM_TRIES = 10
 """To start workers again; the waits between them double, from a second on."""
 
+# Ray takes a moment to know what the workers have left.
+_SETTLING_S = 1.0
+
 
 class Replicas:
     """At most `num_wanted` workers, each with a `Runner`."""
@@ -59,6 +62,9 @@ class Replicas:
 
     def restart(self, state: bytes) -> None:
         """As many workers as there is room for go on from the state. Raises `WorkersNotStartedError`."""
+        self._group.kill()
+        if self._engine.num_available() is not None:
+            time.sleep(_SETTLING_S)
         for attempt in range(NUM_TRIES):
             if (num_workers := self._num_possible()) > 0:
                 try:
@@ -66,7 +72,6 @@ class Replicas:
                     break
                 except WorkersNotStartedError as error:
                     logger.warning("%s", error)
-            self._group.kill()
             wait_s = 2**attempt
             logger.warning("there is no room for workers; looking again in %d s", wait_s)
             time.sleep(wait_s)

@@ -15,6 +15,7 @@ from platformdirs import user_cache_dir
 from torch import distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, IterableDataset
 
 from core_sdk.environment import RankPlace
@@ -81,11 +82,14 @@ class Runner:
         """Calls the creators. Collective."""
         creators = self._creators
         rng.seed_all(creators.seed)
-        self.models = [_checked_model(model).to(self.device) for model in as_list(creators.model_creator(self.config))]
-        self.optimizers = as_list(creators.optimizer_creator(as_given(self.models), self.config))
+        self.models = _checked("model_creator()", creators.model_creator(self.config), nn.Module)
+        self.models = [model.to(self.device) for model in self.models]
+        optimizers = creators.optimizer_creator(as_given(self.models), self.config)
+        self.optimizers = _checked("optimizer_creator()", optimizers, torch.optim.Optimizer)
         self.schedulers = []
         if creators.scheduler_creator is not None:
             self.schedulers = as_list(creators.scheduler_creator(as_given(self.optimizers), self.config))
+            self._check_schedulers()
         self.criterion = self._create_criterion()
         self.train_loader, self.validation_loader = self._create_loaders()
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=creators.use_fp16 and self.device.type == "cuda")
@@ -187,6 +191,14 @@ class Runner:
             raise ValueError("model_creator() returns several models: pass validation_function=")
         return _passes.validate(self.models[0], batches, self.criterion, self.device)
 
+    def _check_schedulers(self) -> None:
+        creators = self._creators
+        steps_itself = creators.train_function is None and creators.scheduler_step_freq is not None
+        if steps_itself and any(isinstance(each, ReduceLROnPlateau) for each in self.schedulers):
+            raise ValueError(
+                "ReduceLROnPlateau steps by a metric: pass scheduler_step_freq=None, and call update_scheduler(metric)"
+            )
+
     def _begin_next_epoch(self) -> None:
         """After a train function that has left its pass early."""
         state = self.train_loader.state_dict()
@@ -199,9 +211,7 @@ class Runner:
 
     def _create_loaders(self) -> tuple[ResumableLoader, ResumableLoader | None]:
         with _only_one_on_this_node():
-            datasets = as_list(self._creators.data_creator(self.config))
-        for dataset in datasets:
-            _check_dataset(dataset)
+            datasets = _checked_datasets(self._creators.data_creator(self.config))
         train, *validation = [
             self._create_loader(dataset, is_shuffled=index == 0) for index, dataset in enumerate(datasets[:2])
         ]
@@ -312,10 +322,22 @@ def _only_one_on_this_node() -> FileLock:
     return FileLock(directory / "data_creator.lock")
 
 
-def _checked_model(model: Any) -> nn.Module:
-    if not isinstance(model, nn.Module):
-        raise TypeError(f"model_creator() returned a {type(model).__name__}; it must return torch.nn.Modules")
-    return model
+def _checked(creator: str, created: Any, kind: type[T]) -> list[T]:
+    objects = as_list(created)
+    for each in objects:
+        if not isinstance(each, kind):
+            raise TypeError(f"{creator} returned a {type(each).__name__}; it must return a torch {kind.__name__}")
+    return objects
+
+
+def _checked_datasets(created: Any) -> list[Any]:
+    # Many a dataset can be iterated over, so that only a tuple or a list is several.
+    datasets = list(created) if isinstance(created, list | tuple) else [created]
+    if not 1 <= len(datasets) <= 2:
+        raise TypeError(f"data_creator() returned {len(datasets)} datasets; it must return one or two")
+    for dataset in datasets:
+        _check_dataset(dataset)
+    return datasets
 
 
 def _check_dataset(dataset: Any) -> None:

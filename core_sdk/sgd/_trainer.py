@@ -106,6 +106,8 @@ class PyTorchTrainer:
             validation_function=validation_function or None,
             initialization_hook=initialization_hook,
         )
+        if isinstance(loss_creator, torch.nn.Module):
+            raise TypeError("loss_creator is a loss; give its class, or a function of config that returns one")
         _check_loader_options(dataloader_config or {})
         if not isinstance(engine, Engine) and engine not in ("local", "ray", None):
             raise ValueError(f"engine is {engine!r}; it must be 'local', 'ray' or None")

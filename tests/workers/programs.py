@@ -8,7 +8,7 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from processes import Script
+from processes import TIMEOUT_S, Script
 
 _BEGINNING = """
 import os, signal, sys, time
@@ -76,8 +76,8 @@ class Programs:
         self.started.append(Script(process))
         return self.started[-1]
 
-    def run(self, source: str, *, is_piped: bool = False, **variables: str) -> str:
+    def run(self, source: str, *, is_piped: bool = False, timeout_s: float = TIMEOUT_S, **variables: str) -> str:
         """What it has printed, once it has ended well."""
-        code, output, errors = self.start(source, is_piped=is_piped, **variables).wait()
+        code, output, errors = self.start(source, is_piped=is_piped, **variables).wait(timeout_s)
         assert code == 0, f"exit status {code}\n{output}\n{errors}"
         return output

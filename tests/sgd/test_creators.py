@@ -1,0 +1,240 @@
+"""What the creators, functions and options of a trainer may be."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+import pytest
+import torch
+from parts import needs
+from sgd.creators import CREATORS, NUM_SAMPLES, NUM_VALIDATED, data_creator, model_creator, optimizer_creator
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from core_sdk.errors import NotPicklableError, ResourcesMissingError, WorkerFailedError, WorkersEndedError
+from core_sdk.sgd import PyTorchTrainer, Runner
+
+# Each starts several processes with torch: too long for `make test`.
+pytestmark = needs("torchrun")
+
+
+def two_models(config: dict[str, Any]) -> list[nn.Module]:
+    return [model_creator(config), nn.Sequential(nn.Linear(4, 1), nn.BatchNorm1d(1))]
+
+
+def two_optimizers(models: list[nn.Module], config: dict[str, Any]) -> tuple[torch.optim.Optimizer, ...]:
+    return tuple(torch.optim.SGD(model.parameters(), lr=0.1) for model in models)
+
+
+def two_schedulers(optimizers: list[Any], config: dict[str, Any]) -> list[Any]:
+    return [StepLR(optimizer, step_size=1, gamma=0.5) for optimizer in optimizers]
+
+
+def train_two(config: Any, models: Any, batches: Any, criterion: Any, optimizers: Any, schedulers: Any) -> Any:
+    """A loss of each model, as the guide's train functions return them: a dict in a dict, of tensors."""
+    assert len(batches) == 5
+    for features, target in batches:
+        losses = [criterion(model(features), target) for model in models]
+        for loss, optimizer in zip(losses, optimizers, strict=True):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    for scheduler in schedulers:
+        scheduler.step()
+    return {f"model_{index}": {"last_loss": loss.detach()} for index, loss in enumerate(losses)}
+
+
+def count(config: Any, models: Any, batches: Any, criterion: Any, schedulers: Any) -> dict[str, float]:
+    assert not any(model.training for model in models)
+    sizes = [len(target) for _, target in batches]
+    return {"mean_size": sum(sizes) / len(sizes), "lr": schedulers[0].get_last_lr()[0]}
+
+
+def test_several_models_are_trained_by_functions_of_ones_own() -> None:
+    """They get lists, may return metrics in groups, and `get_model()` returns them all."""
+    with PyTorchTrainer(
+        two_models,
+        data_creator,
+        two_optimizers,
+        nn.MSELoss,
+        two_schedulers,
+        train_function=train_two,
+        validation_function=count,
+        num_replicas=2,
+        batch_size=10,
+    ) as trainer:
+        trained = trainer.train()
+        validated = trainer.validate()
+        models = trainer.get_model()
+        buffers = trainer.apply_all_workers(
+            lambda runner: dict(runner.models[1].named_buffers())["1.running_mean"].item()
+        )
+
+    assert trained["model_0"]["last_loss"] > 0
+    assert trained["batch_processed"] == NUM_SAMPLES
+    assert validated["lr"] == 0.05
+    assert [type(model) for model in models] == [nn.Linear, nn.Sequential]
+    assert models[1][1].running_mean.item() == buffers[0] == buffers[1]
+
+
+def one_scheduler(optimizer: Any, config: dict[str, Any]) -> StepLR:
+    return StepLR(optimizer, step_size=1, gamma=0.5)
+
+
+def learning_rate(runner: Runner) -> float:
+    rate: float = runner.optimizers[0].param_groups[0]["lr"]
+    return rate
+
+
+@pytest.mark.parametrize(("frequency", "expected"), [("batch", 0.1 * 0.5**7), ("epoch", 0.05), (None, 0.1)])
+def test_the_built_in_pass_steps_schedulers_as_often_as_it_is_told(frequency: Any, expected: float) -> None:
+    """After each batch by default, after each pass, or never."""
+    arguments = {**CREATORS, "scheduler_creator": one_scheduler, "scheduler_step_freq": frequency}
+    with PyTorchTrainer(**arguments, batch_size=8) as trainer:
+        trainer.train()
+
+        assert trainer.apply_all_workers(learning_rate) == [pytest.approx(expected)]
+
+
+def plateau(optimizer: Any, config: dict[str, Any]) -> ReduceLROnPlateau:
+    return ReduceLROnPlateau(optimizer, patience=0, factor=0.1)
+
+
+def note_hook(runner: Runner) -> None:
+    runner.config["was_called_before_the_creators"] = not hasattr(runner, "models")
+
+
+def by_config(config: dict[str, Any]) -> nn.Module:
+    assert config["was_called_before_the_creators"]
+    return nn.L1Loss()
+
+
+def test_workers_are_steered_from_the_program() -> None:
+    """A scheduler that needs a metric, a hook on each worker, a loss by the configuration, and no validation."""
+    with PyTorchTrainer(
+        model_creator,
+        data_creator,
+        optimizer_creator,
+        by_config,
+        plateau,
+        validation_function=False,
+        initialization_hook=note_hook,
+        config={"lr": 0.5},
+        num_replicas=2,
+        scheduler_step_freq=None,
+    ) as trainer:
+        for metric in (1.0, 2.0):
+            trainer.update_scheduler(metric)
+
+        assert trainer.validate() == {}
+        assert trainer.apply_all_workers(learning_rate) == [pytest.approx(0.05)] * 2
+        assert trainer.apply_all_workers(lambda runner: (runner.rank, runner.world_size)) == [(0, 2), (1, 2)]
+
+
+def test_half_precision_trains_too(caplog: pytest.LogCaptureFixture) -> None:
+    """By torch.amp, of which Apex's arguments are told once."""
+    with (
+        caplog.at_level(logging.WARNING, "core_sdk.sgd"),
+        PyTorchTrainer(
+            **CREATORS, num_replicas=2, batch_size=8, use_fp16=True, apex_args={"opt_level": "O3", "num_losses": 2}
+        ) as trainer,
+    ):
+        losses = [trainer.train()["train_loss"] for _ in range(4)]
+        (dtype, _) = trainer.apply_all_workers(lambda runner: runner.models[0](torch.zeros(1, 4)).dtype)
+
+    assert losses[-1] < losses[0] / 10
+    assert dtype == torch.bfloat16
+    (warning,) = caplog.messages
+    assert "torch.amp has taken the place of Apex" in warning
+    assert "opt_level, num_losses" in warning
+
+
+def classes(config: dict[str, Any]) -> tuple[Dataset[Any], Dataset[Any]]:
+    train, test = data_creator(config)
+    return tuple(TensorDataset(each[:][0], (each[:][1] > 0).long().squeeze(1)) for each in (train, test))  # type: ignore[return-value]
+
+
+def two_outputs(config: dict[str, Any]) -> nn.Module:
+    return nn.Linear(4, 2)
+
+
+def test_the_accuracy_of_classes_is_measured_over_all_workers() -> None:
+    """By as many samples as there are: also where a worker has none in the last batch."""
+    arguments = {**CREATORS, "model_creator": two_outputs, "data_creator": classes, "loss_creator": nn.CrossEntropyLoss}
+    with PyTorchTrainer(**arguments, num_replicas=2, batch_size=10) as trainer:
+        for _ in range(5):
+            trainer.train()
+        metrics = trainer.validate()
+        model = trainer.get_model()
+
+    features, target = classes({})[1][:]
+    num_right = int((model(features).argmax(dim=1) == target).sum())
+    assert metrics["mean_accuracy"] == pytest.approx(num_right / NUM_VALIDATED)
+    assert num_right > 8
+
+
+def test_what_creators_get_wrong_is_named() -> None:
+    """With the error of the worker as its cause."""
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"model_creator": lambda config: 1}, r"model_creator\(\) returned a int"),
+        (
+            {"data_creator": lambda config: DataLoader(data_creator(config)[0])},
+            r"returned a DataLoader; it must return the dataset",
+        ),
+        ({"data_creator": lambda config: ()}, r"data_creator\(\) returned 0 datasets"),
+        ({"data_creator": lambda config: iter(())}, r"data_creator\(\) returned a tuple_iterator; it must"),
+        ({"optimizer_creator": lambda model, config: None}, r"optimizer_creator\(\) returned a NoneType"),
+        ({"scheduler_creator": plateau}, r"ReduceLROnPlateau.*scheduler_step_freq=None"),
+    ]
+    for arguments, message in wrong:
+        with pytest.raises(WorkerFailedError, match=message):
+            PyTorchTrainer(**{**CREATORS, **arguments})
+
+
+def test_what_functions_get_wrong_is_named() -> None:
+    """The trainer can be used after that."""
+
+    def train(config: Any, model: Any, batches: Any, criterion: Any, optimizer: Any) -> Any:
+        rank = torch.distributed.get_rank()
+        if config["wrong"] == "key":
+            return {"loss": 0} if rank else {"loss": 0, "other": 1}
+        return {"name": {"inner": "a"}} if config["wrong"] == "text" else None
+
+    def become(wrong: str) -> Any:
+        return lambda runner: runner.config.update(wrong=wrong)
+
+    with PyTorchTrainer(**CREATORS, train_function=train, config={"wrong": "none"}, num_replicas=2) as trainer:
+        with pytest.raises(WorkerFailedError, match=r"train_function\(\) returned a NoneType; it must return a dict"):
+            trainer.train(max_retries=2)
+        trainer.apply_all_workers(become("text"))
+        with pytest.raises(WorkerFailedError, match=r"returned a str as metric 'name\.inner'; a metric is a number"):
+            trainer.train()
+        trainer.apply_all_workers(become("key"))
+        with pytest.raises(ValueError, match="different metrics on different workers: only some have other"):
+            trainer.train()
+
+    for call in (trainer.train, trainer.validate, trainer.get_model):
+        with pytest.raises(WorkersEndedError, match=r"cannot .*\(\): the workers .* were ended by shutdown\(\)"):
+            call()
+    trainer.shutdown()
+
+
+def test_wrong_arguments_are_refused_before_anything_starts() -> None:
+    """Those that only the workers can know apart."""
+    wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
+        ({"num_replicas": 0}, ValueError, "num_replicas is 0"),
+        ({"num_replicas": 20}, ValueError, "batch_size is 16, and counts the samples of all 20 replicas"),
+        ({"model_creator": None}, TypeError, "model_creator is a NoneType; it must be a function"),
+        ({"loss_creator": nn.MSELoss()}, TypeError, "loss_creator is a loss; give its class"),
+        ({"dataloader_config": {"batch_sampler": 1}}, ValueError, "dataloader_config has batch_sampler"),
+        ({"scheduler_step_freq": "pass"}, ValueError, "scheduler_step_freq is 'pass'"),
+        ({"engine": "spark"}, ValueError, "engine is 'spark'"),
+        ({"use_gpu": True, "num_replicas": 9}, ResourcesMissingError, "the workers ask for 9 GPUs"),
+        ({"config": {"lock": threading.Lock()}}, NotPicklableError, "config.*key 'lock'"),
+    ]
+    for arguments, kind, message in wrong:
+        with pytest.raises(kind, match=message):
+            PyTorchTrainer(**{**CREATORS, **arguments})
