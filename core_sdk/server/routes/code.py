@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import tarfile
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+from starlette.responses import FileResponse
 
 from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
 from core_sdk.errors import CodeDamagedError
@@ -17,6 +22,7 @@ from core_sdk.tracking import Home
 
 _MAX_SHOWN_BYTES = 1 << 20
 _MAX_FILES = 10_000
+_BLOCK_BYTES = 1 << 20
 
 
 class ConfigurationAnswer(msgspec.Struct, frozen=True):
@@ -38,6 +44,27 @@ class CodeAnswer(msgspec.Struct, frozen=True):
     sha256: str | None
     """None if the experiment has no code of its own."""
     files: list[CodeFile]
+
+
+class CodeDifference(msgspec.Struct, frozen=True):
+    """A file that only one of two experiments has, or that differs."""
+
+    name: str
+    size_bytes: int | None
+    """None where the experiment has no such file."""
+    other_size_bytes: int | None
+
+
+class CodeDifferencesQuery(Query, frozen=True):
+    other: Id
+    """The experiment to compare with."""
+
+
+class CodeDifferencesAnswer(msgspec.Struct, frozen=True):
+    sha256: str | None
+    """None if the experiment has no code of its own."""
+    other_sha256: str | None
+    files: list[CodeDifference]
 
 
 class CodeFileQuery(Query, frozen=True):
@@ -79,6 +106,34 @@ def code(records: Records, experiment_id: Id) -> CodeAnswer:
     return CodeAnswer(sha256, files)
 
 
+def code_differences(records: Records, experiment_id: Id, query: CodeDifferencesQuery) -> CodeDifferencesAnswer:
+    """The files in which the code of two experiments differs."""
+    home = records.tracker.home
+    sha256, other_sha256 = _sha256(home, experiment_id), _sha256(home, query.other)
+    if sha256 is None or other_sha256 is None or sha256 == other_sha256:
+        return CodeDifferencesAnswer(sha256, other_sha256, [])
+    ours, theirs = _digests(home, sha256), _digests(home, other_sha256)
+    nothing = (None, b"")
+    files = [
+        CodeDifference(name, ours.get(name, nothing)[0], theirs.get(name, nothing)[0])
+        for name in sorted(ours.keys() | theirs.keys())
+        if ours.get(name) != theirs.get(name)
+    ]
+    return CodeDifferencesAnswer(sha256, other_sha256, files[:_MAX_FILES])
+
+
+def code_archive(records: Records, experiment_id: Id) -> FileResponse:
+    """All files of an experiment's code, as an archive."""
+    home = records.tracker.home
+    sha256 = _sha256(home, experiment_id)
+    if sha256 is None:
+        raise RequestError(404, "no_such_file", f"experiment {experiment_id} has no code of its own")
+    with _opened(home, sha256):
+        pass  # it can be read
+    name = f"experiment-{experiment_id}-code.tar.gz"
+    return FileResponse(home.code_archive(sha256), media_type="application/gzip", filename=name)
+
+
 def code_file(records: Records, experiment_id: Id, query: CodeFileQuery) -> FileAnswer:
     """The text of one file of an experiment's code."""
     home = records.tracker.home
@@ -100,11 +155,27 @@ def _sha256(home: Home, experiment_id: int) -> str | None:
     return folder.read_submission().code
 
 
-def _opened(home: Home, sha256: str) -> tarfile.TarFile:
+def _digests(home: Home, sha256: str) -> dict[str, tuple[int | None, bytes]]:
+    """The size and the digest of each file."""
+    found: dict[str, tuple[int | None, bytes]] = {}
+    with _opened(home, sha256) as archive:
+        for one in archive:
+            if (file := archive.extractfile(one)) is not None:
+                digest = hashlib.sha256()
+                while block := file.read(_BLOCK_BYTES):
+                    digest.update(block)
+                found[one.name] = one.size, digest.digest()
+    return found
+
+
+@contextlib.contextmanager
+def _opened(home: Home, sha256: str) -> Iterator[tarfile.TarFile]:
+    """Raises `CodeDamagedError`, also for what is found as the archive is read."""
     path = home.code_archive(sha256)
     try:
-        return tarfile.open(path)
-    except (OSError, tarfile.TarError) as error:
+        with tarfile.open(path) as archive:
+            yield archive
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise CodeDamagedError(path, f"cannot be read: {error}") from error
 
 

@@ -24,6 +24,8 @@ ROUTES = (
     Route("/experiments/{experiment_id}/configuration", code.configuration),
     Route("/experiments/{experiment_id}/code", code.code),
     Route("/experiments/{experiment_id}/code/file", code.code_file),
+    Route("/experiments/{experiment_id}/code/differences", code.code_differences),
+    Route("/experiments/{experiment_id}/code/archive", code.code_archive),
     Route("/checkpoints", checkpoints.checkpoints),
     Route("/checkpoints/{storage_id}", checkpoints.checkpoint),
     Route("/checkpoints/{storage_id}/file", checkpoints.download),

@@ -1,51 +1,71 @@
-/** The configuration and the code of an experiment, also beside those of another one. */
+/** The configuration and the code of a trial or an experiment, also beside those of another one. */
 
-import { html } from "../preact.js";
+import { html, useState } from "../preact.js";
 import { Choice } from "../parts/choice.js";
 import { Difference } from "../parts/difference.js";
-import { Answered, Empty, Failure, Loading } from "../parts/states.js";
+import { NumberField } from "../parts/number-field.js";
+import { saveFile } from "../parts/saving.js";
+import { Source } from "../parts/source.js";
+import { Answered, Empty, Failure, Loading, Remark } from "../parts/states.js";
 import { counted, formatSize } from "../parts/text.js";
 import { address } from "../state/api.js";
 import { useAnswer, useAnswers } from "../state/answers.js";
 import { useSetting } from "../state/place.js";
-import { saveFile } from "../parts/saving.js";
 import { Card, flattened } from "./facts.js";
 
-const never = () => false;
+const MAX_LISTED = 500;
+const never = { follows: () => false };
 
-/** @param {{experimentId: number, hparams?: any}} props */
-export function Code({ experimentId, hparams = null }) {
+/** @typedef {{kind: "trial" | "experiment", id: number, experimentId: number, hparams: Record<string, any> | null}} Subject */
+
+/** @param {{subject: Subject}} props */
+export function Code({ subject }) {
   const [shown, setShown] = useSetting("show", "configuration");
   const [other, setOther] = useSetting("with");
-  const otherId = /^[1-9]\d*$/.test(other) ? Number(other) : null;
+  const otherId = /^[1-9]\d*$/.test(other) && Number(other) !== subject.id ? Number(other) : null;
   return html`
     <div class="toolbar">
       <${Choice} label="Show" values=${[["configuration", "Configuration"], ["code", "Code"]]} value=${shown} onChange=${setShown} />
-      <label class="select"><span>Differences to experiment</span><input type="text" inputmode="numeric" class="ranks" placeholder="ID" aria-label="ID of another experiment" value=${other} onInput=${(/** @type {any} */ event) => setOther(event.target.value.trim())} /></label>
+      <label class="select">
+        <span>Differences to ${subject.kind}</span>
+        <${NumberField} label=${`ID of another ${subject.kind}`} value=${otherId} min=${1} none="ID" onCommit=${(/** @type {number | null} */ id) => setOther(id === null ? "" : String(id))} />
+      </label>
+      ${otherId !== null && html`<button class="quiet small" onClick=${() => setOther("")}>Without differences</button>`}
     </div>
     <div class="pane">
-      ${shown === "code"
-        ? otherId
-          ? html`<${FilesOfTwo} experimentIds=${[otherId, experimentId]} />`
-          : html`<${Files} experimentId=${experimentId} />`
-        : otherId
-          ? html`<${ConfigurationsOfTwo} experimentIds=${[otherId, experimentId]} />`
-          : html`<${Configuration} experimentId=${experimentId} hparams=${hparams} />`}
+      ${otherId !== null
+        ? html`<${BesideAnother} key=${otherId} subject=${subject} otherId=${otherId} shown=${shown} />`
+        : shown === "code"
+          ? html`<${Files} experimentId=${subject.experimentId} />`
+          : html`<${Configuration} subject=${subject} />`}
     </div>
   `;
 }
 
-function Configuration({ experimentId, hparams }) {
-  const answer = useAnswer(address(["experiments", experimentId, "configuration"]), { follows: never });
+/** The same view of two subjects, once it is known what the other one is. */
+function BesideAnother({ subject, otherId, shown }) {
+  const answer = useAnswer(address([`${subject.kind}s`, otherId]), never);
+  return html`
+    <${Answered} answer=${answer} what=${`${subject.kind} ${otherId}`}>
+      ${(/** @type {any} */ { trial }) => {
+        const other = { kind: subject.kind, id: otherId, experimentId: trial?.experiment_id ?? otherId, hparams: trial?.hparams ?? null };
+        return shown === "code" ? html`<${FilesOfTwo} left=${other} right=${subject} />` : html`<${ConfigurationsOfTwo} left=${other} right=${subject} />`;
+      }}
+    <//>
+  `;
+}
+
+function Configuration({ subject: { experimentId, hparams } }) {
+  const answer = useAnswer(address(["experiments", experimentId, "configuration"]), never);
   const [form, setForm] = useSetting("form", "completed");
   return html`
+    ${hparams && html`<${Card} title="Hyperparameters of the trial" facts=${flattened(hparams)} none="It has none." />`}
     <${Answered} answer=${answer} what="the configuration">
-      ${(/** @type {any} */ { yaml, original }) => html`
-        ${hparams && html`<${Card} title="Hyperparameters of the trial" facts=${flattened(hparams)} none="It has none." />`}
-        ${!yaml
+      ${(/** @type {any} */ { yaml, original }) =>
+        !yaml
           ? html`<${Empty} title="No configuration."><p>The trials were started by hand. An experiment that is submitted has one.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`
           : html`
-              <section class="card">
+              <section class="card ${hparams ? "spaced" : ""}">
                 <div class="row">
                   <h2>Configuration</h2>
                   ${original && html`<${Choice} label="Form" values=${[["completed", "With defaults"], ["original", "As written"], ["difference", "What the defaults add"]]} value=${form} onChange=${setForm} />`}
@@ -54,78 +74,148 @@ function Configuration({ experimentId, hparams }) {
                 </div>
                 ${form === "difference" && original
                   ? html`<${Difference} left=${original} right=${yaml} leftName="as written" rightName="with defaults" />`
-                  : html`<pre class="source" tabindex="0" aria-label="Configuration">${form === "original" ? original || yaml : yaml}</pre>`}
+                  : html`<${Source} text=${(form === "original" && original) || yaml} label="Configuration" />`}
               </section>
             `}
+    <//>
+  `;
+}
+
+function ConfigurationsOfTwo({ left, right }) {
+  const answer = useAnswers([left, right].map(({ experimentId }) => address(["experiments", experimentId, "configuration"])), never);
+  return html`
+    ${right.hparams && html`<${HyperparametersOfTwo} left=${left} right=${right} />`}
+    <${Answered} answer=${answer} what="configurations">
+      ${([of, to]) => html`
+        <section class="card spaced">
+          <h2>Configuration</h2>
+          ${!of.yaml && !to.yaml
+            ? html`<p class="soft">The trials of both were started by hand, without a configuration.</p>`
+            : html`<${Difference} left=${of.yaml} right=${to.yaml} leftName=${nameOf(left)} rightName=${nameOf(right)} />`}
+        </section>
       `}
     <//>
   `;
 }
 
-function ConfigurationsOfTwo({ experimentIds }) {
-  const answer = useAnswers(experimentIds.map((/** @type {number} */ id) => address(["experiments", id, "configuration"])), { follows: never });
+/** Hyperparameters side by side, first those that differ. */
+function HyperparametersOfTwo({ left, right }) {
+  const [ofLeft, ofRight] = [left, right].map(({ hparams }) => new Map(flattened(hparams)));
+  const names = [...new Set([...ofLeft.keys(), ...ofRight.keys()])];
+  const differs = (/** @type {string} */ name) => ofLeft.get(name) !== ofRight.get(name);
+  const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
+  const cell = (/** @type {Map<string, any>} */ values, /** @type {string} */ name) => (values.has(name) ? values.get(name) : html`<span class="soft">–</span>`);
   return html`
-    <${Answered} answer=${answer} what="configurations">
-      ${([left, right]) => html`<${Difference} left=${left.yaml} right=${right.yaml} leftName=${`experiment ${experimentIds[0]}`} rightName=${`experiment ${experimentIds[1]}`} />`}
-    <//>
+    <section class="card">
+      <h2>Hyperparameters <span class="soft">${counted(names.filter(differs).length, "difference")}</span></h2>
+      <div class="scroll-x" tabindex="0" role="region" aria-label="Hyperparameters of both">
+        <table class="plain-table">
+          <thead><tr><th>Name</th><th>${nameOf(left)}</th><th>${nameOf(right)}</th></tr></thead>
+          <tbody>${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th><td>${cell(ofLeft, name)}</td><td>${cell(ofRight, name)}</td></tr>`)}</tbody>
+        </table>
+      </div>
+    </section>
   `;
 }
 
 function Files({ experimentId }) {
-  const answer = useAnswer(address(["experiments", experimentId, "code"]), { follows: never });
+  const answer = useAnswer(address(["experiments", experimentId, "code"]), never);
   const [name, setName] = useSetting("file");
   return html`
     <${Answered} answer=${answer} what="the code">
       ${(/** @type {any} */ { files, sha256 }) =>
         sha256 === null
-          ? html`<${Empty} title="No code was kept.">The trials ran where they were started. An experiment that is submitted with a directory keeps its code.<//>`
+          ? html`<${NoCode} />`
           : html`
-              <div class="files">
-                <nav class="card" aria-label="Files">
-                  <h2>${counted(files.length, "file")}</h2>
-                  ${files.map((/** @type {any} */ file) => html`<button class="quiet file" aria-current=${file.name === (name || files[0]?.name) ? "true" : undefined} onClick=${() => setName(file.name)}><span>${file.name}</span><span class="soft">${formatSize(file.size_bytes)}</span></button>`)}
-                </nav>
-                <section class="card"><${File} experimentId=${experimentId} name=${name || files[0]?.name} /></section>
-              </div>
+              <${FileList}
+                title=${counted(files.length, "file")}
+                files=${files.map((/** @type {any} */ file) => ({ name: file.name, remark: formatSize(file.size_bytes) }))}
+                chosen=${name || files[0]?.name}
+                onChoose=${setName}
+                action=${html`<a class="button small" href=${address(["experiments", experimentId, "code", "archive"])} download>Save all</a>`}
+              >
+                <${File} experimentId=${experimentId} name=${name || files[0]?.name} />
+              <//>
             `}
     <//>
   `;
 }
 
+const NoCode = () => html`<${Empty} title="No code was kept."><p>The trials ran where they were started. An experiment that is submitted with a directory keeps its code.</p><pre><code>core-sdk experiment create config.yaml .</code></pre><//>`;
+
+/** A list of files beside the chosen one. */
+function FileList({ title, files, chosen, onChoose, action = null, children }) {
+  const [search, setSearch] = useState("");
+  const found = files.filter((/** @type {any} */ { name }) => name.toLowerCase().includes(search.toLowerCase()));
+  return html`
+    <div class="files">
+      <nav class="card" aria-label="Files">
+        <div class="row"><h2>${title}</h2><span class="spread"></span>${action}</div>
+        ${files.length > 12 && html`<input type="search" class="search" placeholder="Find a file  /" aria-label="Find a file" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />`}
+        ${found.slice(0, MAX_LISTED).map(
+          (/** @type {any} */ { name, remark }) => html`
+            <button key=${name} class="quiet file" title=${name} aria-current=${name === chosen ? "true" : undefined} onClick=${() => onChoose(name)}><span><span class="soft">${name.slice(0, name.lastIndexOf("/") + 1)}</span>${name.slice(name.lastIndexOf("/") + 1)}</span><span class="soft">${remark}</span></button>
+          `,
+        )}
+        ${found.length === 0 && html`<p class="soft">No file has such a name.</p>`}
+        ${found.length > MAX_LISTED && html`<p class="soft">And ${(found.length - MAX_LISTED).toLocaleString("en-US")} more, which the search finds.</p>`}
+      </nav>
+      <section class="card">${children}</section>
+    </div>
+  `;
+}
+
 function File({ experimentId, name }) {
-  const answer = useAnswer(name ? address(["experiments", experimentId, "code", "file"], { name }) : null, { follows: never });
+  const answer = useAnswer(name ? address(["experiments", experimentId, "code", "file"], { name }) : null, never);
   if (!name) return html`<p class="soft">It has no files.</p>`;
-  if (answer.error) return html`<${Failure} error=${answer.error} />`;
+  if (answer.error) return html`<${Failure} error=${answer.error} onRetry=${answer.reload} />`;
   if (answer.value === undefined || answer.isLoading) return html`<${Loading} what=${name} />`;
   const { text, size_bytes: size } = answer.value;
   return html`
-    <div class="row"><h2>${name}</h2><span class="spread"></span>${text !== null && html`<button class="small" onClick=${() => saveFile(name.split("/").at(-1), text, "text/plain")}>Save</button>`}</div>
-    ${text === null ? html`<p class="soft">It is no text, or larger than 1 MiB: ${formatSize(size)}.</p>` : html`<pre class="source numbered" tabindex="0" aria-label=${name}>${text.split("\n").map((/** @type {string} */ line) => html`<span>${line}${"\n"}</span>`)}</pre>`}
+    <div class="row"><h2 class="mono">${name}</h2><span class="spread"></span>${text !== null && html`<button class="small" onClick=${() => saveFile(name.split("/").at(-1), text, "text/plain")}>Save</button>`}</div>
+    ${text === null ? html`<p class="soft">${notShown(size)}</p>` : html`<${Source} text=${text} label=${name} />`}
   `;
 }
 
 /** The files in which the code of two experiments differs. */
-function FilesOfTwo({ experimentIds }) {
-  const answer = useAnswers(experimentIds.map((/** @type {number} */ id) => address(["experiments", id, "code"])), { follows: never });
+function FilesOfTwo({ left, right }) {
+  const answer = useAnswer(address(["experiments", right.experimentId, "code", "differences"], { other: left.experimentId }), never);
+  const [name, setName] = useSetting("file");
   return html`
-    <${Answered} answer=${answer} what="code">
-      ${([left, right]) => {
-        if (left.sha256 === null || right.sha256 === null) return html`<${Empty} title="No code was kept of one of them." />`;
-        if (left.sha256 === right.sha256) return html`<p class="soft">Their code is the same.</p>`;
-        const sizes = new Map(left.files.map((/** @type {any} */ { name, size_bytes: size }) => [name, size]));
-        const names = [...new Set([...sizes.keys(), ...right.files.map((/** @type {any} */ { name }) => name)])].sort();
-        return names.map((name) => html`<${FileOfTwo} key=${name} name=${name} experimentIds=${experimentIds} files=${[left.files, right.files]} />`);
+    <${Answered} answer=${answer} what="differences">
+      ${(/** @type {any} */ { files, sha256, other_sha256: otherSha256 }) => {
+        if (sha256 === null || otherSha256 === null) {
+          const without = [sha256 === null && nameOf(right), otherSha256 === null && nameOf(left)].filter(Boolean);
+          return html`<${Empty} title=${`No code was kept of ${without.join(" and ")}.`} />`;
+        }
+        if (files.length === 0) return html`<${Remark}>Their code is the same, byte for byte.<//>`;
+        const chosen = files.find((/** @type {any} */ file) => file.name === name) ?? files[0];
+        return html`
+          <${FileList} title=${`${counted(files.length, "file")} differ${files.length === 1 ? "s" : ""}`} files=${files.map((/** @type {any} */ file) => ({ name: file.name, remark: changeOf(file) }))} chosen=${chosen.name} onChoose=${setName}>
+            <${FileOfTwo} key=${chosen.name} file=${chosen} left=${left} right=${right} />
+          <//>
+        `;
       }}
     <//>
   `;
 }
 
-function FileOfTwo({ name, experimentIds, files }) {
-  const exists = files.map((/** @type {any[]} */ of) => of.some((file) => file.name === name));
-  const urls = experimentIds.filter((/** @type {number} */ _, /** @type {number} */ index) => exists[index]).map((/** @type {number} */ id) => address(["experiments", id, "code", "file"], { name }));
-  const { value } = useAnswers(urls, { follows: never });
-  if (value === undefined) return null;
-  const texts = exists.map((isThere, index) => (isThere ? (value[exists[0] ? index : 0].text ?? "") : ""));
-  if (texts[0] === texts[1]) return null;
-  return html`<section class="card"><h2 class="mono">${name}</h2><${Difference} left=${texts[0]} right=${texts[1]} leftName=${`experiment ${experimentIds[0]}`} rightName=${`experiment ${experimentIds[1]}`} /></section>`;
+const changeOf = (/** @type {any} */ { size_bytes: size, other_size_bytes: otherSize }) => (otherSize === null ? "new" : size === null ? "gone" : "changed");
+
+function FileOfTwo({ file: { name, size_bytes: size, other_size_bytes: otherSize }, left, right }) {
+  const owners = [otherSize !== null && left, size !== null && right].filter(Boolean);
+  const answer = useAnswers(owners.map(({ experimentId }) => address(["experiments", experimentId, "code", "file"], { name })), never);
+  return html`
+    <h2 class="mono">${name}</h2>
+    <${Answered} answer=${answer} what=${name}>
+      ${(/** @type {any[]} */ found) => {
+        if (found.some(({ text }) => text === null)) return html`<p class="soft">${notShown(Math.max(size ?? 0, otherSize ?? 0))}</p>`;
+        const [of, to] = [otherSize === null ? "" : found[0].text, size === null ? "" : found.at(-1).text];
+        return html`<${Difference} left=${of} right=${to} leftName=${nameOf(left)} rightName=${nameOf(right)} />`;
+      }}
+    <//>
+  `;
 }
+
+const notShown = (/** @type {number} */ size) => `It is no text, or larger than 1 MiB: ${formatSize(size)}.`;
+const nameOf = (/** @type {Subject} */ { kind, id }) => `${kind} ${id}`;

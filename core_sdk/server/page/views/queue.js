@@ -1,6 +1,7 @@
 /** The slots of the machine, the experiments that wait for them, and in which order they get them. */
 
-import { html, useState } from "../preact.js";
+import { html } from "../preact.js";
+import { NumberField } from "../parts/number-field.js";
 import { Progress } from "../parts/progress.js";
 import { Answered, Empty, Failure, Remark } from "../parts/states.js";
 import { StateBadge } from "../parts/state-badge.js";
@@ -114,37 +115,6 @@ function Row({ one, turn, hasProblem, onDone }) {
       ${hasProblem && html`<td class="reason" data-name="Problem">${one.problem}</td>`}
       <td class="number"><${ActionMenu} kind="experiments" rows=${[{ ...one, labels: [], search: {} }]} label=${`Actions on experiment ${id}`} onDone=${onDone} /></td>
     </tr>
-  `;
-}
-
-/**
- * A number that is changed by Enter or by leaving the field; Escape leaves it as it was.
- * @param {{label: string, value: number | null, min: number, max?: number, none?: string, onCommit: (value: number | null) => void}} props
- */
-function NumberField({ label, value, min, max, none = "", onCommit }) {
-  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
-  const shown = value === null ? "" : String(value);
-  const commit = () => {
-    const text = (draft ?? shown).trim();
-    const isPossible = text === "" ? none !== "" : /^\d+$/.test(text) && Number(text) >= min && Number(text) <= (max ?? 1e6);
-    if (isPossible && text !== shown) onCommit(text === "" ? null : Number(text));
-    setDraft(null);
-  };
-  return html`
-    <input
-      type="text"
-      inputmode="numeric"
-      class="short number"
-      aria-label=${label}
-      placeholder=${none}
-      value=${draft ?? shown}
-      onInput=${(/** @type {any} */ event) => setDraft(event.target.value)}
-      onBlur=${commit}
-      onKeyDown=${(/** @type {KeyboardEvent} */ event) => {
-        if (event.key === "Enter") commit();
-        if (event.key === "Escape") setDraft(null);
-      }}
-    />
   `;
 }
 

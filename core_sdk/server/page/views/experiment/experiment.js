@@ -57,7 +57,7 @@ function Found({ found, tab, follows, onDone }) {
       ${current === "hyperparameters" && html`<${Hyperparameters} found=${found} follows=${follows} />`}
       ${current === "trials" && html`<${Trials} experiment=${id} />`}
       ${current === "checkpoints" && html`<${Checkpoints} query=${{ experiment: id }} experimentId=${id} follows=${follows} />`}
-      ${current === "code" && html`<${Code} experimentId=${id} />`}
+      ${current === "code" && html`<${Code} subject=${{ kind: "experiment", id, experimentId: id, hparams: null }} />`}
     </div>
   `;
 }

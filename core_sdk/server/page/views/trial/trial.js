@@ -44,7 +44,7 @@ export function Trial({ id, tab }) {
             ${current === "system" && html`<${System} trial=${found.trial} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
             ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {any} */ { trials }) => trials.includes(Number(id))} />`}
-            ${current === "code" && html`<${Code} experimentId=${found.trial.experiment_id} hparams=${found.trial.hparams} />`}
+            ${current === "code" && html`<${Code} subject=${{ kind: "trial", id: Number(id), experimentId: found.trial.experiment_id, hparams: found.trial.hparams }} />`}
           </div>
         `}
       <//>
