@@ -67,7 +67,8 @@ class State:
 
         Save between two steps: a batch that a loader has given counts as trained on. `steps_completed` is the number of
         the first loader's batches, unless it is given. `write` is called on the chief with the directory of the
-        checkpoint, to add files. With `wait=False` it is stored in the background, as by `store_path()`.
+        checkpoint, to add files; what it draws at random does not change the training. With `wait=False` the checkpoint
+        is stored in the background, as by `store_path()`.
 
         Raises `ForeignValueError`, which names the place of a value that could not be loaded again.
         """
@@ -79,7 +80,8 @@ class State:
             _check_content(content)
             torch.save(content, directory / STATE_FILE)
             if write is not None:
-                write(directory)
+                with rng.kept():
+                    write(directory)
 
         def store() -> str:
             with core_context.checkpoint.store_path(all_metadata, wait=wait) as (directory, storage_id):

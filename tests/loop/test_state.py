@@ -126,13 +126,17 @@ def test_a_checkpoint_is_saved_and_found_by_the_next_attempt(core_context: Conte
 
 
 def test_a_checkpoint_may_have_further_files(core_context: Context) -> None:
-    """`write` adds them, in the directory of the checkpoint."""
-    storage_id = Training().state.save(
-        core_context, steps_completed=1, write=lambda directory: (directory / "words.txt").write_text("a b")
-    )
+    """`write` adds them, in the directory of the checkpoint; what it draws at random is not missing afterwards."""
+
+    def write(directory: Path) -> None:
+        (directory / "words.txt").write_text(f"{random.random()}")
+
+    random.seed(3)
+    storage_id = Training().state.save(core_context, steps_completed=1, write=write)
+    following = random.random()
 
     with core_context.checkpoint.restore_path(storage_id) as directory:
-        assert (directory / "words.txt").read_text() == "a b"
+        assert (directory / "words.txt").read_text() == f"{following}"
 
 
 def test_the_file_has_the_form_that_is_described(core_context: Context) -> None:

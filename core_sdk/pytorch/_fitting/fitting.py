@@ -45,7 +45,7 @@ class Fitting:
         self._moves_batches = context._moves_batches
         self._train_batch = trial.train_batch
         self._batch_hooks = callbacks.hooks("on_training_batch_end")
-        self._workload_hooks = callbacks.hooks("on_training_workload_end")
+        self._has_workload_hooks = bool(callbacks.hooks("on_training_workload_end"))
         self._metrics = BatchMetrics("train_batch")
         self._data = self._training_data()
         self._data.check_ranks(context.distributed)
@@ -131,7 +131,7 @@ class Fitting:
         reducers = self._context._reducers.chosen(for_training=True)
         own = self._metrics.take(), [each.call("per_slot_reduce") for each in reducers]
         self._context.reset_reducers()
-        gathered = distributed.allgather(own) if self._workload_hooks else distributed.gather(own)
+        gathered = distributed.allgather(own) if self._has_workload_hooks else distributed.gather(own)
         if gathered is None:
             return
         ranks = [columns for columns, _ in gathered]
@@ -141,10 +141,10 @@ class Fitting:
         if self._is_chief:
             self._train.report_training_metrics(self._steps, self._numbers(avg_metrics), batch_metrics)
             self._train.report_progress(progress)
-        # A stop adds a report, so what hooks draw at random must not change the training.
-        with rng.kept():
-            for hook in self._workload_hooks:
-                hook(avg_metrics, batch_metrics)
+        if self._has_workload_hooks:
+            # A stop adds a report, so what hooks draw at random must not change the training.
+            with rng.kept():
+                self._callbacks.call("on_training_workload_end", avg_metrics, batch_metrics)
 
     def validate(self) -> bool | None:
         if self._is_chief:
