@@ -23,7 +23,10 @@ _T = TypeVar("_T")
 
 # A look at 10^4 trials takes a fifth of a second of a processor that trains.
 _LEAST_AGE_S = 0.5
+_FULL_LOOK_S = 5.0
+"""How often trials that have ended are looked at: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
+_TRIALS_AT_ONCE = 1000
 _PAUSES = 3
 """How many times as long as a look took, the next one waits."""
 
@@ -48,9 +51,10 @@ class Records:
         self.feed = Feed()
         self._had_master: bool | None = None
         self._marks: dict[int, str] = {}
+        self._experiment_marks: dict[int, str] = {}
         self._snapshot = Snapshot()
         self._extremes: dict[int, tuple[str, Mapping[str, Any]]] = {}
-        self._next_look = 0.0
+        self._next_look = self._next_full_look = 0.0
         self._log_lock = threading.Lock()
         self._logs: dict[tuple[int, int], LogLines] = {}
         self._search_lock = threading.Lock()
@@ -113,7 +117,7 @@ class Records:
     def forget(self) -> None:
         """Lets the next question look at the records anew: somebody has just changed them through us."""
         with self._lock:
-            self._next_look = 0.0
+            self._next_look = self._next_full_look = 0.0
 
     def check_actions(self) -> None:
         """Raises `RequestError` if this server only reads."""
@@ -130,41 +134,61 @@ class Records:
         start = time.monotonic()
         if start < self._next_look:
             return
-        self._view.refresh()
-        marks = self._view.marks()
-        before = self._snapshot
+        is_full = start >= self._next_full_look
+        self._view.refresh(only_open=not is_full)
+        trials, marks = self._read_trials()
+        experiments, experiment_marks = self._read_experiments(trials)
+        self._tell(trials, experiments, marks)
+        self._marks, self._experiment_marks = marks, experiment_marks
+        self._snapshot = Snapshot(trials, experiments)
+        end = time.monotonic()
+        self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
+        if is_full:
+            self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
+
+    def _read_trials(self) -> tuple[dict[int, Facts], dict[int, str]]:
+        marks, known = self._view.marks(), self._snapshot.trials
         doubtful = [
             trial_id
             for trial_id, mark in marks.items()
             # Whether a process lives stands in no record.
-            if self._marks.get(trial_id) != mark
-            or trial_id not in before.trials
-            or before.trials[trial_id].row.state == "ACTIVE"
+            if self._marks.get(trial_id) != mark or trial_id not in known or known[trial_id].row.state == "ACTIVE"
         ]
-        trials = {trial_id: before.trials[trial_id] for trial_id in marks if trial_id in before.trials}
-        if doubtful:
-            last_values = self._view.last_values(doubtful)
-            for row in self._view.trials(trial_ids=doubtful):
+        trials = {trial_id: known[trial_id] for trial_id in marks if trial_id in known}
+        for start in range(0, len(doubtful), _TRIALS_AT_ONCE):
+            part = doubtful[start : start + _TRIALS_AT_ONCE]
+            last_values = self._view.last_values(part)
+            for row in self._view.trials(trial_ids=part):
                 trials[row.trial_id] = facts(row, last_values.get(row.trial_id, {}), {})
-        experiments = {row.experiment_id: row for row in self._view.experiments()}
-        self._tell(before, trials, experiments, marks)
-        self._marks, self._snapshot = marks, Snapshot(dict(sorted(trials.items())), experiments)
-        end = time.monotonic()
-        self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
+        return {trial_id: trials[trial_id] for trial_id in sorted(trials)}, marks
+
+    def _read_experiments(self, trials: Mapping[int, Facts]) -> tuple[dict[int, ExperimentRow], dict[int, str]]:
+        marks, known = self._view.experiment_marks(), self._snapshot.experiments
+        before = self._snapshot.trials
+        touched = {one.row.experiment_id for trial_id, one in trials.items() if before.get(trial_id) is not one}
+        touched |= {before[trial_id].row.experiment_id for trial_id in before.keys() - trials.keys()}
+        doubtful = [
+            experiment_id
+            for experiment_id, mark in marks.items()
+            if self._experiment_marks.get(experiment_id) != mark or experiment_id in touched
+        ]
+        read = {row.experiment_id: row for row in self._view.experiments(doubtful)} if doubtful else {}
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, marks
 
     def _tell(
         self,
-        before: Snapshot,
         trials: Mapping[int, Facts],
         experiments: Mapping[int, ExperimentRow],
         marks: Mapping[int, str],
     ) -> None:
+        before = self._snapshot
         has_master = is_master_running(self.tracker.home.root)
         changed = [
             trial_id
             for trial_id, one in trials.items()
             if self._marks.get(trial_id) != marks[trial_id]
-            or (one is not before.trials.get(trial_id) and one.row != before.trials[trial_id].row)
+            or (earlier := before.trials.get(trial_id)) is None
+            or (one is not earlier and one.row != earlier.row)
         ]
         every_experiment = experiments.keys() | before.experiments.keys()
         self.feed.add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import secrets
@@ -78,7 +79,8 @@ def serve(
         address = Address(host, listening.getsockname()[1], token or secrets.token_hex(_TOKEN_BYTES))
         server = make_server(records, address)
         on_listening(address)
-        server.run(sockets=[listening])
+        with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again
+            server.run(sockets=[listening])
 
 
 def make_server(records: Records, address: Address) -> uvicorn.Server:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Self
 
 from core_sdk.records import (
@@ -220,8 +220,6 @@ class Bucket:
     """None if every value is NaN."""
     maximum: Metric | None
     mean: float | None
-    time: float | None = field(default=None, compare=False)
-    """When the newest of its points was reported."""
 
 
 @dataclass(frozen=True)

@@ -35,14 +35,17 @@ if TYPE_CHECKING:
 class View(Protocol):
     """What a tracker holds, as of one moment; only whether a process lives is looked up at each question."""
 
-    def experiments(self) -> list[ExperimentRow]:
+    def experiments(self, experiment_ids: Collection[int] | None = None) -> list[ExperimentRow]:
         """The experiments that have trials or were begun by a master; others are still found by `experiment`."""
+
+    def experiment_marks(self) -> dict[int, str]:
+        """For each of `experiments`, a value that differs from an earlier one if its record has changed since."""
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         """Raises `ExperimentNotFoundError`, `AmbiguousNameError` or `RecordDamagedError`."""
 
-    def refresh(self) -> object:
-        """Looks again, for one who keeps the view for long."""
+    def refresh(self, *, only_open: bool = False) -> object:
+        """Looks again, for one who keeps the view for long; with `only_open` not at trials that have ended."""
 
     def marks(self) -> dict[int, str]:
         """For each trial, a value that differs from an earlier one if anything was recorded of it since."""
@@ -94,6 +97,11 @@ class View(Protocol):
         Only steps `within` the first and the last; of an attempt only what later ones have superseded, with
         `superseded_of`; the profiler's figures of a rank, by milliseconds since the Unix epoch, with `profiled_rank`.
         """
+
+    def bucket_times(
+        self, trial_id: int, group: str, name: str, buckets: Sequence[Bucket], *, superseded_of: int | None = None
+    ) -> list[float]:
+        """When the newest point of each of these buckets was reported."""
 
     def resume_points(self, trial_id: int) -> list[int]:
         """The steps from which later attempts went on."""

@@ -99,3 +99,11 @@ def test_a_mistake_is_pointed_at(text: str, place: int, problem: str) -> None:
 
     assert raised.value.place == place
     assert str(raised.value) == f"{problem}\n  {text}\n  {' ' * place}^"
+
+
+def test_nesting_has_an_end() -> None:
+    """A condition may come over a network, and must not exhaust the stack."""
+    assert parse_condition("(" * 50 + "id=1" + ")" * 50).holds({"id": 1}.get)
+    for text in ("(" * 51 + "id=1" + ")" * 51, "not " * 51 + "id=1", "(" * 5000):
+        with pytest.raises(ConditionError, match="more than 50 levels"):
+            parse_condition(text)

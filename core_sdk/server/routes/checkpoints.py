@@ -60,7 +60,9 @@ class CheckpointFileQuery(Query, frozen=True):
 
 
 def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
-    """Checkpoints of all trials, of an experiment, or of a trial, the newest first."""
+    """Checkpoints of an experiment or of a trial, the newest first."""
+    if query.experiment is None and query.trial is None:
+        raise RequestError(400, "bad_parameter", "give the experiment or the trial whose checkpoints are wanted")
     rows = records.ask(lambda view: view.checkpoints(trial_id=query.trial, experiment_id=query.experiment))
     found = [row for row in rows if query.deleted or row.state != "DELETED"]
     page = found[query.cursor : query.cursor + query.limit]

@@ -214,7 +214,9 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
                 TrialCurve(
                     row.trial_id,
                     row.state,
-                    [bucket.time if query.x == "time" else bucket.last_steps for bucket in buckets],
+                    view.bucket_times(row.trial_id, group, name, buckets)
+                    if query.x == "time"
+                    else [bucket.last_steps for bucket in buckets],
                     [bucket.minimum for bucket in buckets],
                     [bucket.maximum for bucket in buckets],
                     [bucket.mean for bucket in buckets],

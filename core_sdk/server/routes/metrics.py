@@ -130,7 +130,7 @@ def _curve(
 ) -> Curve:
     x: Sequence[float | None] = [bucket.last_steps for bucket in buckets]
     if query.x == "time":
-        x = [bucket.time for bucket in buckets]
+        x = view.bucket_times(trial_id, group, name, buckets, superseded_of=attempt)
     elif query.x == "epochs" and buckets:
         x = _epochs(view, trial_id, group, buckets)
     return _columns(group, name, buckets, x, attempt=attempt)

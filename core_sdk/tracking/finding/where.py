@@ -32,6 +32,8 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
 }
 _KEYWORDS = ("and", "or", "not")
+_MAX_DEPTH = 50
+"""How deep parentheses and `not` may be nested: more would exhaust Python's stack."""
 
 
 class ConditionError(ValueError):
@@ -73,6 +75,7 @@ class _Parser:
         self._text = text
         self._tokens = [_Token(found) for found in _TOKEN.finditer(text.rstrip())]
         self._index = 0
+        self._depth = 0
         self.names: dict[str, int] = {}
 
     def condition(self) -> _Rule:
@@ -89,6 +92,15 @@ class _Parser:
         return lambda lookup: combine(rule(lookup) for rule in rules)
 
     def _one(self) -> _Rule:
+        if self._depth > _MAX_DEPTH:
+            place = len(self._text) if self._next is None else self._next.place
+            raise ConditionError(f"more than {_MAX_DEPTH} levels of parentheses or `not`", self._text, place)
+        self._depth += 1
+        rule = self._nested_one()
+        self._depth -= 1
+        return rule
+
+    def _nested_one(self) -> _Rule:
         if self._take_keyword("not"):
             negated = self._one()
             return lambda lookup: not negated(lookup)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from core_sdk.records import Metric
 from core_sdk.tracking.index._schema import (
@@ -89,17 +91,33 @@ def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int
     if last < first:
         return []
     width = -(-(last - first + 1) // num_buckets)
+    values = (last - first) // width, first, width, first + width - 1, width, last, *where.values
+    rows = connection.execute(_buckets_query("point.value", of), values).fetchall()
+    if any(isinstance(row["maximum"], str) for row in rows):  # text is greater than any number
+        rows = connection.execute(_buckets_query(COMPARABLE, of), values).fetchall()
+    return [Bucket(*row) for row in rows]
+
+
+def _buckets_query(value: str, of: BucketsOf) -> str:
     # One seek per stretch: grouped by an expression over steps, SQLite would sort all points first.
-    query = f"""WITH RECURSIVE stretch(number) AS (VALUES (0) UNION ALL SELECT number + 1 FROM stretch WHERE number < ?)
-        SELECT min(point.steps), max(point.steps), count(*),
-            min({COMPARABLE}), max({COMPARABLE}), avg({COMPARABLE}),
-            max(attempt.started + point.ticks * {1 / TICKS_PER_S!r})
+    return f"""WITH RECURSIVE stretch(number) AS (VALUES (0) UNION ALL SELECT number + 1 FROM stretch WHERE number < ?)
+        SELECT min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})
         FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
         CROSS JOIN point ON point.series_id = series.id AND {of.points()}
             AND point.steps BETWEEN ? + number * ? AND min(? + number * ?, ?)
-        WHERE {where.sql} GROUP BY number ORDER BY number"""
-    values = (last - first) // width, first, width, first + width - 1, width, last, *where.values
-    return [Bucket(*row) for row in connection.execute(query, values)]
+        WHERE {of.series().sql} GROUP BY number ORDER BY number"""
+
+
+def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:
+    """When the newest point of each bucket was reported."""
+    where = of.series()
+    # The `+` lets SQLite seek the step rather than all steps up to the last visible one.
+    query = f"""SELECT max(attempt.started + point.ticks * {1 / TICKS_PER_S!r})
+        FROM json_each(?) AS wanted CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
+        CROSS JOIN point ON point.series_id = series.id AND point.steps = wanted.value AND +{of.points()}
+        WHERE {where.sql} GROUP BY wanted.key ORDER BY wanted.key"""
+    steps = msgspec.json.encode([bucket.last_steps for bucket in buckets]).decode()
+    return [time for (time,) in connection.execute(query, (steps, *where.values))]
 
 
 def read_resume_points(connection: sqlite3.Connection, trial_id: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
@@ -82,11 +82,11 @@ class Index(View):
     def close(self) -> None:
         self._database.close()
 
-    def refresh(self) -> RefreshResult:
+    def refresh(self, *, only_open: bool = False) -> RefreshResult:
         """Indexes what the journals gained; waits while another process does."""
         try:
             with self._database.lock():
-                return self._refresh_or_replace()
+                return self._refresh_or_replace(only_open)
         except (UnusableError, sqlite3.DatabaseError, OSError) as error:
             if not cannot_write(error):
                 raise
@@ -96,8 +96,12 @@ class Index(View):
     def marks(self) -> dict[int, str]:
         return self._ask(_trials.read_marks)
 
-    def experiments(self) -> list[ExperimentRow]:
-        return self._experiments(Where("experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"))
+    def experiment_marks(self) -> dict[int, str]:
+        return self._ask(_trials.read_experiment_marks)
+
+    def experiments(self, experiment_ids: Collection[int] | None = None) -> list[ExperimentRow]:
+        chosen = among("experiment_id", experiment_ids)
+        return self._experiments(Where(f"({_trials.IS_LISTED}) AND {chosen.sql}", chosen.values))
 
     def experiment(self, id_or_name: int | str) -> ExperimentRow:
         if isinstance(id_or_name, int):
@@ -153,6 +157,12 @@ class Index(View):
         of = _curves.BucketsOf(trial_id, group, name, within, superseded_of, profiled_rank)
         return self._ask(_curves.read_buckets, of, num_buckets)
 
+    def bucket_times(
+        self, trial_id: int, group: str, name: str, buckets: Sequence[Bucket], *, superseded_of: int | None = None
+    ) -> list[float]:
+        of = _curves.BucketsOf(trial_id, group, name, superseded_of=superseded_of)
+        return self._ask(_curves.read_bucket_times, of, buckets)
+
     def resume_points(self, trial_id: int) -> list[int]:
         return self._ask(_curves.read_resume_points, trial_id)
 
@@ -181,7 +191,7 @@ class Index(View):
         return self._ask(_curves.read_validation_metric_names, experiment_id)
 
     def _experiments(self, where: Where) -> list[ExperimentRow]:
-        is_running = self._is_running(Where())
+        is_running = self._is_running(_trials.in_experiments(where))
         return self._ask(_trials.read_experiments, where, is_running)
 
     def _trials(self, where: Where) -> list[TrialRow]:
@@ -202,19 +212,20 @@ class Index(View):
             self.refresh()
         return is_running
 
-    def _refresh_or_replace(self) -> RefreshResult:
+    def _refresh_or_replace(self, only_open: bool) -> RefreshResult:
         try:
-            return self._refresh()
+            return self._refresh(only_open)
         except (DamagedError, sqlite3.DatabaseError) as error:
             if not is_damage(error):
                 raise
             self._database.replace(error)
         return self._refresh()
 
-    def _refresh(self) -> RefreshResult:
+    def _refresh(self, only_open: bool = False) -> RefreshResult:
         # The whole file is verified: otherwise the seal of what is written would also cover damage that is not read.
         with self._database.connect(verify_anew=True) as connection:
-            return _refresh.refresh(self.home, Batch(connection, lambda: self._database.commit(connection)))
+            batch = Batch(connection, lambda: self._database.commit(connection))
+            return _refresh.refresh(self.home, batch, only_open=only_open)
 
     def _ask(
         self, question: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs

@@ -12,19 +12,28 @@ import msgspec
 from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError, TrialNotFoundError
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
 from core_sdk.tracking.index._batch import Batch, RefreshResult
+from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.index._trial_indexing import forget_trial, has_changed, index_trial, known_trials
+from core_sdk.tracking.index._trials import open_attempts
 
 logger = logging.getLogger("core_sdk.tracking")
 
 
-def refresh(home: Home, batch: Batch) -> RefreshResult:
-    """Indexes what the folder gained and forgets what it lost. One caller at a time."""
+def refresh(home: Home, batch: Batch, *, only_open: bool = False) -> RefreshResult:
+    """Indexes what the folder gained and forgets what it lost. One caller at a time.
+
+    With `only_open`, of the trials that are known only those are looked at whose newest attempt has not recorded its
+    end: looking at ten thousand that have ended takes a tenth of a second.
+    """
     _index_experiments(home, batch)
     known = known_trials(batch.connection)
     present = home.trial_ids(include_deleted=True)
     for trial_id in known.keys() - set(present):
         forget_trial(batch.connection, trial_id)
+    is_open = {trial_id for trial_id, _ in open_attempts(batch.connection, Where())} if only_open else set()
     for trial_id in present:
+        if only_open and trial_id in known and trial_id not in is_open:
+            continue
         if trial_id not in known or has_changed(home, trial_id, known[trial_id]):
             _index_or_forget(home.folder(trial_id), batch, is_known=trial_id in known)
     return batch.finish()

@@ -27,6 +27,19 @@ def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptK
     return [(trial_id, newest) for trial_id, newest, outcome in connection.execute(query, where.values) if not outcome]
 
 
+IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"
+
+
+def in_experiments(where: Where) -> Where:
+    """The trials of the experiments for which the condition holds."""
+    return Where(f"experiment_id IN (SELECT experiment_id FROM experiment WHERE {where.sql})", where.values)
+
+
+def read_experiment_marks(connection: sqlite3.Connection) -> dict[int, str]:
+    query = f"SELECT experiment_id, signature FROM experiment WHERE {IS_LISTED}"
+    return dict(connection.execute(query).fetchall())
+
+
 def read_marks(connection: sqlite3.Connection) -> dict[int, str]:
     """A trial's mark is how far each of its journals, and what else it records, is indexed."""
     query = """SELECT trial.trial_id, group_concat(attempt.id || ':' || end_offset || ':' || ifnull(exit_time, ''))
@@ -49,7 +62,7 @@ def read_experiments(
     connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]
 ) -> list[ExperimentRow]:
     states = defaultdict(list)
-    in_experiment = Where(f"experiment_id IN (SELECT experiment_id FROM experiment WHERE {where.sql})", where.values)
+    in_experiment = in_experiments(where)
     attempts = _attempts(connection, in_experiment)
     trials = f"SELECT trial_id, experiment_id FROM trial WHERE {in_experiment.sql}"
     for trial_id, experiment_id in connection.execute(trials, in_experiment.values):

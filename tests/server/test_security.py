@@ -1,0 +1,379 @@
+"""The security of the page's server: a test for each rule of SECURITY.md that concerns it."""
+
+from __future__ import annotations
+
+import ast
+import io
+import itertools
+import os
+import socket
+import stat
+import tarfile
+from pathlib import Path
+
+import pytest
+from server.browser import HOST, PORT, TOKEN, Browser, target_of
+from server.conftest import HOSTILE
+from tracking.journals import new_trial, record
+
+import core_sdk.server
+from core_sdk.server.route import Route
+from core_sdk.server.routes.table import ROUTES
+from core_sdk.server.security import LEAST_TOKEN_LENGTH
+from core_sdk.server.serving import check_exposure, listen
+from core_sdk.tracking import Home, TrialFolder
+
+SERVER = Path(core_sdk.server.__file__).parent
+ADDRESSES = ["/", "/main.js", "/nothing", "/api/v1/events", "/api/v1/openapi.json", "/api/v1/nothing"]
+EVERY_ADDRESS = ADDRESSES + [f"/api/v1{route.path}" for route in ROUTES]
+
+
+def url_of(route: Route) -> str:
+    ids = {"{trial_id}": "1", "{experiment_id}": "1", "{storage_id}": "c1"}
+    return "/api/v1" + "/".join(ids.get(part, part) for part in route.path.split("/"))
+
+
+METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
+
+
+def test_nobody_is_answered_without_the_token(browser: Browser) -> None:
+    """Neither by a route nor by a file of the page, with any method; a wrong token is none."""
+    wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"cookie": f"core-sdk-{PORT}=wrong"}]
+    for method, address, headers in itertools.product(METHODS, EVERY_ADDRESS, wrong):
+        answer = browser.send(method, address, headers=headers, with_token=False)
+
+        assert answer.status == 401, (method, address, headers)
+        assert TOKEN.encode() not in answer.content
+
+
+def test_the_token_of_the_address_becomes_a_cookie_that_scripts_cannot_read(browser: Browser) -> None:
+    """With the cookie, and without the token, the page is served."""
+    entered = browser.send("GET", f"/?token={TOKEN}", with_token=False)
+    cookie, *attributes = entered.headers["set-cookie"].split("; ")
+
+    page = browser.send("GET", "/", headers={"cookie": cookie}, with_token=False)
+
+    assert entered.status == 200
+    assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict"}
+    assert TOKEN.encode() not in entered.content
+    assert (page.status, page.content) == (200, b"<!doctype html>")
+
+
+@pytest.mark.parametrize("query", ["token=", "token=wrong", f"token={TOKEN}&token=x", f"token=x&token={TOKEN}"])
+def test_a_wrong_token_in_the_address_is_refused(browser: Browser, query: str) -> None:
+    """Also one of two."""
+    answer = browser.send("GET", f"/?{query}", with_token=False)
+
+    assert answer.status == 401
+    assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.org", "::"])
+def test_another_address_than_loopback_demands_a_token_of_ones_own(host: str) -> None:
+    """And the refusal says what would be exposed."""
+    with pytest.raises(ValueError, match=r"logs, configurations and checkpoints.*not encrypted"):
+        check_exposure(host, None)
+    with pytest.raises(ValueError, match=str(LEAST_TOKEN_LENGTH)):
+        check_exposure(host, "short")
+
+    check_exposure(host, TOKEN)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.8.9.10"])
+def test_loopback_needs_none(host: str) -> None:
+    """The server makes one."""
+    check_exposure(host, None)
+
+
+def test_the_server_listens_on_loopback_only() -> None:
+    """No other interface of the machine has the port open."""
+    with listen("127.0.0.1", 0) as listening, socket.socket() as stranger:
+        port = listening.getsockname()[1]
+        (address,) = {found[4][0] for found in socket.getaddrinfo("127.0.0.1", port, type=socket.SOCK_STREAM)}
+        assert listening.getsockname()[0] == address
+        # The whole of 127/8 is this machine: the next address is another one.
+        with pytest.raises(ConnectionRefusedError):
+            stranger.connect(("127.0.0.2", port))
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", f"evil.example:{PORT}", "127.0.0.1", f"127.0.0.1.:{PORT}", f"localhost.:{PORT}", "127.0.0.1:80",
+        f"127.0.0.1:{PORT}@evil.example", f"evil.example#127.0.0.1:{PORT}", f"0.0.0.0:{PORT}", f"2130706433:{PORT}",
+        f"127.1:{PORT}", f"[::ffff:127.0.0.1]:{PORT}", f"127.0.0.1:{PORT}, evil.example", f"127.0.0.1:0{PORT}", "",
+    ],
+)  # fmt: skip
+def test_a_name_that_was_rebound_to_us_is_refused(browser: Browser, host: str) -> None:
+    """A web page that lets its own name point here is stopped by its `Host`, although its browser has our cookie."""
+    headers = {"host": host, "x_forwarded_host": HOST, "cookie": f"core-sdk-{PORT}={TOKEN}"}
+
+    for address in ("/", "/api/v1/home", f"/?token={TOKEN}"):
+        answer = browser.send("GET", address, headers=headers)
+        assert (answer.status, answer.problem) == (403, "foreign_host"), address
+        assert "set-cookie" not in answer.headers
+
+
+def test_two_hosts_are_none(browser: Browser) -> None:
+    """The server behind us might have believed the other one."""
+    hosts = [(b"host", HOST.encode()), (b"host", b"evil.example")]
+
+    answer = browser.send_raw("GET", "/api/v1/home", [*hosts, (b"authorization", f"Bearer {TOKEN}".encode())])
+
+    assert answer.problem == "foreign_host"
+
+
+@pytest.mark.parametrize("host", [HOST, f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
+def test_our_own_names_are_answered(browser: Browser, host: str) -> None:
+    """With the port at which we listen."""
+    assert browser.get("/api/v1/home", host=host, origin=f"http://{host}").status == 200
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "null", f"http://localhost:{PORT}", f"http://127.0.0.1:{PORT + 1}"]
+)  # fmt: skip
+def test_another_web_page_is_refused(browser: Browser, origin: str) -> None:
+    """By its `Origin`, with any method; nothing of the answer allows it to read."""
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = browser.send(method, "/api/v1/home", headers={"origin": origin, "x_core_sdk_action": "1"})
+        assert (answer.status, answer.problem) == (403, "foreign_origin")
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+def test_no_action_without_its_header(browser: Browser, home: Home) -> None:
+    """A form of another page could send the cookie, were it not for SameSite, but never this header."""
+    cookie = {"cookie": f"core-sdk-{PORT}={TOKEN}", "content_type": "text/plain"}
+    for route in ROUTES:
+        if route.method == "POST":
+            form = browser.send("POST", url_of(route), headers=cookie, body=b"{}", with_token=False)
+            link = browser.send("GET", url_of(route), headers=cookie, with_token=False)
+
+            assert (form.status, form.problem) == (403, "no_action_header")
+            assert (link.status, link.problem) == (405, "method_not_allowed")
+    assert home.trial_ids() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "OPTIONS"])
+def test_no_route_has_another_method(browser: Browser, method: str) -> None:
+    """Not even with the header of an action."""
+    for route in ROUTES:
+        assert browser.send(method, url_of(route), headers={"x_core_sdk_action": "1"}).status == 405
+
+
+def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials: list[TrialFolder]) -> None:
+    """One that was started to read only changes nothing."""
+    browser = Browser(home, can_act=False)
+    bodies: dict[str, dict[str, object]] = {
+        "label": {"add": ["x"]},
+        "change": {"name": "x"},
+        "settings": {"priority": 1},
+    }
+    actions = [route for route in ROUTES if "/actions/" in route.path and not route.path.endswith("/verify")]
+
+    answers = [
+        browser.act(url_of(route).removeprefix("/api/v1"), bodies.get(route.path.rpartition("/")[2]))
+        for route in actions
+    ]
+    browser.close()
+
+    assert {route.path for route in ROUTES if route.method == "POST"} >= {route.path for route in actions}
+    assert {answer.problem for answer in answers} == {"read_only"}
+    assert home.trial_ids() == [1, 2, 3]
+
+
+def test_every_answer_has_the_headers_that_confine_it(browser: Browser) -> None:
+    """Refusals too."""
+    addresses = [address.replace("{", "").replace("}", "") for address in EVERY_ADDRESS]
+    for address, with_token in itertools.product(addresses, (True, False)):
+        if address.endswith("/events") and with_token:
+            continue  # a stream without an end
+        answer = browser.send("GET", address, with_token=with_token)
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert "*" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+
+
+def test_nothing_of_a_run_is_a_page(browser: Browser, home: Home, trials: list[TrialFolder]) -> None:
+    """Names, labels, logs and notes with markup are JSON, and files of checkpoints are attachments."""
+    home.trial(2).log_path(1).write_text(HOSTILE)
+
+    answers = [browser.get(target_of(path)) for path in ("/trials/2", "/trials/2/logs", "/runs", "/experiments")]
+
+    assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
+    assert answers[1].json["page"]["lines"][0]["text"] == HOSTILE
+
+
+def test_a_file_of_a_checkpoint_is_an_attachment(browser: Browser, home: Home) -> None:
+    """Of no type that a browser shows, whatever its name."""
+    from core_sdk.records import CheckpointStored
+    from core_sdk.storage import open_storage
+    from core_sdk.storage._shard import unite
+
+    storage = open_storage(None, home.root / "checkpoints")
+    with storage.stage("one") as staging:
+        Path(staging.path, "page.html").write_text("<script>alert(1)</script>")
+        staging.commit(unite([staging.seal()]), {})
+    storage.close()
+    folder = new_trial(home)
+    url = (home.root / "checkpoints").as_uri()
+    record(
+        folder,
+        CheckpointStored(
+            time=0.0, storage_id="one", storage=url, steps_completed=1, metadata={}, resources={"page.html": 25}
+        ),
+    )
+    browser.records.forget()
+
+    answer = browser.get(target_of("/checkpoints/one/file", name="page.html"))
+    outside = browser.get(target_of("/checkpoints/one/file", name="../../home.json"))
+
+    assert answer.content == b"<script>alert(1)</script>"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert (outside.status, outside.problem) == (404, "no_such_file")
+
+
+def test_no_module_of_the_server_unpickles_or_evaluates() -> None:
+    """Nor loads YAML with tags, nor starts a shell, nor fetches an address."""
+    banned = {"pickle", "marshal", "shelve", "cloudpickle", "yaml", "subprocess", "requests", "urllib.request", "httpx"}
+    calls = {"eval", "exec", "compile", "__import__"}
+    for file in SERVER.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                assert not {alias.name for alias in node.names} & banned, file
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module not in banned, file
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                assert node.func.id not in calls, file
+
+
+PATHS = [
+    "../../etc/passwd", "..%2f..%2fetc%2fpasswd", "%2e%2e/%2e%2e/etc/passwd", "....//....//etc/passwd", "/etc/passwd",
+    "//etc/passwd", "..\\..\\etc\\passwd", "%252e%252e%252fetc%252fpasswd", "index.html%00.js", "./main.js", "main.js/",
+    "MAIN.JS", "main.js/..", "..;/etc/passwd", "file:///etc/passwd", "~root/.ssh/id_rsa", "%c0%ae%c0%ae/etc/passwd",
+    "page/../app.py", "../security.py", "__init__.py", "app.py", "tracker.db", "home.json", "runs/1/trial.json",
+]  # fmt: skip
+
+
+def test_no_address_is_a_path(browser: Browser) -> None:
+    """Files of the page are keys; ids are numbers, or are looked up in the records."""
+    for path, before in itertools.product(PATHS, ("/", "/api/v1/", "/api/v1/trials/", "/api/v1/checkpoints/")):
+        address = before + path
+        answer = browser.get(address)
+        assert answer.status in (400, 404), address
+        assert b"root:" not in answer.content
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", "..", ".", "", "a/../../b"])
+def test_code_is_read_by_its_names_in_the_archive(browser: Browser, home: Home, name: str) -> None:
+    """An archive with a link or a name that leads outside gives nothing of outside."""
+    from core_sdk.records import SubmissionRecord
+
+    folder = home.new_experiment("submitted")
+    with folder.edit() as experiment:
+        experiment.is_submitted = True
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        link = tarfile.TarInfo("link")
+        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+        archive.addfile(link)
+    home.code_archive("0" * 64).parent.mkdir()
+    home.code_archive("0" * 64).write_bytes(content.getvalue())
+    folder.write_submission(SubmissionRecord(code="0" * 64, cwd="/", environment={}))
+
+    answer = browser.get(target_of(f"/experiments/{folder.experiment_id}/code/file", name=name))
+
+    assert (answer.status, answer.problem) == (404, "no_such_file")
+
+
+def test_the_server_writes_nothing_that_others_can_read(browser: Browser, home: Home) -> None:
+    """Whatever the umask."""
+    before = os.umask(0)
+    try:
+        browser.question("/runs")
+        browser.act("/trials/1/actions/label", {"add": ["x"]})
+        browser.question("/runs")
+    finally:
+        os.umask(before)
+
+    written = [path for path in home.root.rglob("*") if path.name.startswith(("tracker.db", "changes"))]
+    assert written
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in written} == {0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "' OR 1=1 --", "1; DROP TABLE trial", "lr>0.1; --", "id=1 UNION SELECT * FROM trial",
+        "%27", "\x00",
+        "((((((", "not " * 200, "id IN (SELECT 1)", "${jndi:ldap://x}", "{{7*7}}", "__class__=1",
+        "id=1\r\nSet-Cookie: a=b",
+    ],
+)  # fmt: skip
+def test_conditions_are_parsed_and_never_become_sql(browser: Browser, text: str) -> None:
+    """Whatever cannot be understood is refused, and all trials are still there."""
+    for query in ({"where": text}, {"sort": text}, {"columns": text}):
+        answer = browser.get(target_of("/runs", **query))
+        assert answer.status in (200, 400)
+        assert "set-cookie" not in answer.headers
+
+    assert browser.question("/runs")["num_found"] == 3
+
+
+def test_conditions_nested_without_end_are_refused(browser: Browser) -> None:
+    """They would else end the server's stack."""
+    for text in ("(" * 990 + "id=1", "not " * 249 + "id=1", "(" * 400 + "id=1" + ")" * 400):
+        assert browser.get(target_of("/runs", where=text)).status in (200, 400)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        ("/runs", {"limit": 10_001}),
+        ("/runs", {"where": "x" * 1001}), ("/runs", {"columns": "x," * 4001}),
+        ("/trials/1/metrics", {"buckets": 4001}), ("/trials/1/metrics", {"first": 2**63}),
+        ("/trials/1/logs", {"limit": 5001}), ("/trials/1/logs", {"first": 2**63}),
+        ("/trials/" + "9" * 5000, {}), ("/experiments/1/curves", {"top": 201}),
+        ("/checkpoints/" + "x" * 201, {}),
+    ],
+)  # fmt: skip
+def test_what_would_cost_too_much_is_refused(browser: Browser, path: str, query: dict[str, object]) -> None:
+    """Each limit is one beyond what is allowed."""
+    assert browser.get(target_of(path, **query)).status == 400
+
+
+def test_a_body_has_a_limit(browser: Browser) -> None:
+    """It is not read to its end."""
+    assert browser.act("/experiments/1/actions/change", {"notes": "x" * 70_000}).status == 413
+    assert browser.act("/experiments/1/actions/change", {"notes": "x" * 60_001}).status == 400
+    assert browser.act("/experiments/1/actions/change", {"notes": "x" * 60_000}).status == 200
+
+
+def test_the_page_fetches_nothing_from_elsewhere() -> None:
+    """It works without a network: no address of another host stands in its own files."""
+    own = [
+        path
+        for path in (SERVER / "page").rglob("*")
+        if path.suffix in (".html", ".js", ".css") and "vendor" not in path.parts
+    ]
+
+    assert own
+    for path in own:
+        text = path.read_text()
+        for scheme in ("https://", "http://", 'src="//', "url(//"):
+            allowed = text.count("http://www.w3.org/")  # the name of SVG, which is no address
+            assert text.count(scheme) == (allowed if scheme == "http://" else 0), path
+
+
+def test_a_server_without_a_home_is_empty(home: Home) -> None:
+    """It makes none."""
+    browser = Browser(home)
+
+    assert browser.question("/runs")["num_trials"] == 0
+    browser.close()
+    assert not home.root.exists()

@@ -1,0 +1,163 @@
+"""The server as a process: its address, its end, and what it tells open pages."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Callable
+from http.client import HTTPConnection
+
+import msgspec
+import pytest
+from cli.commands import StartCli
+from cli.conftest import start_cli
+from processes import Script
+from server.test_actions import TRAIN
+from tracking.journals import append, lines, new_trial, record, report
+
+from core_sdk.tracking import Home
+
+__all__ = ["start_cli"]
+
+
+class Page:
+    """An open page: it listens to events."""
+
+    def __init__(self, url: str, last_id: str | None = None) -> None:
+        address, _, self._token = url.partition("/?token=")
+        self._connection = HTTPConnection(address.removeprefix("http://"), timeout=20)
+        self._headers = {"Authorization": f"Bearer {self._token}"}
+        if last_id is not None:
+            self._headers["Last-Event-ID"] = last_id
+        self._connection.request("GET", "/api/v1/events", headers=self._headers)
+        self.response = self._connection.getresponse()
+        self.last_id = ""
+
+    def next_event(self) -> tuple[str, dict[str, object]]:
+        kind = ""
+        while True:
+            line = self.response.readline().decode().rstrip("\n")
+            name, _, value = line.partition(": ")
+            if name == "event":
+                kind = value
+            elif name == "id":
+                self.last_id = value
+            elif name == "data":
+                return kind, msgspec.json.decode(value)
+
+    def await_change(self, trial_id: int) -> None:
+        while trial_id not in self.next_event()[1].get("trials", []):  # type: ignore[operator]
+            pass
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def start_ui(start_cli: StartCli) -> Callable[..., tuple[Script, str]]:
+    """Starts `core-sdk ui`, and gives the address that it prints."""
+
+    def start(*arguments: str) -> tuple[Script, str]:
+        script = start_cli("ui", "--no-browser", *arguments)
+        assert script.process.stdout is not None
+        return script, script.process.stdout.readline().strip()
+
+    return start
+
+
+def ask(url: str, path: str) -> dict[str, object]:
+    address, _, token = url.partition("/?token=")
+    connection = HTTPConnection(address.removeprefix("http://"), timeout=20)
+    connection.request("GET", path, headers={"Authorization": f"Bearer {token}"})
+    answer: dict[str, object] = msgspec.json.decode(connection.getresponse().read())
+    connection.close()
+    return answer
+
+
+def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """The address with the token is the only line of stdout, and the token is in no other output."""
+    record(new_trial(home), report(1, loss=0.5))
+
+    script, url = start_ui()
+    answer = ask(url, "/api/v1/home")
+    script.process.send_signal(signal.SIGINT)
+    status, out, err = script.wait()
+
+    assert answer["num_trials"] == 1
+    assert url.startswith("http://127.0.0.1:")
+    assert (status, out) == (0, "")
+    assert url.partition("token=")[2] not in err
+
+
+def test_a_port_in_use_is_refused_with_a_free_one(start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """Without --port the next free one is taken."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        script, url = start_ui("--port", str(port))
+        status, _, err = script.wait()
+
+    assert (status, url) == (1, "")
+    assert f"port {port} of 127.0.0.1 is in use" in err
+    assert "is free" in err
+
+
+def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """The refusal says what would be exposed."""
+    script, url = start_ui("--host", "0.0.0.0")
+    status, _, err = script.wait()
+
+    assert (status, url) == (2, "")
+    assert "whoever has the token can pause, kill and delete" in " ".join(err.split())
+
+
+def test_pages_hear_of_what_is_reported(
+    home: Home, start_ui: Callable[..., tuple[Script, str]], start_script: Callable[..., Script]
+) -> None:
+    """Of new trials, of reports as they come, and of deleted trials."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    _, url = start_ui()
+    page = Page(url)
+    assert page.next_event()[0] == "hello"
+
+    append(folder, 1, lines(report(2, loss=0.4)))
+    page.await_change(folder.trial_id)
+    start_script(TRAIN)
+    page.await_change(folder.trial_id + 1)
+    page.await_change(folder.trial_id + 1)
+    page.close()
+
+
+def test_a_page_that_was_away_hears_what_it_missed(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """By the id of its last event; after another start of the server it is told to ask for everything."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=0.5))
+    _, url = start_ui()
+    watching, away = Page(url), Page(url)
+    assert away.next_event()[0] == "hello"
+    away.close()
+
+    append(folder, 1, lines(report(2, loss=0.4)))
+    watching.await_change(folder.trial_id)
+    back = Page(url, away.last_id)
+    back.await_change(folder.trial_id)
+    foreign = Page(url, "another-7")
+    events = [foreign.next_event(), foreign.next_event()]
+
+    assert back.last_id == watching.last_id
+    assert events[1] == ("change", {"everything": True})
+    for page in (watching, back, foreign):
+        page.close()
+
+
+def test_a_server_ends_although_pages_are_open(start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """Within seconds."""
+    script, url = start_ui()
+    page = Page(url)
+    page.next_event()
+
+    script.process.send_signal(signal.SIGTERM)
+    status, _, _ = script.wait()
+    page.close()
+
+    assert status in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
