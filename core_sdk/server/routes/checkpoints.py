@@ -12,6 +12,7 @@ import msgspec
 from starlette.background import BackgroundTask
 from starlette.responses import FileResponse
 
+from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Text
@@ -49,6 +50,9 @@ class KeptAnswer(msgspec.Struct, frozen=True):
 class RetentionAnswer(msgspec.Struct, frozen=True):
     has_policy: bool
     """Without one, all checkpoints are kept."""
+    policy: RetentionPolicy | None
+    metric: SearcherMetric | None
+    """The one that says which checkpoint is better."""
     checkpoints: list[KeptAnswer]
     problems: list[str]
     """Storages that cannot be reached."""
@@ -81,7 +85,14 @@ def retention(records: Records, experiment_id: Id) -> RetentionAnswer:
     from core_sdk.tracking.deletion.collection import Request  # storages, which other questions do not need
 
     plan = records.tracker.plan_collection(Request(experiment_id=experiment_id))
-    return RetentionAnswer(bool(plan.rules), list(map(_kept, plan.verdicts)), list(plan.problems))
+    rules = plan.rules.get(experiment_id)
+    return RetentionAnswer(
+        rules is not None,
+        rules.policy if rules else None,
+        rules.metric if rules else None,
+        list(map(_kept, plan.verdicts)),
+        list(plan.problems),
+    )
 
 
 def _kept(verdict: Verdict) -> KeptAnswer:

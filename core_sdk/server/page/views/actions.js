@@ -1,6 +1,7 @@
 /** What can be done to trials, experiments and checkpoints: asked for first where it cannot be undone. */
 
 import { html, useState } from "../preact.js";
+import { Switch } from "../parts/choice.js";
 import { Dialog } from "../parts/dialog.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { act } from "../state/api.js";
@@ -13,6 +14,8 @@ import { act } from "../state/api.js";
  * @property {string} label
  * @property {string} done What was done to several.
  * @property {string} [question] What is asked before it; without one it is done at once.
+ * @property {{name: string, label: string}} [text] Words that are sent with it.
+ * @property {string} [force] What it does beyond, if that is chosen.
  * @property {boolean} [isDangerous]
  * @property {(row: any) => boolean} fits Whether it can be done to a row.
  */
@@ -21,12 +24,14 @@ const isActive = (/** @type {any} */ { state }) => state === "ACTIVE";
 const isSearching = (/** @type {any} */ row) => row.search && !hasEnded(row);
 const hasEnded = (/** @type {any} */ { state }) => ["COMPLETED", "CANCELED", "ERROR"].includes(state);
 
+const FORCE = "Also checkpoints that are pinned, or that another trial began with";
+
 /** @type {Record<Kind, Action[]>} */
 export const ACTIONS = {
   trials: [
     { name: "pause", label: "Pause", done: "asked to pause", fits: isActive },
     { name: "kill", label: "Kill", done: "killed", question: "Their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: isActive },
-    { name: "delete", label: "Delete", done: "deleted", question: "Their records, output and checkpoints are deleted for good.", isDangerous: true, fits: (row) => !isActive(row) },
+    { name: "delete", label: "Delete", done: "deleted", question: "Their records, output and checkpoints are deleted for good.", force: FORCE, isDangerous: true, fits: (row) => !isActive(row) },
   ],
   experiments: [
     { name: "pause", label: "Pause", done: "paused", fits: isActive },
@@ -35,13 +40,13 @@ export const ACTIONS = {
     { name: "kill", label: "Kill", done: "killed", question: "All of their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: (row) => isActive(row) || isSearching(row) },
     { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !isSearching(row) && !row.is_archived },
     { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
-    { name: "delete", label: "Delete", done: "deleted", question: "All of their trials, with records, output and checkpoints, are deleted for good.", isDangerous: true, fits: (row) => !isActive(row) && !isSearching(row) },
+    { name: "delete", label: "Delete", done: "deleted", question: "All of their trials, with records, output and checkpoints, are deleted for good.", force: FORCE, isDangerous: true, fits: (row) => !isActive(row) && !isSearching(row) },
   ],
   checkpoints: [
     { name: "verify", label: "Verify", done: "verified: every file is as it was written", fits: ({ state }) => state !== "DELETED" },
-    { name: "pin", label: "Pin", done: "pinned", fits: (row) => !row.is_pinned && row.state !== "DELETED" },
+    { name: "pin", label: "Pin", done: "pinned", question: "Nothing deletes them until they are unpinned.", text: { name: "note", label: "Why they are kept" }, fits: (row) => !row.is_pinned && row.state !== "DELETED" },
     { name: "unpin", label: "Unpin", done: "unpinned", fits: (row) => row.is_pinned },
-    { name: "delete", label: "Delete", done: "deleted", question: "Their files are deleted for good.", isDangerous: true, fits: ({ state }) => state !== "DELETED" },
+    { name: "delete", label: "Delete", done: "deleted", question: "Their files are deleted for good.", force: FORCE, isDangerous: true, fits: ({ state }) => state !== "DELETED" },
   ],
 };
 
@@ -51,10 +56,12 @@ export const ACTIONS = {
  */
 export function Doing({ kind, action, rows, body, onClose, onDone }) {
   const [isUnderway, setIsUnderway] = useState(false);
+  const [text, setText] = useState("");
+  const [isForced, setIsForced] = useState(false);
   const ids = rows.map((row) => idOf(kind, row));
   const start = async () => {
     setIsUnderway(true);
-    await perform(kind, action, ids, body);
+    await perform(kind, action, ids, { ...body, ...(action.text && { [action.text.name]: text }), ...(action.force && { force: isForced }) });
     onClose();
     onDone();
   };
@@ -64,6 +71,8 @@ export function Doing({ kind, action, rows, body, onClose, onDone }) {
       <div class="dialog-body">
         <p>${action.question}</p>
         <p class="mono ids">${ids.join(", ")}</p>
+        ${action.text && html`<input type="text" aria-label=${action.text.label} placeholder=${action.text.label} autofocus value=${text} onInput=${(/** @type {any} */ event) => setText(event.target.value)} onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && !isUnderway && start()} />`}
+        ${action.force && html`<${Switch} label=${action.force} isOn=${isForced} onChange=${setIsForced} />`}
       </div>
       <div class="dialog-feet">
         <button onClick=${onClose}>Cancel</button>

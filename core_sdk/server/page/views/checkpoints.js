@@ -1,93 +1,174 @@
 /** The checkpoints of a trial or of an experiment: what is in them, and why collection keeps each. */
 
-import { html, useMemo } from "../preact.js";
-import { Answered, Empty } from "../parts/states.js";
+import { html, useEffect, useMemo, useState } from "../preact.js";
+import { Switch } from "../parts/choice.js";
+import { Copyable } from "../parts/copying.js";
+import { Answered, Empty, Failure, Remark } from "../parts/states.js";
 import { StateBadge } from "../parts/state-badge.js";
 import { counted, formatAge, formatNumber, formatSize, formatTime } from "../parts/text.js";
 import { address } from "../state/api.js";
 import { useAnswer } from "../state/answers.js";
 import { linkTo, useSetting } from "../state/place.js";
-import { Switch } from "../parts/choice.js";
 import { ActionButtons } from "./action-buttons.js";
 import { Card, flattened } from "./facts.js";
+import { SelectionBar } from "./runs/selection.js";
 
-const LIMIT = 500;
+const AT_FIRST = 200;
+const MOST_AT_ONCE = 1000;
+const MAX_FILES = 200;
 
 /** @param {{query: {trial?: number, experiment?: number}, experimentId: number, follows: (change: any) => boolean}} props */
 export function Checkpoints({ query, experimentId, follows }) {
   const [deleted, setDeleted] = useSetting("deleted");
-  const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit: LIMIT }), { follows });
-  const retention = useAnswer(address(["experiments", experimentId, "retention"]), { follows }).value;
-  const reasons = useMemo(() => new Map((retention?.checkpoints ?? []).map((/** @type {any} */ one) => [one.storage_id, one])), [retention]);
-  const [open, setOpen] = useSetting("checkpoint");
+  const [limit, setLimit] = useState(AT_FIRST);
+  const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
+  const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit }), { follows });
+  const retention = useRetention(experimentId, answer.value?.checkpoints);
+  const reload = () => {
+    answer.reload();
+    retention.reload();
+  };
+  const verdicts = useMemo(() => new Map((retention.value?.checkpoints ?? []).map((/** @type {any} */ one) => [one.storage_id, one])), [retention.value]);
   return html`
     <${Answered} answer=${answer} what="checkpoints">
-      ${(/** @type {any} */ { checkpoints, num_found: numFound, size_bytes: size }) => html`
-        <div class="toolbar">
-          <span><b>${counted(numFound, "checkpoint")}</b> <span class="soft">${formatSize(size)}${numFound > checkpoints.length ? `, the newest ${checkpoints.length} are shown` : ""}</span></span>
-          <${Switch} label="Deleted ones too" isOn=${deleted !== ""} onChange=${(/** @type {boolean} */ isOn) => setDeleted(isOn ? "true" : "")} />
-          <span class="spread"></span>
-          <span class="soft">${retention && !retention.has_policy ? "No policy: every checkpoint is kept." : ""}</span>
-        </div>
-        <div class="pane">
-          ${checkpoints.length === 0
-            ? html`<${Empty} title="No checkpoint."><p>A script stores one with this line.</p><pre><code>with ctx.checkpoint.store_path(metadata) as (path, storage_id): …</code></pre><//>`
-            : html`
-                <div class="card scroll-x" tabindex="0" role="region" aria-label="Checkpoints">
-                  <table class="plain-table">
-                    <thead>
-                      <tr>
-                        <th><span class="unseen">Open</span></th><th>Checkpoint</th>${!query.trial && html`<th class="number">Trial</th>`}<th class="number">Steps</th><th>Stored</th><th>State</th><th class="number">Size</th><th>Collection</th>
-                      </tr>
-                    </thead>
-                    <tbody>
-                      ${checkpoints.map(
-                        (/** @type {any} */ row) => html`
-                          <${Row} key=${row.storage_id} row=${row} verdict=${reasons.get(row.storage_id)} withTrial=${!query.trial} isOpen=${open === row.storage_id} onToggle=${() => setOpen(open === row.storage_id ? "" : row.storage_id)} onDone=${answer.reload} />
-                        `,
-                      )}
-                    </tbody>
-                  </table>
-                </div>
-              `}
-        </div>
-      `}
+      ${(/** @type {any} */ { checkpoints, num_found: numFound, size_bytes: size }) => {
+        const condemned = checkpoints.filter((/** @type {any} */ { storage_id: id }) => verdicts.get(id)?.is_kept === false);
+        return html`
+          <div class="toolbar">
+            <span><b>${counted(numFound, "checkpoint")}</b> <span class="soft">${formatSize(size)}</span></span>
+            <${Switch} label="Deleted ones too" isOn=${deleted !== ""} onChange=${(/** @type {boolean} */ isOn) => setDeleted(isOn ? "true" : "")} />
+            <span class="spread"></span>
+            <span class="soft" role="status">${retention.value && policyText(retention.value)}</span>
+            ${condemned.length > 0 &&
+            html`<button class="small" onClick=${() => setChosen(new Set(condemned.map((/** @type {any} */ row) => row.storage_id)))}>Choose the ${counted(condemned.length, "checkpoint")} that it does not keep, ${formatSize(sizeOf(condemned))}</button>`}
+          </div>
+          <div class="pane">
+            ${retention.error && html`<${Failure} error=${retention.error} onRetry=${retention.reload} />`}
+            ${(retention.value?.problems ?? []).map((/** @type {string} */ problem) => html`<${Remark}>${problem}<//>`)}
+            ${checkpoints.length === 0
+              ? html`<${Empty} title="No checkpoint."><p>A script stores one with this line.</p><pre><code>with ctx.checkpoint.store_path(metadata) as (path, storage_id): …</code></pre><//>`
+              : html`<${Table} checkpoints=${checkpoints} verdicts=${verdicts} withTrial=${!query.trial} chosen=${chosen} onChoose=${setChosen} onDone=${reload} />`}
+            ${numFound > checkpoints.length && html`<${More} numShown=${checkpoints.length} numFound=${numFound} onMore=${() => setLimit(MOST_AT_ONCE)} />`}
+          </div>
+          ${chosen.size > 0 &&
+          html`<${SelectionBar} kind="checkpoints" runs=${checkpoints.filter((/** @type {any} */ row) => chosen.has(row.storage_id))} onClear=${() => setChosen(new Set())} onDone=${reload} />`}
+        `;
+      }}
     <//>
   `;
 }
 
-function Row({ row, verdict, withTrial, isOpen, onToggle, onDone }) {
+/** What collection would do. It reads journals and storages, so it is asked only when there are other checkpoints. */
+function useRetention(/** @type {number} */ experimentId, /** @type {any[] | undefined} */ checkpoints) {
+  const retention = useAnswer(address(["experiments", experimentId, "retention"]), { follows: () => false });
+  const marks = checkpoints?.map(({ storage_id: id, state, is_pinned: isPinned }) => `${id} ${state} ${isPinned}`).join("\n");
+  const [seen, setSeen] = useState(/** @type {string | undefined} */ (undefined));
+  useEffect(() => {
+    if (marks === undefined || marks === seen) return;
+    if (seen !== undefined) retention.reload();
+    setSeen(marks);
+  }, [marks]);
+  return retention;
+}
+
+/** What the policy keeps, in words. */
+function policyText(/** @type {any} */ { policy, metric }) {
+  if (policy === null) return "No policy: every checkpoint is kept.";
+  const { save_experiment_best: best, save_trial_best: bestOfTrial, save_trial_latest: newest } = policy;
+  const parts = [best && `the best ${best} of the experiment`, bestOfTrial && `the best ${bestOfTrial} of each trial`, newest && `the newest ${newest} of each trial`].filter(Boolean);
+  const order = metric ? ` Best: the ${metric.smaller_is_better ? "smallest" : "largest"} ${metric.name}.` : "";
+  return `The policy keeps ${parts.join(", ") || "nothing"}.${order}`;
+}
+
+function Table({ checkpoints, verdicts, withTrial, chosen, onChoose, onDone }) {
+  const [open, setOpen] = useSetting("checkpoint");
+  const toggle = (/** @type {string} */ id) => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    onChoose(next);
+  };
+  const all = checkpoints.filter(isThere).map((/** @type {any} */ { storage_id: id }) => id);
   return html`
-    <tr>
-      <td><button class="quiet small" aria-expanded=${isOpen} aria-label=${`Details of ${row.storage_id}`} onClick=${onToggle}>${isOpen ? "▾" : "▸"}</button></td>
-      <td class="mono">${row.storage_id}${row.is_pinned && html` <span class="chip" title=${row.pin_note}>pinned</span>`}</td>
-      ${withTrial && html`<td class="number"><a href=${linkTo(["trials", row.trial_id])}>${row.trial_id}</a></td>`}
-      <td class="number">${formatNumber(row.steps_completed)}</td>
-      <td title=${formatTime(row.time)}>${formatAge(row.time)}</td>
-      <td><${StateBadge} state=${row.is_missing ? "ERROR" : row.state} reason=${row.is_missing ? "Its files are gone, although no record says that they were deleted." : ""} /></td>
-      <td class="number">${formatSize(row.size_bytes)}</td>
-      <td>${verdict && (verdict.is_kept ? verdict.reasons.join(", ") || "kept" : html`<span class="soft">not kept by the policy</span>`)}</td>
-    </tr>
-    ${isOpen && html`<tr class="details"><td colspan=${withTrial ? 8 : 7}><${Details} row=${row} onDone=${onDone} /></td></tr>`}
+    <div class="card scroll-x" tabindex="0" role="region" aria-label="Checkpoints">
+      <table class="plain-table stacks">
+        <thead>
+          <tr>
+            <th class="narrow">
+              <input type="checkbox" aria-label="Choose all" checked=${chosen.size > 0} indeterminate=${chosen.size > 0 && chosen.size < all.length} onChange=${() => onChoose(new Set(chosen.size > 0 ? [] : all))} />
+            </th>
+            <th>Checkpoint</th>${withTrial && html`<th class="number">Trial</th>`}<th class="number">Steps</th><th>Stored</th><th>State</th><th class="number">Size</th>${verdicts.size > 0 && html`<th>Collection</th>`}
+          </tr>
+        </thead>
+        <tbody>
+          ${checkpoints.map(
+            (/** @type {any} */ row) => html`
+              <${Row}
+                key=${row.storage_id}
+                row=${row}
+                verdict=${verdicts.get(row.storage_id)}
+                withVerdict=${verdicts.size > 0}
+                withTrial=${withTrial}
+                isChosen=${chosen.has(row.storage_id)}
+                onToggle=${() => toggle(row.storage_id)}
+                isOpen=${open === row.storage_id}
+                onOpen=${() => setOpen(open === row.storage_id ? "" : row.storage_id)}
+                onDone=${onDone}
+              />
+            `,
+          )}
+        </tbody>
+      </table>
+    </div>
   `;
 }
 
+function Row({ row, verdict, withVerdict, withTrial, isChosen, onToggle, isOpen, onOpen, onDone }) {
+  return html`
+    <tr class=${isChosen ? "chosen" : ""}>
+      <td class="narrow"><input type="checkbox" aria-label=${`Choose ${row.storage_id}`} checked=${isChosen} disabled=${!isThere(row)} onChange=${onToggle} /></td>
+      <td data-name="Checkpoint">
+        <button class="quiet small mono fold" aria-expanded=${isOpen} onClick=${onOpen}><i aria-hidden="true">${isOpen ? "▾" : "▸"}</i> ${row.storage_id}</button>
+        ${row.is_pinned && html` <span class="chip" title=${row.pin_note}>pinned${row.pin_note && `: ${row.pin_note}`}</span>`}
+      </td>
+      ${withTrial && html`<td class="number" data-name="Trial"><a href=${linkTo(["trials", row.trial_id])}>${row.trial_id}</a></td>`}
+      <td class="number" data-name="Steps">${formatNumber(row.steps_completed)}</td>
+      <td data-name="Stored" title=${formatTime(row.time)}>${formatAge(row.time)}</td>
+      <td data-name="State">${row.is_missing ? html`<span class="state state-error" title="Its files are gone, although no record says that they were deleted."><i aria-hidden="true">✕</i>Files are gone</span>` : html`<${StateBadge} state=${row.state} />`}</td>
+      <td class="number" data-name="Size">${formatSize(row.size_bytes)}</td>
+      ${withVerdict && html`<td data-name="Collection">${verdict && html`<${Verdict} verdict=${verdict} />`}</td>`}
+    </tr>
+    ${isOpen && html`<tr class="details"><td colspan=${6 + Number(withTrial) + Number(withVerdict)}><${Details} row=${row} onDone=${onDone} /></td></tr>`}
+  `;
+}
+
+const Verdict = ({ verdict: { is_kept: isKept, reasons } }) =>
+  isKept ? html`<span>${reasons.join(", ") || "kept"}</span>` : html`<span class="warning">not kept: the next collection deletes it</span>`;
+
 function Details({ row, onDone }) {
   const files = Object.entries(row.resources).filter(([name]) => !name.endsWith("/"));
-  const canDownload = row.state !== "DELETED" && !row.is_missing;
   return html`
     <div class="subject-actions start"><${ActionButtons} kind="checkpoints" rows=${[row]} onDone=${onDone} /></div>
     <div class="cards flat">
       <section class="card">
-        <h2>Files</h2>
+        <h2>${counted(files.length, "file")} <span class="soft">${formatSize(row.size_bytes)}</span></h2>
         <dl class="facts">
-          ${files.map(
-            ([name, size]) => html`<dt class="mono">${canDownload ? html`<a href=${address(["checkpoints", row.storage_id, "file"], { name })} download>${name}</a>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
+          ${files.slice(0, MAX_FILES).map(
+            ([name, size]) => html`<dt class="mono">${isThere(row) ? html`<a href=${address(["checkpoints", row.storage_id, "file"], { name })} download>${name}</a>` : name}</dt><dd class="tabular">${formatSize(/** @type {number} */ (size))}</dd>`,
           )}
         </dl>
+        ${files.length > MAX_FILES && html`<p class="soft">And ${counted(files.length - MAX_FILES, "more file")}.</p>`}
+        ${isThere(row) && html`<p class="soft">All of them, verified: <${Copyable} text=${`core-sdk checkpoint download ${row.storage_id}`} /></p>`}
       </section>
       <${Card} title="Metadata" facts=${flattened(row.metadata)} none="None." />
       <${Card} title="Place" facts=${[["Storage", row.storage], ["Attempt", row.attempt], ["Stored", formatTime(row.time)], ["Pinned because", row.pin_note]]} />
     </div>
   `;
 }
+
+const More = ({ numShown, numFound, onMore }) =>
+  numShown < MOST_AT_ONCE
+    ? html`<button class="more" onClick=${onMore}>Show more than the newest ${numShown}</button>`
+    : html`<p class="soft spaced">The newest ${numShown.toLocaleString("en-US")} of ${numFound.toLocaleString("en-US")} are shown; the view of a trial has its own.</p>`;
+
+const isThere = (/** @type {any} */ { state, is_missing: isMissing }) => state !== "DELETED" && !isMissing;
+const sizeOf = (/** @type {any[]} */ rows) => rows.reduce((sum, { size_bytes: size }) => sum + size, 0);
