@@ -12,17 +12,23 @@ from core_sdk.tracking.states import STOP_CODES, trial_state
 
 
 def judge(
-    folder: TrialFolder, *, was_asked: bool, was_killed: bool, is_lost: bool, hopeless: Iterable[str]
+    folder: TrialFolder,
+    *,
+    was_asked: bool,
+    was_killed: bool,
+    loss: tuple[AttemptOutcome, str] | None,
+    hopeless: Iterable[str],
 ) -> tuple[AttemptOutcome, str]:
     """The outcome of the newest attempt, which runs no more, and the reason for it.
 
-    `was_asked` to stop, and `was_killed` since it did not: by the master. `is_lost`: the machine was started anew
-    meanwhile. `hopeless` are patterns of lines of output after which a failed attempt is not repeated.
+    `was_asked` to stop, and `was_killed` since it did not: by the master. `loss` is what it means that the attempt has
+    ended with its machine, and counts if no other end is recorded. `hopeless` are patterns of lines of output after
+    which a failed attempt is not repeated.
     """
     told = folder.read_exit(max(folder.attempts()))
     end = read_end(folder, None if told is None else told.code)
-    if end.outcome is None and end.exit_code is None and is_lost:
-        return "lost", "the machine was started anew"
+    if end.outcome is None and end.exit_code is None and loss is not None:
+        return loss
     settled = read_settled(folder)
     if settled is not None and settled.state == "CANCELED":
         return "canceled", settled.reason

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from core_sdk._version import __version__
-from core_sdk.agent.starting import Agent, Spawner
+from core_sdk.agent.starting import Spawner
 from core_sdk.alive import AliveLock
 from core_sdk.errors import MasterError, MasterRefusedError, RecordDamagedError
 from core_sdk.experiments.calling import lock_path
@@ -20,6 +20,7 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
 from core_sdk.master.machine import Machine
+from core_sdk.master.pools import MachinePool
 from core_sdk.records import (
     FORMAT,
     ExperimentBegun,
@@ -49,14 +50,13 @@ class Master:
         """`run` returns when nothing was to be done for `idle_s`; None: when `stop` was asked for."""
         self._lock = AliveLock(lock_path(home.root))
         self._home = home
-        self._machine = machine
         self._idle_s = idle_s
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._runs: dict[int, Run] = {}
         self._suspended: dict[int, str] = {}
         """Experiments that the disk keeps from going on, with its words."""
         self._is_stopping = False
-        self._spawner = spawner or Spawner()
+        self._pool = MachinePool(machine, self._wake, spawner)
 
     def recover(self) -> None:
         """Takes up the experiments that had not ended."""
@@ -92,7 +92,7 @@ class Master:
     def close(self) -> None:
         for run in self._runs.values():
             run.close()
-        self._spawner.close()
+        self._pool.close()
         self._lock.release()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Master:
         return {"state": run.experiment.state}
 
     def _check_slots(self, run: Run) -> None:
-        num_wanted, num_slots = run.slots_per_trial, self._machine.num_slots
+        num_wanted, num_slots = run.slots_per_trial, max(run.pool.rooms())
         if num_wanted > num_slots:
             experiment_id = run.experiment.experiment_id
             self._runs.pop(experiment_id).close()
@@ -190,7 +190,7 @@ class Master:
         return {
             "version": __version__,
             "pid": os.getpid(),
-            **self._machine.description,
+            **self._pool.describe(),
             "experiments": [
                 {
                     "experiment_id": experiment_id,
@@ -219,7 +219,7 @@ class Master:
 
     def _open(self, experiment_id: int) -> Run:
         if experiment_id not in self._runs:
-            run = Run(self._home, SubmittedExperiment(self._home, experiment_id), self._machine, self._wake)
+            run = Run(self._home, SubmittedExperiment(self._home, experiment_id), self._pool)
             self._runs[experiment_id] = run
             run.recover()
         return self._runs[experiment_id]
@@ -253,9 +253,8 @@ class Master:
 
     def _schedule(self) -> None:
         used = {slot for run in self._runs.values() for _, slots in run.occupied() for slot in slots}
-        free = set(range(self._machine.num_slots)) - used
         active = [run.demand() for id_, run in self._runs.items() if id_ not in self._suspended]
-        decisions = decide(active, self._machine.num_slots)
+        decisions = decide(active, sum(self._pool.rooms()))
         for stopped, reason in (
             (decisions.preempt, "its slots are needed for an experiment of a higher priority"),
             (decisions.excess, "max_slots of its experiment was lowered"),
@@ -265,10 +264,8 @@ class Master:
                     self._runs[experiment_id].preempt(request_id, reason)
         for experiment_id, request_id in decisions.start:
             run = self._runs[experiment_id]
-            chosen = tuple(sorted(free)[: run.slots_per_trial])
             with self._suspending(experiment_id):
-                run.start(request_id, chosen, Agent(self._spawner))
-                free.difference_update(chosen)
+                used.update(run.start(request_id, used))
 
     @contextlib.contextmanager
     def _suspending(self, experiment_id: int) -> Any:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 from uuid import UUID
 
-from core_sdk.agent.starting import Agent
 from core_sdk.errors import CoreSDKError, HomeError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
 from core_sdk.experiments._trial import Trial
@@ -20,10 +17,9 @@ from core_sdk.experiments.events import EventJournal, read_events
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
-from core_sdk.master._claim import Claim
 from core_sdk.master._judging import judge
 from core_sdk.master._queue import Demand
-from core_sdk.master.machine import Machine
+from core_sdk.master.pools import AttemptOrder, Begun, Claim, ResourcePool
 from core_sdk.records import (
     AttemptBegun,
     AttemptOutcome,
@@ -41,8 +37,7 @@ from core_sdk.records import (
 )
 from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.attempts.operations import post_operations
-from core_sdk.tracking.attempts.running import never_began, take_back
-from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, requested_trials, resume
+from core_sdk.tracking.attempts.starting import requested_trials
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home_tracker import HomeTracker
 from core_sdk.tracking.rows import StreamPosition
@@ -51,18 +46,16 @@ logger = logging.getLogger("core_sdk.master")
 
 # Each time costs an fsync or two.
 _PUBLISH_S = 0.5
-_BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Run:
     """An experiment with its journal, and its attempts that run."""
 
-    def __init__(self, home: Home, submission: SubmittedExperiment, machine: Machine, tell: Callable[[], None]) -> None:
-        """Replays the events. `tell` is called, in any thread, when an attempt may have ended."""
+    def __init__(self, home: Home, submission: SubmittedExperiment, pool: ResourcePool) -> None:
+        """Replays the events."""
+        self.pool = pool
         self._home = home
         self._submission = submission
-        self._machine = machine
-        self._tell = tell
         self._config = submission.config
         self._tracker = HomeTracker(home)
         self.experiment = Experiment(submission.experiment_id, self._config)
@@ -126,15 +119,16 @@ class Run:
             if not claim.is_abandoned:
                 yield claim.folder.trial_id, claim.slot_ids
 
-    def start(self, request_id: UUID, slot_ids: tuple[int, ...], agent: Agent) -> None:
-        """Claims the trial's next attempt. `look` lets it begin as soon as everything for it is there."""
+    def start(self, request_id: UUID, used: Collection[int]) -> tuple[int, ...]:
+        """Claims the trial's next attempt, on slots that are not `used`. `look` lets it begin as soon as everything for
+        it is there. Returns its slots, if they are known already."""
         trial = self.experiment.trials[request_id]
         try:
             folder = self._home.create_trial() if trial.trial_id is None else self._home.folder(trial.trial_id)
         except HomeError as error:
             raise OSError(str(error)) from error
-        make_start = partial(self._make_start, trial, folder, slot_ids)
-        self._claims[request_id] = Claim(folder, slot_ids, agent, make_start, self._tell)
+        claim = self._claims[request_id] = self.pool.claim(self._order(trial, folder), folder, used)
+        return claim.slot_ids
 
     def preempt(self, request_id: UUID, reason: str) -> None:
         trial = self.experiment.trials[request_id]
@@ -154,7 +148,7 @@ class Run:
                     self._begin(self.experiment.trials[request_id], claim)
         for request_id, attempt in list(self.attempts.items()):
             trial = self.experiment.trials[request_id]
-            is_over = attempt.is_over
+            is_over = attempt.execution.is_over
             self._read(trial, attempt)
             if is_over:
                 self._end(trial, attempt)
@@ -178,7 +172,7 @@ class Run:
                 case Kill(request_id, reason):
                     attempt = self.attempts[request_id]
                     self.record(KillSent(time=now, request_id=request_id, attempt=attempt.number, reason=reason))
-                    attempt.kill()
+                    attempt.execution.kill()
                 case Order(request_id):
                     self._post_operations(self.experiment.trials[request_id])
                 case Settle(request_id):
@@ -204,27 +198,23 @@ class Run:
 
     # How it is done
 
-    def _make_start(self, trial: Trial, folder: TrialFolder, slot_ids: tuple[int, ...]) -> Start:
-        """Runs in the thread of the claim, and may take as long as a storage takes to answer."""
-        slots, config = self._machine.slots(slot_ids), self._submission.config_values
-        if trial.trial_id is not None:
-            self._submission.prepare(self._home.trial(trial.trial_id))
-            return resume(folder, is_again=True, config=config, slots=slots)
-        return begin_in_experiment(
-            folder,
-            self.experiment.experiment_id,
+    def _order(self, trial: Trial, folder: TrialFolder) -> AttemptOrder:
+        return AttemptOrder(
+            name=_name(folder, trial.num_attempts + 1),
+            home_root=self._home.root,
+            experiment_id=self.experiment.experiment_id,
+            trial_id=folder.trial_id,
+            is_first=trial.trial_id is None,
+            num_slots=self.slots_per_trial,
             request_id=str(trial.request_id),
             hparams=trial.hparams,
             seed=trial.seed,
-            config=config,
-            command=self._submission.prepare,
-            slots=slots,
-            warm_start=trial.checkpoint or self._submission.record.warm_start,
+            warm_start=trial.checkpoint,
         )
 
     def _begin(self, trial: Trial, claim: Claim) -> None:
         try:
-            start = claim.start()
+            begun = claim.begun()
         except HomeError as error:
             raise OSError(str(error)) from error
         except CoreSDKError as error:
@@ -233,53 +223,57 @@ class Run:
         try:
             if trial.trial_id is None:
                 self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=claim.folder.trial_id))
-            self.record(self._begun(trial, start.number, claim.slot_ids))
+            self._record_begin(trial, begun)
             self._post_operations(trial)
         except OSError:
-            claim.agent.close()
-            start.lock.release()
+            claim.release()
             raise
-        attempt = RunningAttempt(claim.folder, start.number, StreamPosition(start.number))
-        self.attempts[trial.request_id] = attempt
-        attempt.start(start, claim.agent, self._tell)
+        position = StreamPosition(begun.number)
+        self.attempts[trial.request_id] = RunningAttempt(claim.folder, begun.number, position, claim.start())
         self.carry_out(self.experiment.take_due())
 
     def _post_operations(self, trial: Trial) -> None:
         if trial.lengths and trial.trial_id is not None:
             post_operations(self._home.folder(trial.trial_id), trial.lengths, is_closed=trial.is_closed)
 
-    def _begun(self, trial: Trial, number: int, slot_ids: tuple[int, ...]) -> AttemptBegun:
-        return AttemptBegun(
-            time=time.time(), request_id=trial.request_id, attempt=number, slots=list(slot_ids), boot=_boot()
+    def _record_begin(self, trial: Trial, begun: Begun) -> None:
+        self.record(
+            AttemptBegun(
+                time=time.time(),
+                request_id=trial.request_id,
+                attempt=begun.number,
+                slots=list(begun.slot_ids),
+                boot=begun.boot,
+            )
         )
 
     def _fail_to_start(self, trial: Trial, slot_ids: tuple[int, ...], reason: str) -> None:
-        self.record(self._begun(trial, trial.last_attempt + 1, slot_ids))
+        self._record_begin(trial, Begun(trial.last_attempt + 1, slot_ids, ""))
         self._record_end(trial, "hopeless", reason)
         self.carry_out(self.experiment.take_due())
 
     def _recover_attempt(self, trial: Trial, folder: TrialFolder) -> None:
         """The attempt that an earlier master has started, or was about to start, or had not recorded yet."""
-        begun = [number for number in folder.attempts() if folder.supervised_path(number).exists()]
-        number = max(begun, default=0)
-        if number > trial.last_attempt and trial.attempt is None and not never_began(folder, number):
-            self.record(self._begun(trial, number, trial.slots))
-        if number and never_began(folder, number):
-            take_back(folder, number)
-            if trial.attempt is not None:
-                self._record_end(trial, "lost", "the master was killed before it could start it")
-        elif trial.attempt is not None:
+        if trial.attempt is None and (found := self.pool.find_unrecorded(folder, trial.last_attempt)) is not None:
+            self._record_begin(trial, found)
+        if trial.attempt is None:
+            return
+        begun = Begun(trial.attempt, trial.slots, trial.boot)
+        execution = self.pool.recover(folder, _name(folder, trial.num_attempts), begun)
+        if execution is None:
+            self._record_end(trial, "lost", "the master was killed before it could start it")
+        else:
             position = StreamPosition(*trial.position)
-            self.attempts[trial.request_id] = RunningAttempt(folder, trial.attempt, position)
+            self.attempts[trial.request_id] = RunningAttempt(folder, trial.attempt, position, execution)
 
     def _repeat(self, trial: Trial, attempt: RunningAttempt) -> None:
         """What was recorded as about to be done, and perhaps was not."""
-        if attempt.is_over:
+        if attempt.execution.is_over:
             return
         if trial.stop is not None:
             attempt.ask_to_stop(trial.stop.reason)
         if trial.kill is not None:
-            attempt.kill()
+            attempt.execution.kill()
 
     def _read(self, trial: Trial, attempt: RunningAttempt) -> None:
         stretch = self._tracker.read_news(attempt.folder.trial_id, attempt.position)
@@ -303,13 +297,13 @@ class Run:
 
     def _end(self, trial: Trial, attempt: RunningAttempt) -> None:
         outcome: AttemptOutcome = "hopeless"
-        reason = attempt.problem
+        reason = attempt.execution.problem
         if not reason:
             outcome, reason = judge(
                 attempt.folder,
                 was_asked=trial.stop is not None,
                 was_killed=trial.kill is not None,
-                is_lost=trial.boot != _boot(),
+                loss=attempt.execution.loss,
                 hopeless=self._hopeless_patterns(),
             )
         if (verdict := trial.verdict(outcome)) is not None:
@@ -347,9 +341,6 @@ class Run:
         return [policy.pattern for policy in policies if policy.action == "cancel_retries" and policy.pattern]
 
 
-def _boot() -> str:
-    """Which start of the machine this is; empty where the system does not say."""
-    try:
-        return _BOOT.read_text().strip()
-    except OSError:
-        return ""
+def _name(folder: TrialFolder, number: int) -> str:
+    """Of the trial's attempt that was recorded as the `number`-th one."""
+    return f"{folder.trial_id}.{number}"

@@ -1,0 +1,13 @@
+"""Resource pools: the slots that attempts run on, of this machine or of a Ray cluster.
+
+A `ResourcePool` begins attempts, and finds again those that an earlier master has begun. The master decides which trial
+gets slots next, and knows an attempt by its `Claim` first, and by its `Execution` once it is recorded.
+"""
+
+from __future__ import annotations
+
+from core_sdk.master.pools._machine_pool import MachinePool
+from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
+
+__all__ = ["AttemptOrder", "Begun", "Claim", "Execution", "MachinePool", "ResourcePool"]

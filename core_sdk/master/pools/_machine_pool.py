@@ -1,0 +1,179 @@
+"""The slots of this machine, on which the master starts attempts itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from core_sdk.agent.starting import Agent, Spawner
+from core_sdk.errors import CoreSDKError
+from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.master.machine import Machine
+from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
+from core_sdk.records import AttemptOutcome
+from core_sdk.tracking.attempts.running import kill, never_began, take_back
+from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.home import Home, TrialFolder
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class MachinePool(ResourcePool):
+    """Attempts run under agents that are forked on this machine."""
+
+    def __init__(self, machine: Machine, tell: Callable[[], None], spawner: Spawner | None = None) -> None:
+        """`tell` is called, in any thread, when a claim is whole, or an attempt may have ended."""
+        self.machine = machine
+        self._tell = tell
+        self._spawner = spawner or Spawner()
+
+    def rooms(self) -> Sequence[int]:
+        return [self.machine.num_slots]
+
+    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
+        free = [slot for slot in range(self.machine.num_slots) if slot not in used]
+        slot_ids = tuple(free[: order.num_slots])
+
+        def make_start() -> Start:
+            submission = SubmittedExperiment(Home(order.home_root), order.experiment_id)
+            return order.make_start(submission, self.machine.slots(slot_ids))
+
+        return _MachineClaim(folder, slot_ids, Agent(self._spawner), make_start, self._tell)
+
+    def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
+        number = max((each for each in folder.attempts() if folder.supervised_path(each).exists()), default=0)
+        if number and never_began(folder, number):
+            take_back(folder, number)
+        elif number > last_attempt:
+            return Begun(number, (), _boot())
+        return None
+
+    def recover(self, folder: TrialFolder, name: str, begun: Begun) -> Execution | None:
+        if never_began(folder, begun.number):
+            take_back(folder, begun.number)
+            return None
+        return _MachineExecution(folder, begun.number, begun.boot)
+
+    def describe(self) -> dict[str, Any]:
+        return self.machine.description
+
+    def close(self) -> None:
+        self._spawner.close()
+
+
+class _MachineClaim(Claim):
+    def __init__(
+        self,
+        folder: TrialFolder,
+        slot_ids: tuple[int, ...],
+        agent: Agent,
+        make_start: Callable[[], Start],
+        tell: Callable[[], None],
+    ) -> None:
+        """Calls `make_start` in a thread of its own, and `tell` after that."""
+        self.folder = folder
+        self.slot_ids = slot_ids
+        self._agent = agent
+        self._tell = tell
+        self._is_over = False
+        self._start: Future[Start] = Future()
+        threading.Thread(target=self._make, args=[make_start], daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def begun(self) -> Begun:
+        return Begun(self._start.result().number, self.slot_ids, _boot())
+
+    def start(self) -> Execution:
+        start = self._start.result()
+        execution = _MachineExecution(self.folder, start.number, _boot())
+        execution.start(start, self._agent, self._tell)
+        return execution
+
+    def release(self) -> None:
+        self._agent.close()
+        self._start.result().lock.release()
+
+    def abandon(self) -> None:
+        if not self.is_abandoned:
+            self.is_abandoned = True
+            self._agent.close()
+            self._start.add_done_callback(_withdraw)
+
+    def _make(self, make_start: Callable[[], Start]) -> None:
+        try:
+            self._start.set_result(make_start())
+        except Exception as error:  # noqa: BLE001  (it belongs to who calls `begun`)
+            self._agent.close()
+            self._start.set_exception(error)
+        self._is_over = True
+        self._tell()
+
+
+class _MachineExecution(Execution):
+    """Watched by polling; what its agent says only makes the master look sooner."""
+
+    def __init__(self, folder: TrialFolder, number: int, boot: str) -> None:
+        self._folder = folder
+        self._number = number
+        self._boot = boot
+        self._agent: Agent | None = None
+        """None for an attempt that an earlier master has started."""
+        self._is_starting = False
+
+    def start(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
+        """Starts the command in a thread of its own, which calls `tell` at its end."""
+        self._agent, self._is_starting = agent, True
+        threading.Thread(target=self._run, args=[start, agent, tell], daemon=True).start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._is_starting and self._folder.running_attempt() is None
+
+    @property
+    def loss(self) -> tuple[AttemptOutcome, str] | None:
+        return ("lost", "the machine was started anew") if self._boot != _boot() else None
+
+    def signal(self, number: int) -> None:
+        if self._agent is not None:
+            self._agent.signal(number)
+
+    def kill(self) -> None:
+        if self._agent is not None:
+            self._agent.signal(signal.SIGKILL)
+        else:
+            threading.Thread(target=kill, args=[self._folder, self._number], daemon=True).start()
+
+    def _run(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
+        try:
+            with Path(os.devnull).open("rb") as nothing:
+                agent.start(start, stdin=nothing.fileno())
+        except CoreSDKError as error:
+            self.problem = str(error)
+            start.lock.release()
+        self._is_starting = False
+        if not self.problem:
+            agent.wait()
+        agent.close()
+        tell()
+
+
+def _withdraw(made: Future[Start]) -> None:
+    if made.exception() is None:
+        made.result().withdraw()
+
+
+def _boot() -> str:
+    """Which start of the machine this is; empty where the system does not say."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,48 @@
+"""What a trial's next attempt is started with, wherever that is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
+from core_sdk.tracking.home import Home
+
+
+@dataclass(frozen=True)
+class AttemptOrder:
+    """Plain values, which can go to another host."""
+
+    name: str
+    """No other attempt of the home's trials is ordered by this name, unless this one never began."""
+    home_root: Path
+    experiment_id: int
+    trial_id: int
+    is_first: bool
+    num_slots: int
+    request_id: str
+    hparams: Mapping[str, Any]
+    seed: int
+    warm_start: str | None
+
+    def make_start(self, submission: SubmittedExperiment, slots: Slots) -> Start:
+        """Claims the attempt for this process. May take as long as a storage takes to answer."""
+        folder = Home(self.home_root).folder(self.trial_id)
+        if not self.is_first:
+            submission.prepare(folder)
+            return resume(folder, is_again=True, config=submission.config_values, slots=slots)
+        return begin_in_experiment(
+            folder,
+            self.experiment_id,
+            request_id=self.request_id,
+            hparams=self.hparams,
+            seed=self.seed,
+            config=submission.config_values,
+            command=submission.prepare,
+            slots=slots,
+            warm_start=self.warm_start or submission.record.warm_start,
+        )
