@@ -20,6 +20,7 @@ import { createPlot, within } from "./plot.js";
  * @param {boolean} [props.ignoresOutliers]
  * @param {[number, number] | null} props.zoom
  * @param {(zoom: [number, number] | null) => void} props.onZoom
+ * @param {[number, number] | null} [props.whole] What is shown without a zoom; null: from the first to the last value.
  * @param {number} [props.height]
  * @param {(value: number) => string} [props.format] How a value is written.
  * @param {boolean} [props.showsValues] Whether the values under the pointer are written below the plot.
@@ -34,6 +35,7 @@ export function Chart({
   ignoresOutliers = false,
   zoom,
   onZoom,
+  whole = null,
   height = 210,
   format = formatNumber,
   showsValues = true,
@@ -44,15 +46,15 @@ export function Chart({
   const plot = useRef(/** @type {any} */ (null));
   const [cursor, setCursor] = useState(/** @type {number | null} */ (null));
   const themeVersion = useThemeVersion();
-  const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, width, height, format };
+  const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, whole: whole ?? rangeOfX(traces), width, height, format };
 
   useLayoutEffect(() => {
     if (width === 0) return undefined;
     plot.current = createPlot(parent.current, { ...options, onZoom, onCursor: setCursor });
     return () => plot.current.destroy();
-  }, [traces, marks, axis, isLogarithmic, ignoresOutliers, zoom?.[0], zoom?.[1], width, height, themeVersion]);
+  }, [traces, marks, axis, isLogarithmic, ignoresOutliers, zoom?.[0], zoom?.[1], whole?.[0], whole?.[1], width, height, themeVersion]);
 
-  const picture = { title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom };
+  const picture = { title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom: zoom ?? whole };
   const exports = [
     { label: "Save as PNG", onSelect: () => pngOf(plot.current, picture, (blob) => saveFile(`${title}.png`, blob)) },
     { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, svgOf(picture), "image/svg+xml") },
@@ -72,7 +74,7 @@ export function Chart({
         tabindex="0"
         aria-label=${describe(title, traces, format)}
         style=${{ height: `${height}px` }}
-        onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, rangeOfX(traces), zoom, onZoom)}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => steer(event, options.whole, zoom, onZoom)}
       ></div>
       ${showsValues && html`<${Values} traces=${traces} cursor=${cursor} axis=${axis} format=${format} />`}
     </figure>

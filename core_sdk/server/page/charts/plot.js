@@ -3,7 +3,7 @@
 import uPlot from "../vendor/uplot/uPlot.esm.js";
 import { colour } from "../state/theme.js";
 import { formatNumber } from "../parts/text.js";
-import { rangeOfX, rangeOfY } from "./curves.js";
+import { rangeOfY } from "./curves.js";
 
 /**
  * @typedef {object} PlotOptions
@@ -13,6 +13,7 @@ import { rangeOfX, rangeOfY } from "./curves.js";
  * @property {boolean} isLogarithmic
  * @property {boolean} ignoresOutliers
  * @property {[number, number] | null} zoom The visible stretch of x; null shows everything.
+ * @property {[number, number] | null} whole What a null shows, and where zooming out and panning end.
  * @property {number} width In pixels.
  * @property {number} height
  * @property {(value: number) => string} format How a value is written.
@@ -25,7 +26,7 @@ const FAINT = 0.28;
 /** A uPlot with the options. @param {HTMLElement} parent @param {PlotOptions} options */
 export function createPlot(parent, options) {
   const { traces, zoom, isLogarithmic } = options;
-  const whole = rangeOfX(traces) ?? [0, 1];
+  const whole = options.whole ?? [0, 1];
   const visible = zoom ?? whole;
   const scaleY = () => rangeOfY(traces, visible, options) ?? (isLogarithmic ? [0.1, 1] : [0, 1]);
   const axisStyle = { stroke: colour("--axis"), font: `11px ${colour("--font")}` };

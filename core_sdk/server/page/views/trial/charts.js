@@ -95,11 +95,13 @@ function MetricChart({ chart: { title, series }, answer, trial, settings }) {
     [answer, series, origin],
   );
   const marks = useMemo(() => marksOf(answer, curves, origin), [answer, curves, origin]);
-  return html`<${Chart} title=${title} curves=${curves} marks=${marks} ...${settings} />`;
+  // What is beyond the zoom was not asked for.
+  const whole = settings.zoom !== null && settings.axis === "steps" ? [0, trial.steps_completed] : null;
+  return html`<${Chart} title=${title} curves=${curves} marks=${marks} whole=${whole} ...${settings} />`;
 }
 
 /** Where later attempts went on, on the axis of the chart. */
-function marksOf(/** @type {any} */ { resume_points: points }, /** @type {any[]} */ curves, /** @type {number} */ origin) {
+export function marksOf(/** @type {any} */ { resume_points: points }, /** @type {any[]} */ curves, /** @type {number} */ origin) {
   const { series } = curves.find(({ isFaint }) => !isFaint) ?? {};
   return points.flatMap((/** @type {number} */ point) => {
     const index = series?.last_steps.findIndex((/** @type {number} */ steps) => steps >= point) ?? -1;

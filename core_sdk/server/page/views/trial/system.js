@@ -1,61 +1,92 @@
-/** The figures of the machines that a trial ran on. */
+/** The figures of the machines that a trial ran on, on the time axis of a metric of the trial. */
 
 import { html, useMemo } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { seriesColour } from "../../charts/palette.js";
 import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
-import { Answered, Empty } from "../../parts/states.js";
-import { formatNumber, formatSize } from "../../parts/text.js";
+import { Select } from "../../parts/choice.js";
+import { Answered, Empty, Remark } from "../../parts/states.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
+import { useSetting } from "../../state/place.js";
+import { marksOf } from "./charts.js";
+import { figuresOf } from "./figures.js";
 
 const NUM_BUCKETS = 800;
 
-/** @param {{trial: any}} props */
-export function System({ trial }) {
-  const answer = useAnswer(address(["trials", trial.trial_id, "system"], { buckets: NUM_BUCKETS }), {
-    follows: ({ trials }) => trials.includes(trial.trial_id),
-  });
+/** @param {{found: any}} props */
+export function System({ found: { trial, series } }) {
+  const names = series.map((/** @type {any} */ { group, name }) => `${group}.${name}`);
+  const [metric, setMetric] = useSetting("beside", names[0] ?? "none");
+  const [node, setNode] = useSetting("node");
+  const settings = { ...useChartSettings(), axis: /** @type {const} */ ("time") };
+  const follows = (/** @type {any} */ { trials }) => trials.includes(trial.trial_id);
+  const answer = useAnswer(address(["trials", trial.trial_id, "system"], questionOf(settings.zoom, trial.created)), { follows });
+  const nodes = [...new Set((answer.value?.curves ?? []).map((/** @type {any} */ { rank }) => rank))].sort((one, other) => one - other);
   return html`
-    <${ChartSettingsBar} hasAxis=${false} />
+    <${ChartSettingsBar} hasAxis=${false}>
+      ${names.length > 0 && html`<${Select} label="Beside" values=${[["none", "no metric"], ...names.map((/** @type {string} */ name) => [name, name])]} value=${metric} onChange=${setMetric} />`}
+      ${nodes.length > 1 && html`<${Select} label="Node" values=${[["", "all"], ...nodes.map((rank) => [String(rank), nodeName(trial, rank)])]} value=${node} onChange=${setNode} />`}
+    <//>
     <div class="pane">
       <${Answered} answer=${answer} what="figures of the machine">
-        ${(/** @type {any} */ value) =>
-          value.curves.length === 0
-            ? html`<${Empty} title="No figures of the machine."><p>The script records them after this line.</p><pre><code>ctx.profiler.on()</code></pre><//>`
-            : html`<${Charts} curves=${value.curves} trial=${trial} />`}
+        ${(/** @type {any} */ { curves, num_left_out: numLeftOut }) => {
+          const shown = node === "" ? curves : curves.filter((/** @type {any} */ { rank }) => String(rank) === node);
+          const whole = [0, endOf(trial, curves) - trial.created];
+          if (curves.length === 0 && settings.zoom === null) {
+            return html`<${Empty} title="No figures of the machine."><p>The script records them after this line.</p><pre><code>ctx.profiler.on()</code></pre><//>`;
+          }
+          return html`
+            ${numLeftOut > 0 && html`<${Remark}>${numLeftOut} more series are left out: more cannot be told apart.<//>`}
+            ${shown.length === 0 && html`<${Empty} title="Nothing was measured in this stretch of time."><button onClick=${() => settings.onZoom(null)}>Show all</button><//>`}
+            ${names.includes(metric) && html`<${Metric} trial=${trial} name=${metric} settings=${settings} whole=${whole} />`}
+            <${Figures} curves=${shown} trial=${trial} settings=${settings} whole=${whole} />
+          `;
+        }}
       <//>
     </div>
   `;
 }
 
-function Charts({ curves, trial }) {
-  const settings = useChartSettings();
-  const charts = useMemo(() => chartsOf(curves, trial.created), [curves, trial.created]);
+/** The end of what all charts show: that of the trial, or what was measured last. */
+const endOf = (/** @type {any} */ { ended, created }, /** @type {any[]} */ curves) =>
+  Math.max(ended ?? created + 1, ...curves.map(({ x }) => x.at(-1) ?? 0));
+
+/** What is asked for: where one has zoomed in, also as much before and after it, so that one can go there. */
+function questionOf(/** @type {[number, number] | null} */ zoom, /** @type {number} */ origin) {
+  if (zoom === null) return { buckets: NUM_BUCKETS };
+  const [from, to] = zoom;
+  return { buckets: 3 * NUM_BUCKETS, first: origin + from - (to - from), last: origin + to + (to - from) };
+}
+
+function Figures({ curves, trial, settings, whole }) {
+  const charts = useMemo(() => figuresOf(curves), [curves]);
+  return html`<div class="charts spaced">${charts.map((chart) => html`<${Figure} key=${chart.title} chart=${chart} origin=${trial.created} settings=${settings} whole=${whole} />`)}</div>`;
+}
+
+function Figure({ chart: { title, format, curves }, origin, settings, whole }) {
+  const drawn = useMemo(() => curves.map((/** @type {any} */ curve, /** @type {number} */ index) => ({ ...curve, colour: seriesColour(index), origin })), [curves, origin]);
+  return html`<${Chart} title=${title} curves=${drawn} height=${170} format=${format} whole=${whole} ...${settings} />`;
+}
+
+/** A metric of the trial over the same time. */
+function Metric({ trial, name, settings, whole }) {
+  const answer = useAnswer(address(["trials", trial.trial_id, "metrics"], { names: name, x: "time", buckets: NUM_BUCKETS }), {
+    follows: ({ trials }) => trials.includes(trial.trial_id),
+  });
+  const curves = useMemo(
+    () => (answer.value?.curves ?? []).map((/** @type {any} */ series) => ({ label: name, colour: seriesColour(0), series, origin: trial.created })),
+    [answer.value, name, trial.created],
+  );
+  const marks = useMemo(() => (answer.value ? marksOf(answer.value, curves, trial.created) : []), [answer.value, curves, trial.created]);
   return html`
-    <div class="charts">
-      ${charts.map(({ title, curves: drawn, format }) => html`<${Chart} key=${title} title=${title} curves=${drawn} ...${settings} axis="time" format=${format} />`)}
-    </div>
+    <section class="chart-section" aria-label="Metric">
+      <${Answered} answer=${answer} what=${name}>${() => html`<${Chart} title=${name} curves=${curves} marks=${marks} height=${170} whole=${whole} ...${settings} />`}<//>
+    </section>
   `;
 }
 
-/** A chart for each figure; those of several GPUs, disks or nodes share one. */
-function chartsOf(/** @type {any[]} */ curves, /** @type {number} */ origin) {
-  /** @type {Map<string, any[]>} */
-  const byTitle = new Map();
-  for (const curve of curves) {
-    const title = `${curve.group} ${curve.name.split(".")[0]}`;
-    byTitle.set(title, [...(byTitle.get(title) ?? []), curve]);
-  }
-  const hasNodes = new Set(curves.map(({ rank }) => rank)).size > 1;
-  return [...byTitle].map(([title, members]) => ({
-    title,
-    format: /memory|rss|throughput|bytes/.test(title) ? formatSize : formatNumber,
-    curves: members.map((series, index) => ({
-      label: [series.name.split(".").slice(1).join("."), hasNodes && `rank ${series.rank}`].filter(Boolean).join(", ") || series.name,
-      colour: seriesColour(index),
-      series,
-      origin,
-    })),
-  }));
-}
+const nodeName = (/** @type {any} */ { ranks }, /** @type {number} */ rank) => {
+  const host = ranks.find((/** @type {any} */ one) => one.rank === rank)?.host;
+  return host ? `${host} (rank ${rank})` : `rank ${rank}`;
+};

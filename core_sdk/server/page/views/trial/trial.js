@@ -41,7 +41,7 @@ export function Trial({ id, tab }) {
           <div class="tab">
             ${current === "charts" && html`<${TrialCharts} found=${found} />`}
             ${current === "overview" && html`<${Overview} found=${found} />`}
-            ${current === "system" && html`<${System} trial=${found.trial} />`}
+            ${current === "system" && html`<${System} found=${found} />`}
             ${current === "logs" && html`<${Logs} trial=${found.trial} />`}
             ${current === "checkpoints" && html`<${Checkpoints} query=${{ trial: Number(id) }} experimentId=${found.trial.experiment_id} follows=${(/** @type {any} */ { trials }) => trials.includes(Number(id))} />`}
             ${current === "code" && html`<${Code} subject=${{ kind: "trial", id: Number(id), experimentId: found.trial.experiment_id, hparams: found.trial.hparams }} />`}

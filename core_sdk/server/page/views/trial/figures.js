@@ -1,0 +1,65 @@
+/** The profiler's figures: what they are called, in what they are counted, and where nothing was measured. Pure. */
+
+import { formatNumber, formatSize } from "../../parts/text.js";
+
+const percent = (/** @type {number} */ value) => `${formatNumber(value, 3)} %`;
+const rate = (/** @type {number} */ value) => `${formatSize(Math.round(value))}/s`;
+
+/** @type {Record<string, {title: string, format: (value: number) => string}>} */
+const FIGURES = {
+  gpu_util: { title: "GPU", format: percent },
+  gpu_free_memory: { title: "GPU, free memory", format: formatSize },
+  cpu_util_simple: { title: "CPU", format: percent },
+  memory_free: { title: "Memory, free", format: formatSize },
+  disk_util: { title: "Disk, space in use", format: percent },
+  disk_iops: { title: "Disk, accesses per second", format: (value) => formatNumber(value, 3) },
+  disk_throughput_read: { title: "Disk, read", format: rate },
+  disk_throughput_write: { title: "Disk, written", format: rate },
+  net_throughput_sent: { title: "Network, sent", format: rate },
+  net_throughput_recv: { title: "Network, received", format: rate },
+};
+const ORDER = Object.values(FIGURES).map(({ title }) => title);
+
+// Measurements are a second or so apart; a pause of the training takes minutes.
+const LEAST_GAP_S = 20;
+const GAP_IN_INTERVALS = 6;
+
+/**
+ * The curves by what they measure: a chart for each figure, in which GPUs, disks and nodes lie over each other.
+ * @param {any[]} curves As the server sends them.
+ * @returns {{title: string, format: (value: number) => string, curves: {label: string, series: any}[]}[]}
+ */
+export function figuresOf(curves) {
+  const hasNodes = new Set(curves.map(({ rank }) => rank)).size > 1;
+  /** @type {Map<string, any>} */
+  const charts = new Map();
+  for (const curve of curves) {
+    const [name, ...rest] = curve.name.split(".");
+    const figure = FIGURES[name] ?? { title: `${curve.group} ${name}`, format: formatNumber };
+    const chart = charts.get(figure.title) ?? { ...figure, curves: [] };
+    const label = [rest.join("."), hasNodes && `rank ${curve.rank}`].filter(Boolean).join(", ") || figure.title;
+    chart.curves.push({ label, series: withGaps(curve) });
+    charts.set(figure.title, chart);
+  }
+  return ORDER.flatMap((title) => charts.get(title) ?? []).concat([...charts.values()].filter(({ title }) => !ORDER.includes(title)));
+}
+
+/** The series, interrupted where nothing was measured for long, for example between two attempts. */
+export function withGaps(/** @type {any} */ { x, minimum, maximum, mean }) {
+  const intervals = x.slice(1).map((/** @type {number} */ at, /** @type {number} */ index) => at - x[index]);
+  const usual = [...intervals].sort((one, other) => one - other)[Math.floor(intervals.length / 2)] ?? 0;
+  const longest = Math.max(LEAST_GAP_S, GAP_IN_INTERVALS * usual);
+  /** @type {Record<string, any[]>} */
+  const series = { x: [], minimum: [], maximum: [], mean: [] };
+  const add = (/** @type {number} */ at, /** @type {any} */ low, /** @type {any} */ high, /** @type {any} */ middle) => {
+    series.x.push(at);
+    series.minimum.push(low);
+    series.maximum.push(high);
+    series.mean.push(middle);
+  };
+  x.forEach((/** @type {number} */ at, /** @type {number} */ index) => {
+    if (index > 0 && intervals[index - 1] > longest) add((x[index - 1] + at) / 2, null, null, null);
+    add(at, minimum[index], maximum[index], mean[index]);
+  });
+  return series;
+}
