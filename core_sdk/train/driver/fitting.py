@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import traceback
 from abc import ABC, abstractmethod
@@ -155,17 +156,14 @@ class _WorkersFit(_Fit):
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
-        self._likeness = Likeness.of_this_program(training.scaling, training.backend, training.timeout_s)
         self._workers: Workers | None = None
-        self._stops = ForwardedStops()
 
     def run(self) -> Result:
         try:
-            with self._stops:
-                result = super().run()
+            result = super().run()
         except Interrupted as error:
-            self._stops.die()
-            # A handler of the program's has let it live.
+            # The signal has the effect that it would have had, unless a handler of the program's lets it live.
+            os.kill(os.getpid(), error.number)
             raise SystemExit(128 + error.number) from error
         if self._workers is not None and self._workers.group.size == self._training.scaling.max_workers:
             self._workers.keep()
@@ -177,7 +175,10 @@ class _WorkersFit(_Fit):
         workers = self._started(trial)
         group = workers.group
         call = group.submit(run, self._training.program(trial))
-        with Growth(self._training.scaling, workers.engine, group.size, trial) as growth:
+        with (
+            ForwardedStops(group) as stops,
+            Growth(self._training.scaling, workers.engine, group.size, trial) as growth,
+        ):
             try:
                 returned = call.results()
             except KeyboardInterrupt:
@@ -188,8 +189,8 @@ class _WorkersFit(_Fit):
                 call.wait_for_all(_AFTER_FAILURE_S)
                 raise
             except WorkerDiedError as error:
-                if self._stops.received is not None:
-                    raise Interrupted(self._stops.received) from error
+                if stops.received is not None:
+                    raise Interrupted(stops.received) from error
                 raise
         if growth.is_wanted and returned[0].is_stopped:
             self._clear()
@@ -198,9 +199,8 @@ class _WorkersFit(_Fit):
 
     def _started(self, trial: DrivenTrial) -> Workers:
         if self._workers is None:
-            self._workers = Workers.taken(self._likeness) or self._start(trial)
+            self._workers = Workers.taken(self._likeness()) or self._start(trial)
         self._workers.engine.log_to(trial.log_path)
-        self._stops.group = self._workers.group
         return self._workers
 
     def _start(self, trial: DrivenTrial) -> Workers:
@@ -214,10 +214,14 @@ class _WorkersFit(_Fit):
         except BaseException:
             group.close(0)
             raise
-        return Workers(self._likeness, engine, group)
+        # Only now: to connect to Ray changes the environment.
+        return Workers(self._likeness(), engine, group)
+
+    def _likeness(self) -> Likeness:
+        training = self._training
+        return Likeness.of_this_program(training.scaling, training.backend, training.timeout_s)
 
     def _clear(self) -> None:
-        self._stops.group = None
         if self._workers is not None:
             with contextlib.suppress(WorkerError):
                 self._workers.close(0)

@@ -68,6 +68,9 @@ class Workers:
         if Workers._kept is not None:
             Workers._kept.close()
         Workers._kept = self
+        # The last one registered is called first: before Ray ends its connection.
+        atexit.unregister(close_kept)
+        atexit.register(close_kept)
 
     def close(self, grace_s: float = 5.0) -> None:
         self.group.close(grace_s)
@@ -77,10 +80,6 @@ def close_kept() -> None:
     if Workers._kept is not None:
         Workers._kept.close()
         Workers._kept = None
-
-
-# Before concurrent.futures and others end their threads.
-atexit.register(close_kept)
 
 
 def note_modules() -> None:

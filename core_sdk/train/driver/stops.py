@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from queue import SimpleQueue
@@ -16,8 +15,8 @@ from core_sdk.workers import WorkerGroup
 class ForwardedStops:
     """While it is open, SIGTERM stops the workers rather than this program. Does nothing outside of the main thread."""
 
-    def __init__(self) -> None:
-        self.group: WorkerGroup | None = None
+    def __init__(self, group: WorkerGroup) -> None:
+        self._group = group
         self.received: int | None = None
         """The last signal that has come."""
         self._previous: dict[int, Any] = {}
@@ -38,11 +37,6 @@ class ForwardedStops:
         if self._previous:
             self._wishes.put(0)
 
-    def die(self) -> None:
-        """After `__exit__`: lets the signal have the effect that it would have had."""
-        if self.received is not None:
-            os.kill(os.getpid(), self.received)
-
     def _catch(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         self._wishes.put(number)
@@ -50,5 +44,4 @@ class ForwardedStops:
     def _forward(self) -> None:
         # In a thread of its own: the handler may run while the main thread holds a lock of the group's.
         while self._wishes.get():
-            if self.group is not None:
-                self.group.stop()
+            self._group.stop()

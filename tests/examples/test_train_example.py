@@ -1,0 +1,50 @@
+"""The example of a training function learns what it promises, on workers and without, and goes on after a pause."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from parts import needs
+from processes import wait_for
+
+from core_sdk.tracking import Home
+
+# It starts several processes that import torch.
+pytestmark = needs("torchrun")
+
+SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "9_train.py"
+CORE_SDK = Path(sys.executable).with_name("core-sdk")
+PAUSED = 75
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def assert_as_promised(process: subprocess.Popen[str]) -> None:
+    """The last line states what was reached and what the example promises."""
+    output, errors = process.communicate(timeout=120)
+    told = re.search(r"accuracy (\S+) on the test digits \(expected: (\S+) or more\)\n\Z", output)
+    assert told, output + errors
+    assert float(told[1]) >= float(told[2])
+
+
+def test_one_process_alone_learns_the_digits() -> None:
+    """Which is the same training, without workers."""
+    assert_as_promised(start(sys.executable, str(SCRIPT), "--workers=0"))
+
+
+def test_workers_learn_the_digits_also_after_a_pause(home: Home) -> None:
+    """In two attempts of one trial."""
+    first = start(str(CORE_SDK), "run", "--", sys.executable, str(SCRIPT), "--workers=2")
+    wait_for(lambda: any(home.checkpoints.glob("*-*")))
+    subprocess.run([str(CORE_SDK), "trial", "pause", "1"], check=True, capture_output=True)
+    assert first.wait(60) in (0, PAUSED, -signal.SIGTERM)
+
+    assert_as_promised(start(str(CORE_SDK), "trial", "resume", "1"))
+
+    assert home.trial(1).attempts() == [1, 2]
