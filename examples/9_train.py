@@ -66,7 +66,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2, help="0: this process alone")
     parser.add_argument("--engine", choices=["local", "ray"], help="by default Ray, if this program is connected to it")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--epochs", type=int, default=14)
     arguments = parser.parse_args()
     trainer = TorchTrainer(
         train_func,
