@@ -74,7 +74,7 @@ class _Due(NamedTuple):
 
 
 class Driver:
-    """Drives a training to a length, and remembers how far it is; its state belongs into each checkpoint.
+    """Drives a training to a length, and remembers how far it is; its state belongs in each checkpoint.
 
     After a batch at which something is due, it reports, validates and saves, in this order. The end of the training is
     validated and saved, unless that has been done. Before each batch it reads the stop flag, and saves if it is set. A
@@ -126,10 +126,6 @@ class Driver:
     @property
     def counters(self) -> Counters:
         return Counters._make(self._counts)
-
-    @property
-    def is_validation_current(self) -> bool:
-        return self._validated_at == self.counters.batches
 
     def state_dict(self) -> dict[str, Any]:
         counters = self.counters

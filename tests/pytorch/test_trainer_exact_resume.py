@@ -102,3 +102,24 @@ def test_any_number_of_ranks_trains_the_same_global_batches(whole: Whole, num_ra
     assert {batch: set(each) for batch, each in on_ranks.items()} == {
         batch: set(each) for batch, each in on_one.items()
     }
+
+
+@slow
+@pytest.mark.parametrize(
+    ("num_before", "num_after", "num_workers"), [(2, 1, 0), (2, 3, 0), (1, 2, 2), (4, 2, 2), (2, 4, 2)]
+)
+def test_another_number_of_ranks_goes_on_with_the_same_global_batches(
+    tmp_path: Path, ranks: Ranks, whole: Whole, num_before: int, num_after: int, num_workers: int
+) -> None:
+    """As when a machine is lost, or another one comes; with loader workers, too."""
+    ended = started(tmp_path, "ended")
+
+    for process in ranks.start(train, num_before, ended, num_workers, End("batch", 6, "SIGTERM")):
+        process.wait()
+    assert 6 <= max(samples(ended)) < NUM_BATCHES - 1
+    ranks.run(train, num_after, ended, num_workers)
+
+    on_ranks, on_one = samples(ended), samples(whole(1))
+    assert {batch: set(each) for batch, each in on_ranks.items()} == {
+        batch: set(each) for batch, each in on_one.items()
+    }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from core_sdk.loop import rng
-from core_sdk.loop.driver import Driver, Schedule
+from core_sdk.loop.driver import Driver, Schedule, Trained
 from core_sdk.loop.plan import Draw
 from core_sdk.loop.schedule import Counters
 from core_sdk.pytorch._context import PyTorchTrialContext
@@ -22,6 +22,13 @@ from core_sdk.pytorch._reducers import reduce_across_slots
 from core_sdk.pytorch._trial import PyTorchTrial
 
 logger = logging.getLogger("core_sdk.pytorch")
+
+
+class BatchOfEpoch(Trained, Protocol):
+    """A global batch that knows the epoch in which it begins."""
+
+    @property
+    def epoch(self) -> int: ...
 
 
 class Fitting:
@@ -107,24 +114,33 @@ class Fitting:
         self._is_epoch_start = state["is_epoch_start"]
         self.metrics = state["metrics"]
 
-    def train_batch(self) -> Draw:
-        draw, batch = next(self._stream)
-        context, index, epoch = self._context, self._batch_index, draw.epoch
-        context._begin_batch(index, epoch, self._is_epoch_start, draw.is_epoch_end)
+    def train_batch(self) -> Trained:
+        trained, batch = self._next_batch()
+        context, index, epoch = self._context, self._batch_index, trained.epoch
+        context._begin_batch(index, epoch, self._is_epoch_start, trained.is_epoch_end)
         if self._is_epoch_start:
             self._callbacks.call("on_training_epoch_start", epoch)
-        if self._moves_batches:
-            batch = context.to_device(batch)
-        returned = self._train_batch(batch=batch, epoch_idx=epoch, batch_idx=index)
-        self._metrics.add(returned, index, self._data.num_samples(draw, batch))
+        returned = self._train_on(batch, trained)
         context._end_batch()
         for hook in self._batch_hooks:
             hook(epoch, index, returned)
         self._batch_index = index + 1
-        self._is_epoch_start = draw.is_epoch_end
-        if draw.is_epoch_end:
+        self._is_epoch_start = trained.is_epoch_end
+        if trained.is_epoch_end:
             self._callbacks.call("on_training_epoch_end", epoch)
-        return draw
+        return trained
+
+    def _next_batch(self) -> tuple[BatchOfEpoch, Any]:
+        """With this rank's part of it."""
+        return next(self._stream)
+
+    def _train_on(self, batch: Any, draw: Any) -> Any:
+        """Returns what the trial has returned."""
+        if self._moves_batches:
+            batch = self._context.to_device(batch)
+        returned = self._train_batch(batch=batch, epoch_idx=draw.epoch, batch_idx=self._batch_index)
+        self._metrics.add(returned, self._batch_index, self._data.num_samples(draw, batch))
+        return returned
 
     def report(self, progress: float) -> None:
         distributed = self._context.distributed

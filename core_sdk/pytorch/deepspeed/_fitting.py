@@ -93,22 +93,9 @@ class EngineFitting(Fitting):
         micro_batches = super().batches_per_epoch
         return None if micro_batches is None else micro_batches // self._context.get_num_micro_batches_per_slot()
 
-    def train_batch(self) -> MicroBatches:  # type: ignore[override]
-        context, index = self._context, self._batch_index
-        drawn = list(itertools.islice(self._stream, context.get_num_micro_batches_per_slot()))
-        trained = self._described(drawn)
-        context._begin_batch(index, trained.epoch, self._is_epoch_start, trained.is_epoch_end)
-        if self._is_epoch_start:
-            self._callbacks.call("on_training_epoch_start", trained.epoch)
-        returned = self._train_on([batch for _, batch in drawn], trained)
-        context._end_batch()
-        for hook in self._batch_hooks:
-            hook(trained.epoch, index, returned)
-        self._batch_index = index + 1
-        self._is_epoch_start = trained.is_epoch_end
-        if trained.is_epoch_end:
-            self._callbacks.call("on_training_epoch_end", trained.epoch)
-        return trained
+    def _next_batch(self) -> tuple[MicroBatches, list[Any]]:
+        drawn = list(itertools.islice(self._stream, self._context.get_num_micro_batches_per_slot()))
+        return self._described(drawn), [batch for _, batch in drawn]
 
     def _described(self, drawn: list[tuple[Draw, Any]]) -> MicroBatches:
         """Collective if some ranks read no data: they are told by the chief."""
