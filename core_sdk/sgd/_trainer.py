@@ -15,14 +15,14 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar
 import torch
 
 from core_sdk import core
-from core_sdk.environment import get_cluster_info, num_ranks_started
+from core_sdk.environment import get_cluster_info
 from core_sdk.errors import CheckpointProtectedError, ReplicaDiedError, WorkerDiedError, WorkersEndedError
 from core_sdk.files import write_atomically
-from core_sdk.records import to_json
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
 from core_sdk.sgd._replicas import Replicas
+from core_sdk.sgd._trial import TrainerTrial
 from core_sdk.workers import Engine, open_engine
 
 logger = logging.getLogger("core_sdk.sgd")
@@ -63,6 +63,8 @@ class PyTorchTrainer:
         scheduler_step_freq: SchedulerStep = "batch",
         *,
         engine: Literal["local", "ray"] | Engine | None = None,
+        name: str | None = None,
+        job_id: str | None = None,
         context: core.Context | None = None,
     ) -> None:
         """Starts the workers, and calls the creators on each of them.
@@ -84,8 +86,10 @@ class PyTorchTrainer:
 
         `use_fp16` computes in mixed precision by `torch.amp`. `backend` is that of torch.distributed. Hyperparameters
         with which the trial was started, by a search for example, replace those in `config`. The workers are processes
-        of this machine, or those of a Ray cluster: by default if `ray.init()` has been called. `context` is where the
-        trainer reports; by default it calls `core.init()`.
+        of this machine, or those of a Ray cluster: by default if `ray.init()` has been called.
+
+        The trial is in the experiment `name`; by default that is the name of the script. Each start of a program with
+        the same `job_id` goes on with the same trial. With a `context` the trainer is in the trial of that Context.
 
         Raises `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
@@ -119,11 +123,15 @@ class PyTorchTrainer:
                 "opt_level O1, and losses are scaled as needed. These apex_args change nothing: %s",
                 ", ".join(apex_args),
             )
-        self.config = _with_hparams(config or {})
-        self._owns_context = context is None
-        self.context = context or begin_trial(self.config)
-        if self._owns_context:
-            self.context.start()
+        self._trial: TrainerTrial | None = None
+        if context is None:
+            self._trial = TrainerTrial(config or {}, name=name, job_id=job_id, num_slots=num_replicas)
+            context = self._trial.context
+            hparams = self._trial.given_hparams
+        else:
+            hparams = {} if (info := get_cluster_info()) is None else info.trial.hparams
+        self.context = context
+        self.config = {**(config or {}), **hparams}
         try:
             creators = Creators(
                 model_creator=model_creator,
@@ -144,8 +152,11 @@ class PyTorchTrainer:
                 trial_id=self.context.info.trial.trial_id,
             )
             self._creators = creators
+            opened = open_engine(engine, num_replicas, num_gpus=1 if use_gpu else 0)
+            if self._trial is not None:
+                opened.log_to(self._trial.log_path)
             self._replicas: Replicas | None = Replicas(
-                open_engine(engine, num_replicas, num_gpus=1 if use_gpu else 0),
+                opened,
                 num_replicas,
                 creators,
                 ("nccl" if use_gpu else "gloo") if backend == "auto" else backend,
@@ -368,29 +379,9 @@ class PyTorchTrainer:
             if replicas is not None:
                 replicas.close(is_forced=is_forced)
         finally:
-            if self._owns_context:
-                self.context.close(type(error) if error else None, error, error.__traceback__ if error else None)
-
-
-def begin_trial(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:
-    """The trial of a program that leads workers, and is itself one process, on however many slots."""
-    distributed = core.DistributedContext() if num_ranks_started() == 1 else None
-    hparams = {name: value for name, value in config.items() if _is_plain(name, value)}
-    return core.init(distributed=distributed, hparams=hparams, max_length=max_length)
-
-
-def _with_hparams(config: Mapping[str, Any]) -> dict[str, Any]:
-    info = get_cluster_info()
-    return {**config, **({} if info is None else info.trial.hparams)}
-
-
-def _is_plain(name: str, value: object) -> bool:
-    """Whether it can be recorded; functions and classes, for example, cannot."""
-    try:
-        to_json({name: value}, "config")
-    except (TypeError, ValueError):
-        return False
-    return True
+            trial, self._trial = self._trial, None
+            if trial is not None:
+                trial.end(error)
 
 
 def _check_functions(**functions: Any) -> None:

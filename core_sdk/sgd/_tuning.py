@@ -13,7 +13,8 @@ from typing import Any
 
 from core_sdk import client
 from core_sdk.sgd._metrics import Metrics
-from core_sdk.sgd._trainer import PyTorchTrainer, begin_trial
+from core_sdk.sgd._trainer import PyTorchTrainer
+from core_sdk.sgd._trial import init_alone
 from core_sdk.workers import encode_request
 
 _CALL_FILE = "trial.pickle"
@@ -73,7 +74,7 @@ def run_trial(file: str) -> None:
 
 def _train(arguments: Mapping[str, Any], num_passes: int, max_retries: int, metric: str) -> None:
     with (
-        begin_trial(arguments.get("config") or {}, max_length={"epochs": num_passes}) as context,
+        init_alone(arguments.get("config") or {}, max_length={"epochs": num_passes}) as context,
         PyTorchTrainer(**arguments, context=context) as trainer,
     ):
         for operation in context.searcher.operations():

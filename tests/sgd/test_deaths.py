@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -12,8 +13,9 @@ import pytest
 import torch
 from parts import needs
 from sgd.creators import CREATORS, NUM_SAMPLES
+from torch import nn
 
-from core_sdk import client
+from core_sdk import client, core
 from core_sdk.errors import ReplicaDiedError
 from core_sdk.sgd import PyTorchTrainer
 
@@ -54,22 +56,34 @@ def deaths(tmp_path: Path) -> Path:
     return directory
 
 
-def trainer(deaths: Path, **arguments: Any) -> PyTorchTrainer:
-    return PyTorchTrainer(
-        **CREATORS,
-        train_function=trained,
-        validation_function=validated,
-        config={"deaths": str(deaths)},
-        **{"num_replicas": 2, "batch_size": BATCH_SIZE, "dataloader_config": {"shuffle": False}, **arguments},
-    )
+def model_creator(config: dict[str, Any]) -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 1))
 
 
-def losses(passes: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> list[float]:
+@contextlib.contextmanager
+def trainer(deaths: Path) -> Iterator[PyTorchTrainer]:
+    """Each draws the same random numbers."""
+    with core.init() as context:
+        context.info.trial.trial_seed = 1
+        with PyTorchTrainer(
+            **{**CREATORS, "model_creator": model_creator},
+            train_function=trained,
+            validation_function=validated,
+            config={"deaths": str(deaths)},
+            num_replicas=2,
+            batch_size=BATCH_SIZE,
+            context=context,
+        ) as creator_trainer:
+            yield creator_trainer
+
+
+def losses(passes: list[dict[str, Any]]) -> list[float]:
     return [each["loss"] for each in passes]
 
 
+@pytest.mark.timeout(600)
 def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
-    """The pass begins again from the state before it, and is counted once."""
+    """The pass begins again from the state before it, with the same random numbers, and is counted once."""
     with trainer(deaths) as undisturbed:
         expected = [undisturbed.train() for _ in range(NUM_BATCHES + 1)]
         model = undisturbed.get_model()

@@ -1,0 +1,59 @@
+"""The trial that a trainer is."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core_sdk import core
+from core_sdk.agent.driving import DrivenTrial
+from core_sdk.environment import num_ranks_started, run_info_used
+from core_sdk.records import to_json
+
+
+class TrainerTrial:
+    """The Context of a trainer that was given none, and the attempt in which it is."""
+
+    def __init__(self, config: Mapping[str, Any], *, name: str | None, job_id: str | None, num_slots: int) -> None:
+        self._driven = DrivenTrial.begin(name=name, job_id=job_id, num_slots=num_slots)
+        self.given_hparams: Mapping[str, Any] = self._driven.info.trial.hparams
+        """Those with which this attempt was started."""
+        try:
+            with run_info_used(self._driven.run_info_path):
+                self.context = init_alone(config)
+        except BaseException:
+            self._driven.withdraw()
+            raise
+        self.context.start()
+
+    @property
+    def log_path(self) -> Path | None:
+        """Where the output of the workers is to be kept; None if it is kept already."""
+        return self._driven.log_path
+
+    def end(self, error: BaseException | None) -> None:
+        try:
+            self.context.close(type(error) if error else None, error, error.__traceback__ if error else None)
+        finally:
+            if isinstance(error, KeyboardInterrupt):
+                self._driven.end(-signal.SIGINT)
+            else:
+                self._driven.end(1 if error else 0, f"{type(error).__name__}: {error}" if error else "")
+
+
+def init_alone(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:
+    """For a program that leads workers, and is itself one process, on however many slots."""
+    distributed = core.DistributedContext() if num_ranks_started() == 1 else None
+    hparams = {name: value for name, value in config.items() if _is_plain(name, value)}
+    return core.init(distributed=distributed, hparams=hparams, max_length=max_length)
+
+
+def _is_plain(name: str, value: object) -> bool:
+    """Whether it can be recorded; functions and classes, for example, cannot."""
+    try:
+        to_json({name: value}, "config")
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -1,0 +1,70 @@
+"""A trainer is a trial: it is listed, paused and resumed as any other."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from cli.commands import WarmCli
+from parts import needs
+
+from core_sdk import client
+
+# Each starts several processes with torch: too long for `make test`.
+pytestmark = needs("torchrun")
+
+LEADING = """
+    import os, signal, sys
+    import torch
+    from torch import nn
+    from core_sdk.sgd import PyTorchTrainer
+
+    def model_creator(config):
+        return nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.5), nn.Linear(8, 1))
+
+    def data_creator(config):
+        print("making data")
+        x = torch.linspace(-1, 1, 48).unsqueeze(1)
+        return torch.utils.data.TensorDataset(x, 2 * x + 1)
+
+    def optimizer_creator(model, config):
+        return torch.optim.SGD(model.parameters(), lr=config["lr"], momentum=0.9)
+
+    dies_after, job_id = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
+    config = {"lr": 0.1, "loss": nn.MSELoss}
+    with PyTorchTrainer(
+        model_creator, data_creator, optimizer_creator, nn.MSELoss, config=config, num_replicas=2, job_id=job_id
+    ) as trainer:
+        while trainer.epoch < 4 and not trainer.context.preempt.should_preempt():
+            trainer.train(max_retries=1)
+            if trainer.epoch == dies_after:
+                os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[..., tuple[int, str, str]]) -> None:
+    """No pass is missing, and none is there twice; the output of the workers is kept."""
+    killed, _, _ = run_script(LEADING, "2", "line")
+    status, _, errors = run_script(LEADING, "0", "line")
+
+    assert (killed, status) == (-signal.SIGKILL, 0), errors
+    trial = client.get_trial(1)
+    assert trial.state.name == "COMPLETED"
+    assert trial.hparams == {"lr": 0.1}
+    reports = [(each.steps_completed, each.metrics["epoch"]) for each in trial.iter_metrics("training")]
+    assert reports == [(3, 1), (6, 2), (9, 3), (12, 4)]
+    assert len(trial.list_checkpoints()) <= 2, "a newer state takes the place of an older one"
+    assert sum("making data" in entry for entry in trial.iter_logs()) >= 2
+
+
+def test_a_trial_that_continues_another_takes_its_weights(
+    run_script: Callable[..., tuple[int, str, str]], warm_cli: WarmCli, tmp_path: Path
+) -> None:
+    """And begins all else anew."""
+    run_script(LEADING, "1")
+    continued = warm_cli.run(tmp_path, "trial", "continue", "1")
+
+    assert "trial 2 failed (killed by SIGKILL)" in continued.errors, "it has died after its first pass, as told"
+    (report,) = client.get_trial(2).iter_metrics("training")
+    assert (report.steps_completed, report.metrics["epoch"]) == (3, 1)
