@@ -351,3 +351,53 @@ def test_a_training_takes_datasets(trainings: Programs) -> None:
         assert sorted(shards[0][0] + shards[1][0]) == list(range(10)), shards
         assert [whole for _, whole in shards] == [[0, 1, 2]] * 2
     """)
+
+
+def test_data_that_cannot_be_divided_are_refused(trainings: Programs) -> None:
+    """Rather than being seen by every worker, or unbatched."""
+    trainings.run("""
+        from torch.utils.data import DataLoader, IterableDataset
+
+        class Stream(IterableDataset):
+            def __iter__(self):
+                return iter(range(4))
+
+        def function():
+            try:
+                train.torch.prepare_data_loader(DataLoader(Stream()))
+            except ValueError as error:
+                assert "cannot be divided among 2 workers" in str(error)
+                return "refused"
+
+        assert fit(function).return_value == "refused"
+    """)
+
+
+def test_a_search_hears_of_reports_with_its_metric(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
+    """They are validations, and the hyperparameters that it has chosen are in the function's configuration."""
+    program = trainings.write("""
+        def function(config):
+            train.report({"loss": 9.0})
+            train.report({"score": config["x"]})
+
+        if __name__ == "__main__":
+            fit(function, {"x": 0.0}, num_workers=1)
+    """)
+    (trainings.directory / "search.yaml").write_text(f"""
+name: searched
+entrypoint: {trainings.python} {program.name}
+hyperparameters:
+  x: {{type: categorical, vals: [1.0, 2.0]}}
+searcher: {{name: grid, metric: score, smaller_is_better: false, max_length: {{batches: 1}}}}
+resources: {{slots_per_trial: 1}}
+""")
+
+    finished = warm_cli.run(
+        trainings.directory, "experiment", "create", "--local", "search.yaml", ".", **trainings.variables
+    )
+
+    assert finished.status == 0, finished
+    journals = [home.trial(trial_id).journal_path(1).read_text() for trial_id in home.trial_ids()]
+    scores = sorted(float(journal.partition('"score":')[2].partition("}")[0]) for journal in journals)
+    assert scores == [1.0, 2.0]
+    assert all('"group":"validation"' in journal and '"group":"training"' in journal for journal in journals)

@@ -1,0 +1,102 @@
+"""Lightning and Transformers in a training function: their epochs are reports, each with a checkpoint."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from frameworks.environments import FrameworkEnvironment
+
+_BEGINNING = """
+import os, tempfile
+from core_sdk import train
+from core_sdk.train import *
+
+def fit(function):
+    return TorchTrainer(function, scaling_config=ScalingConfig(num_workers=2)).fit()
+
+"""
+
+LIGHTNING = """
+def function():
+    from lightning.pytorch import Trainer
+    from lightning.pytorch.demos.boring_classes import BoringModel
+    from core_sdk.train.lightning import (
+        RayDDPStrategy, RayLightningEnvironment, RayTrainReportCallback, prepare_trainer
+    )
+
+    class Model(BoringModel):
+        def training_step(self, batch, batch_idx):
+            step = super().training_step(batch, batch_idx)
+            self.log("loss", step["loss"])
+            return step
+
+    options = dict(max_epochs=2, limit_train_batches=3, limit_val_batches=0, accelerator="cpu", logger=False)
+    quiet = dict(enable_progress_bar=False, enable_checkpointing=False)
+    alone = Trainer(**options, **quiet)
+    try:
+        prepare_trainer(alone)
+    except ValueError as error:
+        assert "the Trainer has 1 ranks, and there are 2 workers" in str(error)
+    plugins, callbacks = [RayLightningEnvironment()], [RayTrainReportCallback()]
+    trainer = Trainer(strategy=RayDDPStrategy(), plugins=plugins, callbacks=callbacks, **options, **quiet)
+    prepare_trainer(trainer).fit(Model())
+    return trainer.world_size, trainer.local_rank
+
+result = fit(function)
+assert result.return_value == (2, 0)
+assert result.metrics_dataframe["step"].tolist() == [3, 6]
+assert "checkpoint.ckpt" in os.listdir(result.checkpoint.path)
+"""
+
+TRANSFORMERS = """
+def function():
+    import torch
+    from transformers import Trainer, TrainingArguments
+    from core_sdk.train.huggingface.transformers import RayTrainReportCallback, prepare_trainer
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 1)
+
+        def forward(self, x, labels):
+            return {"loss": (self.layer(x) - labels).square().mean()}
+
+    data = [{"x": torch.rand(2), "labels": torch.rand(1)} for _ in range(32)]
+    with tempfile.TemporaryDirectory() as own:
+        directory = train.collective.broadcast_from_rank_zero(own)
+        arguments = TrainingArguments(
+            directory, num_train_epochs=2, save_strategy="epoch", logging_steps=1, report_to=[], use_cpu=True,
+            disable_tqdm=True,
+        )
+        trainer = Trainer(Model(), arguments, train_dataset=data, callbacks=[RayTrainReportCallback()])
+        prepare_trainer(trainer).train()
+        train.collective.barrier()
+    return trainer.args.world_size
+
+result = fit(function)
+assert result.return_value == 2
+assert result.metrics_dataframe["epoch"].tolist() == [1.0, 2.0]
+assert "checkpoint" in os.listdir(result.checkpoint.path)
+"""
+
+
+@pytest.mark.parametrize("source", [LIGHTNING, TRANSFORMERS], ids=["lightning", "transformers"])
+def test_its_epochs_are_reports_with_checkpoints(source: str, callbacks: FrameworkEnvironment, tmp_path: Path) -> None:
+    """On two workers, which it takes for its ranks."""
+    script = tmp_path / "script.py"
+    script.write_text(_BEGINNING + source)
+
+    ended = subprocess.run(
+        [str(callbacks.python), str(script)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, **callbacks.variables()},
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr

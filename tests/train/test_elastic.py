@@ -1,0 +1,51 @@
+"""Trainings on as many workers as there is room for."""
+
+from __future__ import annotations
+
+import pytest
+from parts import needs
+from workers.programs import Programs
+
+# Each starts a cluster's worth of processes that import torch.
+pytestmark = needs("torchrun")
+
+
+def test_a_training_grows_once_there_is_room(trainings: Programs) -> None:
+    """At a checkpoint, from which it goes on; nobody else asked it to stop."""
+    if trainings.engine == "local":
+        pytest.skip("on one machine there is room for all workers from the beginning")
+    trainings.run(
+        """
+        import ray
+        ray.init(SCALING["address"], logging_level="ERROR")
+
+        @ray.remote(num_cpus=6)
+        class Guest:
+            def ready(self):
+                return True
+
+        guest = Guest.remote()
+        ray.get(guest.ready.remote())
+
+        def leave():
+            wait_for(lambda: is_marked("small"))
+            ray.kill(guest)
+
+        threading.Thread(target=leave, daemon=True).start()
+
+        def function():
+            size = train.get_context().get_world_size()
+            if size < 4:
+                while True:
+                    mark("small")
+                    report(0, {"step": "0"} if rank() == 0 else None, size=size)
+                    time.sleep(0.05)
+            report(1, size=size)
+            return size
+
+        result = fit(function, num_workers=(1, 4), scaling_options={"elastic_resize_monitor_interval_s": 0.5})
+        assert result.return_value == 4
+        sizes = result.metrics_dataframe["size"].tolist()
+        assert sizes[0] == 2 and sizes[-1] == 4, sizes
+        """
+    )
