@@ -64,6 +64,7 @@
     │   ├── WorkerDiedError
     │   ├── WorkersNotStartedError
     │   ├── WorkersEndedError
+    │   ├── NodeLostError             the node of a worker does not answer
     │   ├── RayClusterError           a Ray cluster that cannot be used
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
@@ -752,6 +753,12 @@ class WorkersNotStartedError(WorkerError):
 class WorkersEndedError(WorkerError):
     def __init__(self, action: str, reason: str) -> None:
         super().__init__(f"cannot {action}: the workers of this group {reason}.")
+
+
+class NodeLostError(WorkerError):
+    def __init__(self, rank: int) -> None:
+        self.rank = rank
+        super().__init__(f"the node of worker {rank} does not answer: it was lost, or its Ray actor has ended.")
 
 
 class RayClusterError(WorkerError):

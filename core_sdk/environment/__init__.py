@@ -3,6 +3,7 @@
 | variable            | meaning                                                                     |
 |---------------------|-----------------------------------------------------------------------------|
 | `CORE_SDK_HOME`     | the directory of all records; default: the platform's user data directory    |
+| `CORE_SDK_SPOOLED_HOME` | to a worker that cannot see the home: where that is; `CORE_SDK_HOME` is its spool   |
 | `CORE_SDK_RUN_INFO` | a JSON file (mode 0600) with what `get_cluster_info()` returns                |
 | `CORE_SDK_LAUNCH_DIR` | from a launcher, or a worker group, to its ranks: its private directory     |
 | `CORE_SDK_RENDEZVOUS` | from a launcher to the ranks of a single node: the directory where they meet |
@@ -79,3 +80,4 @@ from core_sdk.environment._settings import (
     known_grace_s,
     storage_deadline_s,
 )
+from core_sdk.environment._spool import path_at_home, path_here, use_home

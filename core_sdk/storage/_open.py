@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
+from core_sdk.environment import path_here
 from core_sdk.errors import UnknownStorageError
 from core_sdk.records import RETENTION_KEYS, RetentionPolicy
 from core_sdk.storage._storage import Storage
@@ -48,7 +49,7 @@ def storage_from_url(url: str) -> Storage:
     path = Path(os.fsdecode(unquote_to_bytes(parts.path)))
     if not path.is_absolute():
         raise UnknownStorageError(url, "it has no absolute path: write file:///mnt/checkpoints, with three slashes")
-    return DirectoryStorage(path)
+    return DirectoryStorage(path_here(path))
 
 
 def _storage(spec: str | os.PathLike[str] | Mapping[str, Any] | None, default: Path) -> Storage:

@@ -21,6 +21,8 @@ class Program:
     home: Path
     run_info: Path | None
     """None where each rank is told by its launcher."""
+    spools: Mapping[int, Path]
+    """By number of the node: what stands for the home on a node that does not see it."""
     experiment: str | None
     """The name that was given to it."""
     storage: str | None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from core_sdk.environment import RankPlace
 from core_sdk.processes import RankSeen
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Answer(NamedTuple):
@@ -55,6 +60,17 @@ class Team(ABC):
     @abstractmethod
     def signal(self, rank: int, number: int) -> None:
         """Sends a signal to the worker's process. Does nothing if it has ended."""
+
+    @abstractmethod
+    def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the function in the process that has started the worker, which outlives it. Raises `WorkerLost`.
+
+        The function is one that can be imported there, and does not wait for anything of the worker's.
+        """
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Until the end of the block these processes are not ended: `end` waits for that, but not for ever."""
+        return contextlib.nullcontext()
 
     @abstractmethod
     def end(self, grace_s: float) -> None:

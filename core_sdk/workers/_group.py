@@ -6,13 +6,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar
 
 from core_sdk.environment import RankPlace
-from core_sdk.errors import WorkerDiedError, WorkerError, WorkersEndedError
+from core_sdk.errors import NodeLostError, WorkerDiedError, WorkerError, WorkersEndedError
 from core_sdk.processes import WELL, RankSeen
 from core_sdk.workers import _torch
 from core_sdk.workers._call import Call, Failure
@@ -82,6 +83,20 @@ class WorkerGroup:
         except KeyboardInterrupt:
             self.interrupt()
             raise
+
+    def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls an importable function on the worker's node, in the process that has started it, and waits.
+
+        That process outlives the worker; on this machine it is this one. Raises `NodeLostError`.
+        """
+        try:
+            return self._start.team.call_beside(rank, function, *args, **kwargs)
+        except WorkerLost as error:
+            raise NodeLostError(rank) from error
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Within the block these processes are not ended. Close the group after it."""
+        return self._start.team.hold()
 
     def init_torch(self, backend: str | None = None, timeout_s: float = _TORCH_TIMEOUT_S) -> None:
         """Sets up torch.distributed on all workers; by default with NCCL where they have GPUs, otherwise with Gloo.

@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from core_sdk.environment import path_at_home
 from core_sdk.errors import (
     CheckpointDamagedError,
     CheckpointNotFoundError,
     CheckpointNotStoredError,
     StorageNotWritableError,
 )
-from core_sdk.files import write_atomically
+from core_sdk.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.records import MANIFEST_NAME, Manifest, encode_manifest
 from core_sdk.storage._download import download
 from core_sdk.storage._manifest import selected_names, without
@@ -30,7 +31,7 @@ class DirectoryStorage(Storage):
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
-        self.url = self.root.as_uri()
+        self.url = path_at_home(self.root).as_uri()
         self._area = StagingArea(self.root)
 
     def check_writable(self) -> None:
@@ -74,6 +75,24 @@ class DirectoryStorage(Storage):
 
     def remember(self, storage_ids: Sequence[str]) -> None:
         pass  # nothing travels
+
+    @contextlib.contextmanager
+    def receive(self, storage_id: str) -> Iterator[Path]:
+        """A directory for the files of a checkpoint that was stored elsewhere, with its manifest.
+
+        At the end of the block they are verified, and the checkpoint is here; one that was here already stays.
+        """
+        target = self._path(storage_id)
+        with self._area.new_directory() as place:
+            # A manifest tells by the directory's name whether it is this checkpoint's.
+            directory = place.path / storage_id
+            directory.mkdir()
+            yield directory
+            verify(directory, read_manifest(directory))
+            fsync_tree(directory)
+            if not target.exists():
+                directory.rename(target)
+                fsync_directory(self.root)
 
     @contextlib.contextmanager
     def _deletions_told_from_damage(self, storage_id: str) -> Iterator[None]:

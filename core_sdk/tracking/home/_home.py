@@ -7,6 +7,7 @@ import hashlib
 import logging
 import os
 import time
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from core_sdk.errors import (
     RecordDamagedError,
     TrialNotFoundError,
 )
+from core_sdk.files import write_atomically
 from core_sdk.records import FORMAT, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
 from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
@@ -41,6 +43,7 @@ class Home:
         self.checkpoints = root / "checkpoints"
         self.jobs = root / "jobs"
         self.database = root / "tracker.db"
+        self._identity_path = root / "identity"
 
     @classmethod
     def create(cls, root: Path) -> Home:
@@ -72,6 +75,21 @@ class Home:
         home = cls(root)
         home._check_format()
         return home
+
+    def identity(self) -> str:
+        """A name that no other home has, by which a node knows whether it sees this home. Makes it the first time."""
+        if (identity := self.read_identity()) is None:
+            with contextlib.suppress(FileExistsError):
+                write_atomically(self._identity_path, uuid.uuid4().hex.encode(), overwrite=False)
+            identity = self._identity_path.read_text()
+        return identity
+
+    def read_identity(self) -> str | None:
+        """None where there is no home, or one that was never asked for its name."""
+        try:
+            return self._identity_path.read_text()
+        except OSError:
+            return None
 
     def create_trial(self) -> TrialFolder:
         """Makes the folder of a new trial. Ids rise, and no id is used twice."""

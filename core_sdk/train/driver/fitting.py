@@ -9,6 +9,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from core_sdk.agent.driving import DrivenTrial
@@ -35,6 +36,7 @@ from core_sdk.train.driver.stops import ForwardedStops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
 from core_sdk.workers import WorkerGroup
+from core_sdk.workers.shipping import Shipping
 
 # How long the other workers have after one has failed, and all after Ctrl-C, to leave their functions by themselves.
 _AFTER_FAILURE_S = 0.5
@@ -56,7 +58,8 @@ class Training:
     backend: str | None = None
     timeout_s: float = 1800.0
 
-    def program(self, trial: DrivenTrial | None) -> Program:
+    def program(self, trial: DrivenTrial | None, spools: Mapping[int, Path] | None = None) -> Program:
+        """`spools` are those of the nodes that do not see the home."""
         return Program(
             function=self.function,
             config=self.config,
@@ -64,6 +67,7 @@ class Training:
             datasets_to_split=frozenset(name for name in self.datasets if self.data.is_split(name)),
             home=Environment.read().home if trial is None else trial.folder.home_root.absolute(),
             run_info=None if trial is None else trial.run_info_path,
+            spools=spools or {},
             experiment=self.run.name,
             storage=self.run.storage_path,
             use_gpu=self.scaling.use_gpu,
@@ -173,14 +177,22 @@ class _WorkersFit(_Fit):
 
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
         workers = self._started(trial)
-        group = workers.group
-        call = group.submit(run, self._training.program(trial))
         with (
-            ForwardedStops(group) as stops,
-            Growth(self._training.scaling, workers.engine, group.size, trial) as growth,
+            Shipping(workers.group, trial.folder, trial.attempt) as shipping,
+            Growth(self._training.scaling, workers.engine, workers.group.size, trial) as growth,
         ):
+            returned = self._call(workers.group, self._training.program(trial, shipping.spools))
+        if growth.is_wanted and returned.is_stopped:
+            self._clear()
+            return None
+        return returned
+
+    def _call(self, group: WorkerGroup, program: Program) -> Returned:
+        """What rank 0 has returned."""
+        call = group.submit(run, program)
+        with ForwardedStops(group) as stops:
             try:
-                returned = call.results()
+                return call.results()[0]
             except KeyboardInterrupt:
                 group.interrupt()
                 call.wait_for_all(_AFTER_INTERRUPT_S)
@@ -192,10 +204,6 @@ class _WorkersFit(_Fit):
                 if stops.received is not None:
                     raise Interrupted(stops.received) from error
                 raise
-        if growth.is_wanted and returned[0].is_stopped:
-            self._clear()
-            return None
-        return returned[0]
 
     def _started(self, trial: DrivenTrial) -> Workers:
         if self._workers is None:

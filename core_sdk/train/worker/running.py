@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from core_sdk import core
 from core_sdk.core import Context, DistributedContext
-from core_sdk.environment import add_variables, get_cluster_info, use_run_info
-from core_sdk.environment.names import HOME_VARIABLE
-from core_sdk.errors import HomeNotSharedError, InvalidHP
+from core_sdk.environment import get_cluster_info, path_here, use_home, use_run_info
+from core_sdk.errors import InvalidHP
 from core_sdk.records import to_json
 from core_sdk.train._program import Program, Returned
 from core_sdk.train.worker import current
@@ -21,8 +21,7 @@ from core_sdk.workers import this_worker
 
 def run(program: Program) -> Returned:
     """In a worker whose process group of torch is set up."""
-    _see_home(program)
-    return execute(program, DistributedContext.from_torch_distributed())
+    return execute(_see_home(program), DistributedContext.from_torch_distributed())
 
 
 def execute(program: Program, distributed: DistributedContext) -> Returned:
@@ -54,16 +53,12 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
         return Returned(trial_id, invalid_hp=invalid_hp)
 
 
-def _see_home(program: Program) -> None:
-    """Has this process record in the driver's home.
-
-    Here a node that does not see the home would open a spool of its own, whose journal is shipped to the driver.
-    Raises `HomeNotSharedError`.
-    """
-    if program.run_info is None or not program.run_info.exists():
-        raise HomeNotSharedError(program.home, this_worker().rank, "TorchTrainer.fit()")
-    add_variables({HOME_VARIABLE: str(program.home)})
-    use_run_info(program.run_info)
+def _see_home(program: Program) -> Program:
+    """Has this process record in the driver's home, or in the spool of a node that does not see it."""
+    use_home(program.home, program.spools.get(this_worker().place.cross_rank))
+    if program.run_info is not None:
+        use_run_info(path_here(program.run_info))
+    return replace(program, home=path_here(program.home))
 
 
 def _call(program: Program, config: dict[str, Any], context: Context) -> Returned:

@@ -12,10 +12,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from core_sdk.environment import RankPlace, unmarked_variables, worker_variables
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
@@ -24,6 +24,9 @@ from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, excerpt
 from core_sdk.processes.output import RankOutput
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _WORKER_FILE = Path(__file__).with_name("_worker.py")
 # Processes that a worker leaves behind may hold its connection open.
@@ -172,6 +175,9 @@ class LocalTeam(Team):
             if not self._is_ended:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._processes[rank].pid, number)
+
+    def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(*args, **kwargs)
 
     def end(self, grace_s: float) -> None:
         if grace_s == 0:

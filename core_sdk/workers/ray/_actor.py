@@ -6,16 +6,17 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from core_sdk.environment import RankPlace
 from core_sdk.environment.names import RENDEZVOUS_VARIABLE
 from core_sdk.workers._engine import Answer, Death
 from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
 
-NUM_THREADS = 4
-"""A call, a signal or the end meanwhile, and somebody who waits for output; and one to spare."""
+NUM_THREADS = 5
+"""A call, a signal or the end meanwhile, those who wait for output and for records; and one to spare."""
 
 _CHUNK_BYTES = 1 << 16
 
@@ -61,6 +62,10 @@ class WorkerActor:
     def exchange(self, request: bytes) -> Answer:
         """Raises `WorkerLost`."""
         return self._team.exchange(self._rank, request)
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs in this process, beside the worker."""
+        return function(*args, **kwargs)
 
     def death(self) -> Death:
         return self._team.death(self._rank)

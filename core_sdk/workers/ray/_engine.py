@@ -8,10 +8,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import ray
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
@@ -26,6 +26,9 @@ from core_sdk.workers.local import Order
 from core_sdk.workers.ray._actor import NUM_THREADS, Node, WorkerActor
 from core_sdk.workers.ray._cluster import Cluster, Resources, Strategy, ends_in_time, reason_of, room
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 logger = logging.getLogger("core_sdk.workers")
 
 # A larger request is stored once for all workers.
@@ -38,6 +41,8 @@ _SILENCE_S = 5.0
 _START_S = 300.0
 # How soon it is noticed that the program has ended its connection to the cluster.
 _LOOK_S = 0.5
+# How long the end waits for records to be brought home.
+_HOLD_S = 120.0
 _REMEDY = "Start fewer, ask for less, or add nodes"
 _SIGKILL = 9
 
@@ -132,6 +137,8 @@ class RayTeam(Team):
         self._shown = shown
         self._ending = threading.Lock()
         self._is_ended = False
+        self._holding = threading.Condition()
+        self._num_holding = 0
         self._storing = threading.Lock()
         self._stored: tuple[bytes, Any] | None = None
         actors = [_actor(group, index, demand) for index in range(num_workers)]
@@ -162,13 +169,35 @@ class RayTeam(Team):
     def exchange(self, rank: int, request: bytes) -> Answer:
         if not self._cluster.is_connected:
             raise WorkerLost
-        answer: Future[Answer] = self._actors[rank].exchange.remote(self._as_argument(request)).future()
-        # `ray.get` would crash the program if it calls `ray.shutdown()` meanwhile.
-        while not wait([answer], _LOOK_S).done:
+        answer: Answer = self._result(self._actors[rank].exchange.remote(self._as_argument(request)))
+        return answer
+
+    def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        if not self._cluster.is_connected:
+            raise WorkerLost
+        result: T = self._result(self._actors[rank].call.remote(function, args, kwargs))
+        return result
+
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[None]:
+        self._num_holding += 1
+        try:
+            yield
+        finally:
+            with self._holding:
+                self._num_holding -= 1
+                self._holding.notify_all()
+
+    def _result(self, reference: Any) -> Any:
+        """As `ray.get`, which would crash the program if it calls `ray.shutdown()` meanwhile. Raises `WorkerLost`."""
+        future: Future[Any] = reference.future()
+        while not wait([future], _LOOK_S).done:
             if not self._cluster.is_connected:
                 raise WorkerLost
         try:
-            return answer.result()
+            return future.result()
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
         except ray.exceptions.RayError as error:
             raise WorkerLost from error
 
@@ -205,6 +234,8 @@ class RayTeam(Team):
                 return
             ray.wait(ends, num_returns=len(ends), timeout=grace_s + _PROMPT_S)
             self._showing.join(_PROMPT_S)
+            with self._holding:
+                self._holding.wait_for(lambda: self._num_holding == 0, _HOLD_S)
             _give_back(self._actors, self._group)
             self._is_ended = True
 

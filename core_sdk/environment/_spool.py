@@ -1,0 +1,34 @@
+"""The spool of a process whose node does not see the home: a home of the node's own, which stands for the other one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from core_sdk.environment.names import HOME_VARIABLE, SPOOLED_HOME_VARIABLE
+
+
+def use_home(home: Path, spool: Path | None) -> None:
+    """From now on this process keeps its records in `home`, or in `spool`, from where they are brought to `home`."""
+    os.environ[HOME_VARIABLE] = str(spool or home)
+    if spool is None:
+        os.environ.pop(SPOOLED_HOME_VARIABLE, None)
+    else:
+        os.environ[SPOOLED_HOME_VARIABLE] = str(home)
+
+
+def path_here(path: Path) -> Path:
+    """Where this process finds what is at `path` where the home is."""
+    return _moved(path, SPOOLED_HOME_VARIABLE, HOME_VARIABLE)
+
+
+def path_at_home(path: Path) -> Path:
+    """Where, at the home, that will be which this process has at `path`. Records name it so."""
+    return _moved(path, HOME_VARIABLE, SPOOLED_HOME_VARIABLE)
+
+
+def _moved(path: Path, source: str, target: str) -> Path:
+    if not os.environ.get(SPOOLED_HOME_VARIABLE):
+        return path
+    before, after = Path(os.environ[source]), Path(os.environ[target])
+    return after / path.relative_to(before) if path.is_relative_to(before) else path

@@ -1,0 +1,126 @@
+"""What is done on a node: in the process that starts its workers, so that it goes on when a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from core_sdk.environment import Environment
+from core_sdk.files import fsync_directory, write_atomically
+from core_sdk.tracking.history import read_history
+from core_sdk.tracking.home import Home
+from core_sdk.tracking.spool.pieces import PIECE_BYTES, Piece, is_growing, is_journal, is_whole
+
+_POLL_S = 0.05
+
+
+def sees_home(root: Path, identity: str) -> bool:
+    """Whether the folder `root` of this node is the home of this identity."""
+    return Home(root).read_identity() == identity
+
+
+def open_spool(identity: str) -> Path:
+    """The spool of this node for the home of this identity."""
+    spools = Environment.read().home / "spools"
+    spools.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Home.create(spools / identity).root
+
+
+def put(root: Path, piece: Piece) -> None:
+    """Writes into a file of the spool. The pieces of a file come in order."""
+    path = root / piece.name
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if piece.is_whole:
+        write_atomically(path, piece.content, is_durable=False)
+        return
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        file.truncate(piece.offset)
+        file.seek(piece.offset)
+        file.write(piece.content)
+
+
+def make_directory(root: Path, name: str) -> None:
+    (root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def rename(root: Path, source: str, target: str) -> None:
+    """Gives a directory that was put there its final name; one that is there already stays."""
+    if (root / target).exists():
+        shutil.rmtree(root / source)
+    else:
+        (root / source).rename(root / target)
+        fsync_directory((root / target).parent)
+
+
+def read_news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int], wait_s: float) -> list[Piece]:
+    """What of the trial's files is not `known`; waits for it, but not longer than `wait_s`. Journals come first.
+
+    `known` are the sizes of files that grow, and the checksums of those that are replaced.
+    """
+    deadline = time.monotonic() + wait_s
+    while not (news := _news(root, trial_id, attempt, known)) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return news
+
+
+def read_file(root: Path, name: str, offset: int) -> bytes:
+    """A piece of a file, such as of a checkpoint."""
+    with (root / name).open("rb") as file:
+        file.seek(offset)
+        return file.read(PIECE_BYTES)
+
+
+def files_below(root: Path, directory: str) -> dict[str, int]:
+    """Names, relative to `directory`, and sizes; the name of a directory ends with "/". Empty if it is not there."""
+    top = root / directory
+    found = {}
+    for path in sorted(top.rglob("*")):
+        name = path.relative_to(top).as_posix()
+        found[f"{name}/" if path.is_dir() else name] = 0 if path.is_dir() else path.stat().st_size
+    return found
+
+
+def is_running(root: Path, trial_id: int, attempt: int) -> bool:
+    """Whether rank 0 may still record something."""
+    return Home(root).folder(trial_id).is_running(attempt)
+
+
+def trials_left(root: Path) -> list[int]:
+    """The trials of which something is left here."""
+    return Home(root).trial_ids()
+
+
+def forget(root: Path, trial_id: int) -> None:
+    """Removes a trial of which all is at home, with the checkpoints that its journals name."""
+    folder = Home(root).folder(trial_id)
+    for checkpoint in read_history(folder).checkpoints:
+        shutil.rmtree(root / "checkpoints" / checkpoint.record.storage_id, ignore_errors=True)
+    shutil.rmtree(folder.path)
+
+
+def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> list[Piece]:
+    folder = root / "runs" / str(trial_id)
+    names = sorted(path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
+    # The journals are read last: they have what the other files rest upon. For the same reason they are taken first.
+    others = [piece for name in names if not is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
+    journals = [piece for name in names if is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
+    return journals + others
+
+
+def _piece(root: Path, name: str, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> Iterator[Piece]:
+    path = root / name
+    if is_whole(name, trial_id, attempt):
+        content = path.read_bytes()
+        if zlib.crc32(content) != known.get(name):
+            yield Piece(name, 0, content, is_whole=True)
+    elif is_growing(name, trial_id, attempt) and path.stat().st_size > (offset := known.get(name, 0)):
+        content = read_file(root, name, offset)
+        if is_journal(name):
+            # Half a line is cut off again if the disk is full.
+            content = content[: content.rfind(b"\n") + 1] or (content if len(content) == PIECE_BYTES else b"")
+        if content:
+            yield Piece(name, offset, content)

@@ -1,0 +1,50 @@
+"""What travels between a spool and the home: pieces of files, by their names in the home."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+PIECE_BYTES = 4 << 20
+
+# Of the files of an attempt, those that are only appended to, and those that are replaced as a whole.
+_GROWING = r"{attempt}\.(?:rank[1-9][0-9]*\.)?journal|{attempt}\.callbacks|tensorboard/[^/]+(?:/[^/]+)*"
+_WHOLE = r"{attempt}\.environment|trial\.json"
+_ANY_ATTEMPT = "[1-9][0-9]*"
+
+
+class Piece(NamedTuple):
+    """Bytes of a file from an offset on."""
+
+    name: str
+    """Relative to the home."""
+    offset: int
+    content: bytes
+    is_whole: bool = False
+    """The file is replaced by the content."""
+
+
+def is_growing(name: str, trial_id: int, attempt: int | None = None) -> bool:
+    """Whether this is a file of the trial that is brought back as it grows; of one attempt, or of any. Pure."""
+    return _matches(_GROWING, name, trial_id, attempt)
+
+
+def is_whole(name: str, trial_id: int, attempt: int | None) -> bool:
+    """Whether this is a file that is brought back as a whole. What an earlier attempt has left is not. Pure."""
+    return attempt is not None and _matches(_WHOLE, name, trial_id, attempt)
+
+
+def is_journal(name: str) -> bool:
+    return name.endswith(".journal")
+
+
+def in_pieces(name: str, content: bytes) -> Iterator[Piece]:
+    """An empty file is one piece. Pure."""
+    for offset in range(0, max(1, len(content)), PIECE_BYTES):
+        yield Piece(name, offset, content[offset : offset + PIECE_BYTES])
+
+
+def _matches(pattern: str, name: str, trial_id: int, attempt: int | None) -> bool:
+    inner = pattern.format(attempt=_ANY_ATTEMPT if attempt is None else attempt)
+    return re.fullmatch(rf"runs/{trial_id}/(?:{inner})", name) is not None and ".." not in name.split("/")

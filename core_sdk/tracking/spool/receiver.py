@@ -1,0 +1,73 @@
+"""Writes into the home what comes from a spool."""
+
+from __future__ import annotations
+
+import errno
+import os
+import zlib
+from pathlib import Path
+
+from core_sdk.errors import UnsafePathError
+from core_sdk.files import write_atomically
+from core_sdk.tracking.spool.pieces import Piece, is_growing, is_whole
+
+
+class Receiver:
+    """Of one trial, or of one attempt of it. What has come before is ignored, so that anything may come twice.
+
+    One thread of one process uses it.
+    """
+
+    def __init__(self, root: Path, trial_id: int, attempt: int | None = None) -> None:
+        """Without an `attempt` only files that grow are taken."""
+        self._root = root
+        self.trial_id = trial_id
+        self.attempt = attempt
+        self._checksums: dict[str, int] = {}
+
+    def known(self) -> dict[str, int]:
+        """What is here already: the sizes of files that grow, and the checksums of those that were replaced."""
+        folder = self._root / "runs" / str(self.trial_id)
+        sizes = {path.relative_to(self._root).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+        growing = {
+            name: path.stat().st_size for name, path in sizes.items() if is_growing(name, self.trial_id, self.attempt)
+        }
+        return growing | self._checksums
+
+    def knows(self, name: str, content: bytes) -> None:
+        """A file that is replaced as a whole had this content where it now comes from."""
+        self._checksums[name] = zlib.crc32(content)
+
+    def receive(self, piece: Piece) -> int:
+        """Takes what is new of a piece, durably, and returns how much of its file is here now.
+
+        A piece that leaves a gap is not taken. After an `OSError` nothing of it is. Raises `UnsafePathError`.
+        """
+        path = self._root / piece.name
+        if piece.is_whole and is_whole(piece.name, self.trial_id, self.attempt):
+            write_atomically(path, piece.content)
+            self.knows(piece.name, piece.content)
+            return len(piece.content)
+        if piece.is_whole or not is_growing(piece.name, self.trial_id, self.attempt):
+            raise UnsafePathError("the name", piece.name, "is none of a file that a node brings")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _append(path, piece)
+
+
+def _append(path: Path, piece: Piece) -> int:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        size = os.fstat(descriptor).st_size
+        content = piece.content[size - piece.offset :] if piece.offset <= size else b""
+        if not content:
+            return size
+        try:
+            if os.write(descriptor, content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            os.fsync(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, size)
+            raise
+        return size + len(content)
+    finally:
+        os.close(descriptor)

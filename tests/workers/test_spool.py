@@ -1,0 +1,190 @@
+"""Records come from a spool to the home once each, whatever is killed, repeated or late."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from processes import wait_for
+from saving import store_alone
+
+from core_sdk.errors import CheckpointDamagedError, UnsafePathError
+from core_sdk.journal import JournalWriter, read_records
+from core_sdk.records import Report
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home
+from core_sdk.tracking.spool import node
+from core_sdk.tracking.spool.pieces import Piece, in_pieces
+from core_sdk.tracking.spool.receiver import Receiver
+
+JOURNAL = "runs/1/1.journal"
+
+WRITE = """
+import sys
+from pathlib import Path
+from core_sdk.journal import JournalWriter
+from core_sdk.records import Report
+journal = JournalWriter(Path(sys.argv[1]))
+step = 0
+while True:
+    journal.append(Report(time=0.0, group="training", steps_completed=step, metrics={"step": step}))
+    step += 1
+"""
+BRING = """
+import sys
+from pathlib import Path
+from core_sdk.tracking.spool import node
+from core_sdk.tracking.spool.receiver import Receiver
+spool, home = map(Path, sys.argv[1:])
+receiver = Receiver(home, 1, 1)
+while True:
+    for piece in node.read_news(spool, 1, 1, receiver.known(), 1.0):
+        receiver.receive(piece)
+"""
+
+
+@pytest.fixture
+def spool(tmp_path: Path) -> Path:
+    (tmp_path / "spool" / "runs" / "1").mkdir(parents=True)
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / "runs" / "1").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def report(step: int) -> Report:
+    return Report(time=0.0, group="training", steps_completed=step, metrics={"step": step})
+
+
+def bring(spool: Path, home: Path, attempt: int | None = 1) -> int:
+    """All that is new; returns in how many pieces."""
+    receiver, count = Receiver(home, 1, attempt), 0
+    while pieces := node.read_news(spool, 1, attempt, receiver.known(), 0):
+        count += len(pieces)
+        for piece in pieces:
+            receiver.receive(piece)
+    return count
+
+
+def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: Path, home: Path) -> None:
+    """The writer is killed once, and who brings its records many times."""
+    writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])
+    for _ in range(4):
+        bringer = subprocess.Popen([sys.executable, "-c", BRING, spool, home])
+        size = (home / JOURNAL).stat().st_size if (home / JOURNAL).exists() else 0
+        wait_for(lambda size=size: (home / JOURNAL).exists() and (home / JOURNAL).stat().st_size > size)  # type: ignore[misc]
+        bringer.kill()
+        bringer.wait()
+    writer.kill()
+    writer.wait()
+
+    bring(spool, home)
+
+    written = (spool / JOURNAL).read_bytes()
+    assert (home / JOURNAL).read_bytes() == written[: written.rfind(b"\n") + 1]
+    steps = [record.steps_completed for record in read_records(home / JOURNAL) if isinstance(record, Report)]
+    assert steps == list(range(len(steps)))
+
+
+def test_pieces_that_come_twice_late_or_in_another_order_do_no_harm(home: Path) -> None:
+    """Each is taken when what is before it is there."""
+    content = random.Random(1).randbytes(10_000)
+    pieces = [Piece(JOURNAL, offset, content[offset : offset + 700]) for offset in range(0, len(content), 300)]
+    receiver, chance = Receiver(home, 1, 1), random.Random(2)
+
+    while receiver.known().get(JOURNAL, 0) < len(content):
+        receiver.receive(chance.choice(pieces))
+
+    assert (home / JOURNAL).read_bytes() == content
+
+
+def test_half_a_line_is_left_until_it_is_whole(spool: Path, home: Path) -> None:
+    """A full disk has it cut off again."""
+    journal = JournalWriter(spool / JOURNAL)
+    journal.append(report(0))
+    whole = (spool / JOURNAL).read_bytes()
+    with (spool / JOURNAL).open("ab") as file:
+        file.write(b"half a line")
+
+    bring(spool, home)
+
+    journal.close()
+    assert (home / JOURNAL).read_bytes() == whole
+
+
+def test_files_that_are_replaced_come_when_they_change(spool: Path, home: Path) -> None:
+    """Those of the attempt that runs. Nothing comes twice."""
+    (spool / "runs/1/trial.json").write_text("first")
+    (spool / "runs/1/1.environment").write_text("known")
+    receiver = Receiver(home, 1, 1)
+
+    assert [receiver.receive(piece) for piece in node.read_news(spool, 1, 1, receiver.known(), 0)] == [5, 5]
+    assert node.read_news(spool, 1, 1, receiver.known(), 0) == []
+    (spool / "runs/1/trial.json").write_text("second")
+    assert bring(spool, home, attempt=None) == 0
+    (piece,) = node.read_news(spool, 1, 1, receiver.known(), 0)
+    receiver.receive(piece)
+
+    assert (home / "runs/1/trial.json").read_text() == "second"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tracker.db",
+        "runs/2/1.journal",
+        "runs/1/2.journal",
+        "runs/1/tensorboard/../../2/x",
+        "../x",
+        "runs/1/command.json",
+    ],
+)
+def test_a_node_writes_nothing_but_its_attempt(home: Path, name: str) -> None:
+    """Whatever name it says."""
+    with pytest.raises(UnsafePathError):
+        Receiver(home, 1, 1).receive(Piece(name, 0, b"x"))
+
+
+def test_only_the_home_itself_is_taken_for_it(tmp_path: Path) -> None:
+    """Not another home at the same place, whose trials have the same numbers."""
+    first, second = Home.create(tmp_path / "first"), Home.create(tmp_path / "second")
+    identity = first.identity()
+    second.identity()
+
+    assert first.identity() == identity
+    assert node.sees_home(tmp_path / "first", identity)
+    assert not node.sees_home(tmp_path / "second", identity)
+    assert not node.sees_home(tmp_path / "third", identity)
+
+
+def test_a_checkpoint_from_elsewhere_exists_once_it_is_verified(tmp_path: Path) -> None:
+    """A damaged one never does."""
+    source, target = DirectoryStorage(tmp_path / "source"), DirectoryStorage(tmp_path / "target")
+    with source.stage("one") as staging:
+        (staging.path / "model").write_bytes(b"weights")
+        store_alone(staging, {})
+
+    with pytest.raises(CheckpointDamagedError), target.receive("one") as directory:
+        shutil.copytree(tmp_path / "source/one", directory, dirs_exist_ok=True)
+        (directory / "model").write_bytes(b"weightz")
+    assert not (tmp_path / "target/one").exists()
+    for _ in range(2):
+        with target.receive("one") as directory:
+            shutil.copytree(tmp_path / "source/one", directory, dirs_exist_ok=True)
+
+    assert target.verify("one").resources == source.verify("one").resources
+
+
+def test_a_large_file_comes_in_pieces_and_an_empty_one_in_one(spool: Path) -> None:
+    """They are put together as they were."""
+    for name, content in {"large": random.Random(1).randbytes(9 << 20), "empty": b""}.items():
+        for piece in in_pieces(name, content):
+            node.put(spool, piece)
+        assert (spool / name).read_bytes() == content
