@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from core_sdk.environment import worker_variables
 from core_sdk.errors import WorkerError
@@ -83,7 +84,11 @@ def close_kept() -> None:
 
 
 def note_modules() -> None:
-    """In a worker: remembers of which files the modules of the user's are."""
+    """In a worker: remembers of which files the modules of the user's are, and gives up the memory of GPUs."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        gc.collect()
+        torch.cuda.empty_cache()
     this_worker().state[_STAMPS] = _stamps()
 
 

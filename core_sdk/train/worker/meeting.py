@@ -81,13 +81,13 @@ class CheckpointMeeting:
 
         Raises `UnevenReportsError`, or the `ChannelError` that has ended the group.
         """
-        self._num_reports += 1
-        if self._rank == 0:
-            return self._decide() if brings else self._check_alone()
         with self._news:
-            report = self._num_reports
+            # At once, since the channel's thread answers by both.
+            self._num_reports = report = self._num_reports + 1
             if brings:
                 self._brings = report
+        if self._rank == 0:
+            return self._decide() if brings else self._check_alone()
         if brings:
             self._tell_chief(Answered(report, True))
             return self._await_decision(report)
@@ -121,7 +121,6 @@ class CheckpointMeeting:
         report, others = self._num_reports, range(1, self._channel.size)
         if not others:
             return [0]
-        self._asked.add(report)
         self._tell_all(Asked(report))
         answers = self._answers.setdefault(report, {})
         deadline = time.monotonic() + self._channel.timeout_s
@@ -168,7 +167,7 @@ class CheckpointMeeting:
                         self._tell_chief(Answered(report, False))
                 case Answered(report, brings):
                     self._answers.setdefault(report, {})[rank] = brings
-                    if brings and report <= self._num_reports and report not in self._asked:
+                    if brings and report <= self._num_reports and report != self._brings:
                         self._tell_all(Refused(report, self._num_reports))
                 case Ended(num_reports):
                     self._ended[rank] = num_reports

@@ -21,6 +21,7 @@ from core_sdk.workers import this_worker
 
 def run(program: Program) -> Returned:
     """In a worker whose process group of torch is set up."""
+    logging.getLogger("core_sdk").setLevel(program.log_level)
     return execute(_see_home(program), DistributedContext.from_torch_distributed())
 
 
@@ -28,7 +29,6 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
     """The attempt of which this process was told: within a Context, with the functions of `core_sdk.train`."""
     info = get_cluster_info()
     config = with_given(dict(program.config or {}), {} if info is None else info.trial.hparams)
-    logging.getLogger("core_sdk").setLevel(program.log_level)
     trial_id, invalid_hp = 0, None
     try:
         with core.init(

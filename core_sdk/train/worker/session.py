@@ -47,6 +47,8 @@ class Session:
     def report(
         self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, *, wait: bool, delete: bool
     ) -> None:
+        if not isinstance(metrics, dict):
+            raise TypeError(f"report() takes a dict of metrics, not {type(metrics).__name__}")
         self._steps += 1
         if self._is_chief:
             if self._searched_metric in metrics:
@@ -72,7 +74,11 @@ class Session:
 
     def latest_checkpoint(self) -> Checkpoint | None:
         """The newest one that was reported; in the beginning the one from which the training goes on."""
-        return self._latest
+        if self._is_chief:
+            return self._latest
+        # Rank 0 may have stored it alone.
+        stored = self.all_checkpoints()
+        return stored[-1].checkpoint if stored else self._latest
 
     def all_checkpoints(self) -> list[ReportedCheckpoint]:
         self.context.checkpoint.wait()
