@@ -93,6 +93,7 @@
     │   ├── DataChangedError
     │   └── NotExactError
     ├── PortTakenError                where a server was to listen
+    ├── PageNotServedError            the process that serves the web page has ended
     ├── NothingToPlotError            a chart without a number
     ├── NothingToDrawError
     ├── NoMasterError (NotImplementedError)  a call of the predecessor's that needs its own master
@@ -921,6 +922,11 @@ class PortTakenError(CoreSDKError):
     def __init__(self, host: str, port: int, free_port: int) -> None:
         self.free_port = free_port
         super().__init__(f"port {port} of {host} is in use, or not yours to use; port {free_port} is free")
+
+
+class PageNotServedError(CoreSDKError):
+    def __init__(self, output: str) -> None:
+        super().__init__(f"the web page cannot be served: {output or 'its process ended without a word'}")
 
 
 class NothingToPlotError(CoreSDKError):

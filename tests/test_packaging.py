@@ -48,6 +48,16 @@ def test_the_wheel_holds_both_packages_and_what_they_need(wheel: zipfile.ZipFile
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
 
 
+def test_the_wheel_holds_the_whole_web_page(wheel: zipfile.ZipFile) -> None:
+    """Byte by byte, with the licences of what others wrote."""
+    folder = ROOT / "core_sdk" / "server" / "page"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+
+    assert folder / "index.html" in files
+    for path in files:
+        assert wheel.read(path.relative_to(ROOT).as_posix()) == path.read_bytes()
+
+
 def test_the_wheel_installs_the_commands(wheel: zipfile.ZipFile) -> None:
     """The command line and the launchers are console scripts of the wheel."""
     (entry_points,) = (name for name in wheel.namelist() if name.endswith("entry_points.txt"))

@@ -10,6 +10,7 @@ from core_sdk._version import __version__
 from core_sdk.cli._group import LazyGroup, command_group
 from core_sdk.cli.compare import compare
 from core_sdk.cli.preview_search import preview_search
+from core_sdk.cli.report import report
 from core_sdk.cli.running import run
 from core_sdk.cli.ui import ui
 
@@ -44,6 +45,7 @@ app = command_group(
 run.register(app)
 app.command()(compare)
 app.command()(preview_search)
+app.command()(report)
 app.command()(ui)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,6 +26,7 @@ def ui(
         typer.Option(metavar="TEXT|@FILE", help="The token that browsers need.", show_default="a new one each time"),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all actions.")] = False,
+    until_eof: Annotated[bool, typer.Option("--until-eof", hidden=True)] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
     """Show the home in a web browser, until Ctrl-C.
@@ -52,7 +54,10 @@ def ui(
         if not no_browser:
             _open_browser(address)
 
-    serving.serve(open_tracker(), host=host, port=port, token=chosen, can_act=not read_only, on_listening=tell)
+    until = sys.stdin if until_eof else None
+    serving.serve(
+        open_tracker(), until=until, host=host, port=port, token=chosen, can_act=not read_only, on_listening=tell
+    )
 
 
 def _read_token(token: str | None) -> str | None:
@@ -67,7 +72,6 @@ def _read_token(token: str | None) -> str | None:
 def _open_browser(address: Address) -> None:
     """Through a private file, since all users see the words of a command."""
     import html
-    import sys
     import tempfile
     import threading
     import webbrowser

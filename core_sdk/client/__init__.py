@@ -37,6 +37,7 @@ from core_sdk.client._functions import (
     stream_trials_training_metrics,
     stream_trials_validation_metrics,
     trials_frame,
+    ui,
 )
 from core_sdk.client._logs import LogLevel
 from core_sdk.client._metrics import TrialMetrics
@@ -100,6 +101,7 @@ __all__ = [
     "stream_trials_training_metrics",
     "stream_trials_validation_metrics",
     "trials_frame",
+    "ui",
 ]
 
 

@@ -27,6 +27,7 @@ def _asking_environment(method: Callable[Concatenate[Tracker, _P], _T]) -> Calla
 
 
 create_experiment = _asking_environment(Tracker.create_experiment)
+ui = _asking_environment(Tracker.ui)
 create_model = _asking_environment(Tracker.create_model)
 get_model = get_model_by_id = _asking_environment(Tracker.get_model)
 list_models = get_models = _asking_environment(Tracker.list_models)

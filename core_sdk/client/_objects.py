@@ -55,6 +55,7 @@ from core_sdk.tracking import HomeTracker, View
 from core_sdk.tracking.rows import CheckpointRow, ExperimentChange, ExperimentRow, TrialRow
 
 if TYPE_CHECKING:
+    from core_sdk.charts.picture import Picture
     from core_sdk.storage import Storage
 
 _BY = "client"
@@ -432,6 +433,18 @@ class Trial(Training):
         """
         self._tracker.delete_trial(self.trial_id, is_forced=force)
 
+    def plot(self, metrics: Collection[str] = (), *, group: str | None = None) -> Picture:
+        """Draws the curves, those of one metric in one chart; a notebook shows them.
+
+        Of all metrics and groups, unless some are named. Raises `NoSuchGroupError`, `NoSuchMetricError` or
+        `NothingToPlotError`.
+        """
+        from core_sdk.charts.picture import Picture
+        from core_sdk.charts.trials import trial_charts
+
+        with self._tracker.view() as view:
+            return Picture(trial_charts(view, [self.trial_id], group=group, metrics=metrics))
+
     def reload(self) -> None:
         with self._tracker.view() as view:
             self._take(view.trial(self.trial_id))
@@ -565,6 +578,16 @@ class Experiment(Training):
         for row in found:
             best.setdefault(row.trial_id, row)
         return [Checkpoint(self._tracker, row) for row in list(best.values())[:limit]]
+
+    def plot(self) -> Picture:
+        """Draws the searcher's metric of all trials, if the experiment was submitted; else its newest trials' curves.
+
+        A notebook shows the charts.
+        """
+        from core_sdk.charts.experiments import experiment_charts
+        from core_sdk.charts.picture import Picture
+
+        return Picture(experiment_charts(self._tracker, self.id))
 
     def pause(self) -> None:
         """Asks each running trial to stop, as `Trial.pause` does, and starts none until `activate`.

@@ -22,6 +22,9 @@ from core_sdk.tracking import Home, HomeTracker, View
 from core_sdk.tracking.registry import Registry
 from core_sdk.tracking.rows import ExperimentRow
 
+if TYPE_CHECKING:
+    from core_sdk.client._ui import Ui
+
 logger = logging.getLogger("core_sdk.client")
 
 
@@ -117,6 +120,15 @@ class Tracker:
         """Finds a checkpoint by its storage id, even one that was deleted. Raises `CheckpointNotFoundError`."""
         with self.index() as index:
             return Checkpoint(self.records, index.checkpoint(uuid))
+
+    def ui(self, port: int | None = None) -> Ui:
+        """Serves the web page of the home from a process beside this one, until `close()` or the end of this process.
+
+        A notebook shows the link. Raises `PageNotServedError`, for example for a `port` that is in use.
+        """
+        from core_sdk.client._ui import Ui
+
+        return Ui(self.home.root, port)
 
     def create_model(
         self,

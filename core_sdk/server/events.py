@@ -38,6 +38,7 @@ class Events:
         try:
             if self._looking is None or self._looking.done():
                 self._looking = asyncio.create_task(self._look())
+            await run_in_threadpool(self._records.look)  # what comes after it is news
             sent = self._records.feed.last_id if last_id is None else last_id
             # At once, so that the page knows that it is connected, and has an id to go on from.
             yield b"retry: 1000\n" + _encoded("hello", sent if last_id is None else None, Change())

@@ -183,6 +183,9 @@ class Records:
     ) -> None:
         before = self._snapshot
         has_master = is_master_running(self.tracker.home.root)
+        if self._had_master is None:  # nobody has seen anything before the first look
+            self._had_master = has_master
+            return
         changed = [
             trial_id
             for trial_id, one in trials.items()

@@ -7,8 +7,10 @@ import errno
 import ipaddress
 import secrets
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import IO
 
 import uvicorn
 
@@ -67,9 +69,12 @@ def serve(
     port: int | None = None,
     token: str | None = None,
     can_act: bool = True,
+    until: IO[str] | None = None,
     on_listening: Callable[[Address], None],
 ) -> None:
-    """Blocks until Ctrl-C or SIGTERM. Without a `port`, takes the default one or the next that is free.
+    """Blocks until Ctrl-C, SIGTERM or the end of the input `until`.
+
+    Without a `port`, takes the default one or the next that is free.
 
     Raises `ValueError` or `PortTakenError`.
     """
@@ -79,8 +84,17 @@ def serve(
         address = Address(host, listening.getsockname()[1], token or secrets.token_hex(_TOKEN_BYTES))
         server = make_server(records, address)
         on_listening(address)
+        if until is not None:
+            threading.Thread(target=_end_with, args=[until, server], daemon=True).start()
         with contextlib.suppress(KeyboardInterrupt):  # the server ends well, and raises it again
             server.run(sockets=[listening])
+
+
+def _end_with(source: IO[str], server: uvicorn.Server) -> None:
+    """Whoever has started us holds the other end, and lets go of it at the latest when it dies."""
+    while source.read(1):
+        pass
+    server.should_exit = True
 
 
 def make_server(records: Records, address: Address) -> uvicorn.Server:

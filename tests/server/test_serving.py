@@ -50,6 +50,7 @@ class Page:
             pass
 
     def close(self) -> None:
+        self.response.close()
         self._connection.close()
 
 

@@ -9,6 +9,7 @@ import typer
 from core_sdk.cli._group import command_group
 from core_sdk.cli.master.status import read_status
 from core_sdk.cli.render.output import AsJson, print_one
+from core_sdk.cli.ui import ui
 from core_sdk.environment import Environment
 
 app = command_group()
@@ -20,6 +21,9 @@ def up(
         int | None,
         typer.Option(min=1, help="Places on the CPU for trials.", show_default="all GPUs; without any, all CPUs"),
     ] = None,
+    with_ui: Annotated[
+        bool, typer.Option("--ui", help="Then serve the web page, as `core-sdk ui` does, until Ctrl-C.")
+    ] = False,
 ) -> None:
     """Start the master, which stays until `core-sdk master down`.
 
@@ -33,6 +37,8 @@ def up(
         raise MasterRefusedError("it runs already. `core-sdk master status` shows it, `core-sdk master down` ends it")
     options = ["--stay", *([] if slots is None else [f"--slots={slots}"])]
     typer.echo(_describe(call(home, "status", options=options)))
+    if with_ui:
+        ui()
 
 
 @app.command()

@@ -17,6 +17,7 @@ _MAX_SERIES = 64
 _EPOCHS = ("epochs", "epoch")
 
 Steps = Annotated[int, msgspec.Meta(ge=-MAX_INT, le=MAX_INT - 1)]
+Seconds = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12, description="Since the Unix epoch.")]
 NumBuckets = Annotated[int, msgspec.Meta(ge=2, le=4000)]
 
 
@@ -38,8 +39,8 @@ class MetricsQuery(Query, frozen=True):
 class SystemQuery(Query, frozen=True):
     group: Text = ""
     names: Names = ""
-    first: Annotated[float | None, msgspec.Meta(description="Seconds since the Unix epoch.")] = None
-    last: Annotated[float | None, msgspec.Meta(description="Seconds since the Unix epoch.")] = None
+    first: Seconds | None = None
+    last: Seconds | None = None
     buckets: NumBuckets = 1000
 
 

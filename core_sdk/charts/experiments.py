@@ -1,0 +1,22 @@
+"""The charts of an experiment: its search, or the curves of its newest trials."""
+
+from __future__ import annotations
+
+from core_sdk.charts.chart import Chart
+from core_sdk.charts.search import search_chart
+from core_sdk.charts.trials import PICTURE_BUCKETS, trial_charts
+from core_sdk.experiments.best_so_far import Follower
+from core_sdk.experiments.picture import read_picture
+from core_sdk.tracking import HomeTracker
+
+MOST_TRIALS = 20
+
+
+def experiment_charts(tracker: HomeTracker, experiment_id: int, max_buckets: int = PICTURE_BUCKETS) -> list[Chart]:
+    """The searcher's metric of all trials, if it was submitted; else every metric of its newest trials."""
+    is_submitted = tracker.experiment_record(experiment_id).is_submitted
+    with tracker.view() as view:
+        if is_submitted:
+            return [search_chart(read_picture(Follower(tracker.home, experiment_id)), view, max_buckets)]
+        trial_ids = [row.trial_id for row in view.trials(experiment_id)][-MOST_TRIALS:]
+        return trial_charts(view, trial_ids, max_buckets=max_buckets)

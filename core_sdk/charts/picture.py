@@ -1,0 +1,46 @@
+"""Charts as a picture that a notebook shows and a file keeps."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from core_sdk.charts.chart import Chart
+from core_sdk.charts.svg import PICTURE_FORMATS, svg, write_picture
+from core_sdk.errors import NothingToDrawError
+
+
+@dataclass(frozen=True)
+class Picture:
+    """Static charts, one below the other. A notebook shows them by itself, also where no server runs."""
+
+    charts: Sequence[Chart]
+
+    @property
+    def svg(self) -> str:
+        """Raises `NothingToDrawError`."""
+        return svg(self._drawable())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file whose name ends in .svg, .html or .png.
+
+        Raises `NothingToDrawError`, `MissingDependencyError` or `OSError`, and `ValueError` for another name.
+        """
+        if Path(path).suffix.lower() not in PICTURE_FORMATS:
+            raise ValueError(f"the file's name must end in {', '.join(PICTURE_FORMATS)}, not {os.fspath(path)!r}")
+        write_picture(Path(path), self._drawable())
+
+    def _repr_html_(self) -> str:
+        try:
+            return self.svg
+        except NothingToDrawError as error:
+            return f"<p>{html.escape(str(error))}</p>"
+
+    def _drawable(self) -> list[Chart]:
+        drawable = [chart for chart in self.charts if chart.strokes]
+        if not drawable:
+            raise NothingToDrawError
+        return drawable

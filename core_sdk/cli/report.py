@@ -1,0 +1,148 @@
+"""`core-sdk report`: an experiment as one file to mail."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from core_sdk.cli._arguments import Experiment, parse_experiment
+
+if TYPE_CHECKING:
+    from core_sdk.tracking import HomeTracker
+    from core_sdk.tracking.finding.facts import Facts
+    from core_sdk.tracking.rows import ExperimentRow
+
+_MOST_ROWS = 200
+_MOST_COLUMNS = 24
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse; font-size: 13px } td, th { border-bottom: 1px solid #d0d7de; padding: .25rem .6rem;
+text-align: left; white-space: nowrap } .wide { overflow-x: auto } svg { max-width: 100%; height: auto }
+pre { background: #f6f8fa; padding: 1rem; overflow-x: auto }
+"""
+# No script could run even if a name of a run were one.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def report(
+    experiment: Experiment,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file.", show_default="report-ID.html")
+    ] = None,
+) -> None:
+    """Write an experiment into one HTML file: its charts, its trials, what mattered, and its configuration.
+
+    The file needs no server and no network. Secrets of the configuration are masked.
+    """
+    from core_sdk.cli._home import open_tracker
+
+    tracker = open_tracker()
+    with tracker.view() as view:
+        row = view.experiment(parse_experiment(experiment))
+    path = output or Path(f"report-{row.experiment_id}.html")
+    path.write_text(_document(tracker, row), "utf-8")
+    typer.echo(path)
+
+
+def _document(tracker: HomeTracker, row: ExperimentRow) -> str:
+    from core_sdk.charts.experiments import experiment_charts
+    from core_sdk.charts.picture import Picture
+    from core_sdk.tracking.finding.facts import read_facts
+
+    with tracker.view() as view:
+        found = read_facts(view, view.trials(row.experiment_id))
+    notes = tracker.experiment_record(row.experiment_id).notes
+    charts = experiment_charts(tracker, row.experiment_id) if found else []
+    body = [
+        f"<h1>{_text(row.name)}</h1>",
+        f"<p>Experiment {row.experiment_id}: {_text(row.state)}, {len(found)} trials. {_text(row.description)}</p>",
+        f"<pre>{_text(notes)}</pre>" if notes else "",
+        *_best(tracker, row),
+        Picture(charts)._repr_html_(),
+        *_importances(tracker, row, found),
+        *_trials(found),
+        *_configuration(tracker, row),
+    ]
+    head = f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}"><title>{_text(row.name)}</title>'
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">',
+            head,
+            f"<style>{_STYLE}</style>",
+            *body,
+            "</html>\n",
+        ]
+    )
+
+
+def _best(tracker: HomeTracker, row: ExperimentRow) -> Iterable[str]:
+    from core_sdk.cli.trial.best import best_trial
+
+    recorded = tracker.experiment_record(row.experiment_id).searcher_metric
+    with tracker.view() as view:
+        best = best_trial(view, row.experiment_id, recorded, None, None) if recorded else None
+    if best is not None:
+        yield f"<p>Best: {_text(best)}</p>"
+
+
+def _importances(tracker: HomeTracker, row: ExperimentRow, found: Sequence[Facts]) -> Iterable[str]:
+    from core_sdk.server.routes.importance import importances
+
+    recorded = tracker.experiment_record(row.experiment_id).searcher_metric
+    metric = f"validation.{recorded.name}" if recorded else next((n for one in found for n in _metric_names(one)), None)
+    if metric is None:
+        return
+    group, _, name = metric.partition(".")
+    told = importances([(one.hparams, one.metrics[group][name]) for one in found if metric in one.values])
+    if told:
+        rows = [[one.name, one.share, "" if one.correlation is None else one.correlation] for one in told]
+        yield f"<h2>What mattered for {_text(metric)}</h2>"
+        yield _table(["hyperparameter", "share of the variance", "rank correlation"], rows)
+
+
+def _metric_names(one: Facts) -> Iterable[str]:
+    return (f"{group}.{name}" for group, metrics in one.metrics.items() for name in metrics)
+
+
+def _trials(found: Sequence[Facts]) -> Iterable[str]:
+    from core_sdk.tracking.finding.facts import differing_first, flattened
+
+    hparams, _ = differing_first([one.hparams for one in found])
+    metrics, same = differing_first([dict(flattened(one.metrics)) for one in found])
+    names = [*hparams, *metrics, *same][:_MOST_COLUMNS]
+    shown = found[-_MOST_ROWS:]
+    yield "<h2>Trials</h2>"
+    if len(shown) < len(found):
+        yield f"<p>The newest {len(shown)} of {len(found)}.</p>"
+    rows = [[one.row.trial_id, one.row.state, one.row.steps_completed, *map(one.values.get, names)] for one in shown]
+    yield _table(["trial", "state", "steps", *names], rows)
+
+
+def _configuration(tracker: HomeTracker, row: ExperimentRow) -> Iterable[str]:
+    from core_sdk.config import from_mapping, masked, to_mapping, to_yaml
+    from core_sdk.experiments.submitted import SubmittedExperiment
+
+    if tracker.experiment_record(row.experiment_id).is_submitted:
+        values = masked(to_mapping(SubmittedExperiment(tracker.home, row.experiment_id).config))
+        yield f"<h2>Configuration</h2>\n<pre>{_text(to_yaml(from_mapping(values).config))}</pre>"
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    head = "".join(f"<th>{_text(title)}</th>" for title in titles)
+    body = "\n".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{body}\n</table></div>'
+
+
+def _text(value: object) -> str:
+    """As text for HTML: nothing of a run is markup."""
+    from core_sdk.cli.render.text import printable
+    from core_sdk.records import format_number
+
+    if value is None:
+        return ""
+    lines = str(format_number(value)).split("\n")
+    return html.escape("\n".join(map(printable, lines)))

@@ -1,0 +1,50 @@
+"""`core-sdk report`: an experiment as one file."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+from cli.commands import Cli
+from tracking.journals import new_trial, record, report
+
+from core_sdk.tracking import Home
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+class Tags(HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+
+def test_a_report_is_one_file_that_needs_nothing_else(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """It has the charts, the trials and what mattered, and refers to nothing outside."""
+    for number in range(12):
+        folder = new_trial(home, HOSTILE, lr=number / 12, note=HOSTILE)
+        record(folder, *(report(step, "validation", loss=number / (step + 1)) for step in range(5)))
+
+    finished = cli("report", "1", "-o", "report.html")
+
+    text = (tmp_path / "report.html").read_text()
+    tags = Tags(text).found
+    assert (finished.status, finished.output) == (0, "report.html\n")
+    assert "<svg" in text
+    assert "What mattered for validation.loss" in text
+    assert text.count("<tr>") > 12
+    assert "script" not in [tag for tag, _ in tags]
+    assert not [attributes for _, attributes in tags if {"src", "href"} & attributes.keys()]
+    assert not [name for _, attributes in tags for name in attributes if name.startswith("on")]
+
+
+def test_a_report_of_nothing_yet_is_written_too(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """Its trial has reported nothing."""
+    record(new_trial(home))
+
+    assert cli("report", "digits").status == 0
+    assert "nothing to draw yet" in (tmp_path / "report-1.html").read_text()

@@ -1,0 +1,84 @@
+"""Charts and the page from Python, as a notebook shows them."""
+
+from __future__ import annotations
+
+from http.client import HTTPConnection
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from ports import reserved_port
+from tracking.journals import new_trial, record, report
+
+from core_sdk import client
+from core_sdk.errors import NoSuchMetricError, NothingToDrawError, PageNotServedError
+from core_sdk.tracking import Home
+
+
+def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
+    """A notebook shows the picture by itself, and a file keeps it."""
+    record(new_trial(home), *(report(step, loss=1 / (step + 1), accuracy=step / 9) for step in range(10)))
+
+    picture = client.get_trial(1).plot(["loss"])
+    picture.save(tmp_path / "curves.html")
+
+    ElementTree.fromstring(picture.svg)
+    assert "training loss" in picture._repr_html_()
+    assert "accuracy" not in picture.svg
+    assert "<svg" in (tmp_path / "curves.html").read_text()
+    with pytest.raises(NoSuchMetricError):
+        client.get_trial(1).plot(["nonsense"])
+    with pytest.raises(ValueError, match=r"must end in \.svg"):
+        picture.save("curves.pdf")
+
+
+def test_an_experiment_is_drawn_with_its_newest_trials(home: Home) -> None:
+    """A curve for each; names with markup are text."""
+    for value in (1.0, 2.0):
+        record(new_trial(home, "<script>"), report(1, loss=value), report(2, loss=value / 2))
+
+    picture = client.get_experiment(1).plot()
+
+    ElementTree.fromstring(picture.svg)
+    assert "trial 1" in picture.svg
+    assert "trial 2" in picture.svg
+    assert "<script" not in picture.svg
+
+
+def test_a_picture_of_nothing_says_so(home: Home) -> None:
+    """A notebook shows the words; a file is not written."""
+    record(new_trial(home), report(1, loss="NaN"))
+    picture = client.get_trial(1).plot()
+
+    assert "nothing to draw yet" in picture._repr_html_()
+    with pytest.raises(NothingToDrawError):
+        picture.save("curves.svg")
+
+
+def test_the_page_is_served_beside_the_program(home: Home) -> None:
+    """Until the end of the block; a notebook shows the link."""
+    record(new_trial(home), report(1, loss=0.5))
+
+    with client.ui() as ui:
+        address, _, token = ui.url.partition("/?token=")
+        connection = HTTPConnection(address.removeprefix("http://"), timeout=20)
+        connection.request("GET", "/api/v1/home", headers={"Authorization": f"Bearer {token}"})
+        response = connection.getresponse()
+        status = response.status
+        response.close()
+        connection.close()
+
+        assert status == 200
+        assert address in ui._repr_html_()
+    with pytest.raises(ConnectionRefusedError):
+        HTTPConnection(address.removeprefix("http://"), timeout=20).connect()
+
+
+def test_a_port_in_use_is_named(home: Home) -> None:
+    """With one that is free."""
+    with reserved_port() as port, pytest.raises(PageNotServedError, match=r"in use.*is free") as caught:
+        import socket
+
+        with socket.create_server(("127.0.0.1", port)):
+            client.ui(port)
+    assert str(port) in str(caught.value)
