@@ -49,6 +49,7 @@ def _trains_much(name: str) -> list[pytest.MarkDecorator]:
         "docs/exact-resume",
         "docs/getting-started",
         "docs/pytorch",
+        "docs/sgd",
         "docs/train",
         "docs/tutorial",
     )

@@ -1,4 +1,4 @@
-"""The example of a training function learns what it promises, on workers and without, and goes on after a pause."""
+"""The examples with workers learn what they promise, and go on after a pause."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from parts import needs
 from processes import wait_for
 
 from core_sdk.tracking import Home
 
-# It starts several processes that import torch.
+# They start several processes that import torch.
 pytestmark = needs("torchrun")
 
-SCRIPT = Path(__file__).resolve().parents[2] / "examples" / "9_train.py"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
 PAUSED = 75
 
@@ -34,12 +35,13 @@ def assert_as_promised(process: subprocess.Popen[str]) -> None:
 
 def test_one_process_alone_learns_the_digits() -> None:
     """Which is the same training, without workers."""
-    assert_as_promised(start(sys.executable, str(SCRIPT), "--workers=0"))
+    assert_as_promised(start(sys.executable, str(EXAMPLES / "9_train.py"), "--workers=0"))
 
 
-def test_workers_learn_the_digits_also_after_a_pause(home: Home) -> None:
+@pytest.mark.parametrize(("script", "option"), [("9_train.py", "--workers=2"), ("9_sgd.py", "--replicas=2")])
+def test_workers_learn_the_digits_also_after_a_pause(home: Home, script: str, option: str) -> None:
     """In two attempts of one trial."""
-    first = start(str(CORE_SDK), "run", "--", sys.executable, str(SCRIPT), "--workers=2")
+    first = start(str(CORE_SDK), "run", "--", sys.executable, str(EXAMPLES / script), option)
     wait_for(lambda: any(home.checkpoints.glob("*-*")))
     subprocess.run([str(CORE_SDK), "trial", "pause", "1"], check=True, capture_output=True)
     first.communicate(timeout=60)
