@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
 from core_sdk.environment import known_grace_s
-from core_sdk.tracking import Home
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
 from core_sdk.train.worker import current
 from core_sdk.train.worker.session import Session
@@ -137,5 +136,4 @@ class TrainContext:
 
     def get_experiment_name(self) -> str:
         """The name of the experiment of this training's trial."""
-        home, experiment_id = Home(self._session.program.home), self._session.context.info.trial.experiment_id
-        return home.experiment(experiment_id).read().name
+        return self._session.experiment_name

@@ -6,6 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from core_sdk.core import Context
+from core_sdk.errors import ExperimentNotFoundError
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.continuation import find_checkpoint
 from core_sdk.tracking.history import read_history
@@ -39,7 +40,8 @@ class Session:
         self._steps = info.trial._steps_completed
         searcher = info.trial._config.get("searcher") or {}
         self._searched_metric: str | None = searcher.get("metric")
-        self._latest = self._channel.broadcast_outcome(lambda: self._resumed_from(info.latest_checkpoint))
+        # Other nodes may not see the home.
+        self.experiment_name, self._latest = self._channel.broadcast_outcome(self._look_up)
         self._shards: dict[str, DatasetShard] = {}
         self.stops_at_checkpoints = True
         """Whether nobody else stops the function when it should stop."""
@@ -74,7 +76,7 @@ class Session:
 
     def latest_checkpoint(self) -> Checkpoint | None:
         """The newest one that was reported; in the beginning the one from which the training goes on."""
-        if self._is_chief:
+        if self._is_chief or not self._folder.path.exists():
             return self._latest
         # Rank 0 may have stored it alone.
         stored = self.all_checkpoints()
@@ -134,9 +136,14 @@ class Session:
     def _latest_id(self) -> str | None:
         return None if self._latest is None else self._latest.storage_id
 
-    def _resumed_from(self, storage_id: str | None) -> Checkpoint | None:
-        """On rank 0."""
-        if storage_id is None:
-            return None
-        found = find_checkpoint(Home(self.program.home), self._folder, storage_id)
-        return None if found is None else Checkpoint.of(found)
+    def _look_up(self) -> tuple[str, Checkpoint | None]:
+        """On rank 0: the experiment's name, and the checkpoint from which this attempt goes on."""
+        home, info = Home(self.program.home), self.context.info
+        try:
+            name = home.experiment(info.trial.experiment_id).read().name
+        except ExperimentNotFoundError:
+            name = self.program.experiment or ""
+        if info.latest_checkpoint is None:
+            return name, None
+        found = find_checkpoint(home, self._folder, info.latest_checkpoint)
+        return name, None if found is None else Checkpoint.of(found)
