@@ -50,7 +50,7 @@ class Schedule:
     reporting: TrainUnit | None = None
     policy: CheckpointPolicy = "best"
     validates_first: bool = False
-    """Before the first batch of a training that begins."""
+    """Whether to validate before the first batch of a new training."""
 
     def __post_init__(self) -> None:
         for name in ("validation", "checkpoint", "reporting"):

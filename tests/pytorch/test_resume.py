@@ -176,6 +176,22 @@ def test_another_fit_goes_on_where_the_first_ended() -> None:
     assert result.steps_completed == 9
 
 
+def test_an_older_checkpoint_can_be_gone_back_to() -> None:
+    """What is reported again replaces what was reported, and the newest checkpoint is that of the new course."""
+    with init(job_id="job") as context:
+        fixed_seed(context)
+        older = Trainer(LineTrial(context), context).fit(max_length=Batch(2))
+    run("job")
+
+    result, again = run("job", latest_checkpoint=older.latest_checkpoint)
+    resumed, _ = run("job")
+
+    assert [batch[1] for batch in again.trained] == [2, 3, 4, 5, 6, 7, 8]
+    steps = [report.steps_completed for report in client.get_trial(1).iter_metrics("validation")]
+    assert steps == [2, 4, 6, 8, 9]
+    assert resumed.latest_checkpoint == result.latest_checkpoint
+
+
 def test_a_training_that_is_long_enough_trains_nothing() -> None:
     """And knows what its last validation has found."""
     whole_result, _ = run("whole")

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from pytorch.trials import NUM_SAMPLES, LineTrial, dataset
@@ -107,6 +108,32 @@ def test_a_loader_that_gives_no_batches_is_named(make_loader: Callable[[], Any],
         fit(make_loader, max_length=Batch(2))
 
     assert "build_training_data_loader()" in "".join(raised.value.__notes__)
+
+
+@pytest.mark.parametrize(("is_moved", "kind"), [(True, torch.Tensor), (False, np.ndarray)])
+def test_batches_are_moved_to_the_device_unless_the_trial_does_it(is_moved: bool, kind: type[Any]) -> None:
+    """Arrays become tensors on the way."""
+    seen = []
+
+    class Moving(LineTrial):
+        def __init__(self, context: PyTorchTrialContext) -> None:
+            super().__init__(context)
+            if not is_moved:
+                context.experimental.disable_auto_to_device()
+
+        def build_training_data_loader(self) -> DataLoader:
+            return DataLoader(
+                dataset(), 4, collate_fn=lambda samples: [np.stack(x) for x in zip(*samples, strict=True)]
+            )
+
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            seen.append(type(batch[0]))
+            return super().train_batch(self.context.to_device(batch), epoch_idx, batch_idx)
+
+    with init() as context:
+        Trainer(Moving(context), context).fit(max_length=Batch(1))
+
+    assert seen == [kind]
 
 
 def test_a_bare_loader_of_torch_is_read_in_an_order_that_resumes() -> None:

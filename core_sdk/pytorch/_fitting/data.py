@@ -77,7 +77,7 @@ class Data:
                 raise ValueError(
                     f"the loaders of {self._method}() differ between the ranks: the {name} is "
                     f"{', '.join(map(str, found))}. Return a core_sdk.pytorch.DataLoader with all data and the same "
-                    "options on every rank; batches are divided among the ranks by themselves"
+                    "options on every rank: the Trainer divides each batch among the ranks"
                 )
 
     @property
