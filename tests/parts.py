@@ -127,6 +127,10 @@ def _seaweedfs() -> str | None:
     return None if found else "there is no `weed`; `make test-integrations` installs it"
 
 
+def _browser() -> str | None:
+    return _programs("chromium")() or _module("playwright")()
+
+
 def _callbacks() -> str | None:
     return environment("callbacks").why_missing()
 
@@ -152,6 +156,7 @@ _BY_PARAMETER: dict[str, Callable[[], str | None]] = {
 }
 
 _PARTS: dict[str, Callable[[], str | None]] = _BY_PARAMETER | {
+    "browser": _browser,
     "callbacks": _callbacks,
     "deepspeed": _deepspeed,
     "horovod": _horovod,

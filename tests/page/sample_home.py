@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from saving import store_alone
+
 from core_sdk.journal import encode_line
 from core_sdk.records import (
     FORMAT,
@@ -27,6 +29,7 @@ from core_sdk.records import (
     TrialLabelsChanged,
     TrialRecord,
 )
+from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.home import TrialFolder
 
@@ -105,11 +108,12 @@ def write_long_trial(home: Home, num_points: int) -> TrialFolder:
 def write_many_trials(home: Home, num_trials: int, num_reports: int = 1) -> None:
     """Finished trials with two metrics and three hyperparameters each, as fast as they can be written."""
     chance, now = random.Random(3), time.time()
+    experiments = [home.find_or_create_experiment(f"sweep {number}").experiment_id for number in range(20)]
     for number in range(num_trials):
         hparams = {
             "lr": 10 ** chance.uniform(-5, -1), "optimizer": chance.choice(["adam", "sgd"]), "layers": number % 12
         }  # fmt: skip
-        folder = _new_trial(home, f"sweep {number % 20}", now - number, hparams)
+        folder = _trial(TrialFolder(home.root, number + 1), experiments[number % 20], now - number, hparams)
         with _journal(folder, 1, now - number) as lines:
             for step in range(1, num_reports + 1):
                 lines.append(Report(now - number + step, "training", step, {"loss": chance.random() / step}))
@@ -194,14 +198,15 @@ def _write_log(folder: TrialFolder, attempt: int, first: int, last: int, outcome
 
 
 def _checkpoint(home: Home, folder: TrialFolder, step: int, at: float) -> CheckpointStored:
-    storage_id = f"c{folder.trial_id:05d}-{step:06d}"
-    place = home.root / "checkpoints" / storage_id
-    place.mkdir(parents=True, exist_ok=True)
-    (place / "model.pt").write_bytes(bytes(40_000))
-    (place / "optimizer.pt").write_bytes(bytes(80_000))
+    storage_id, metadata = f"c{folder.trial_id:05d}-{step:06d}", {"steps_completed": step, "note": HOSTILE}
+    storage = DirectoryStorage(home.root / "checkpoints")
+    with storage.stage(storage_id) as staging:
+        (staging.path / "model.pt").write_bytes(bytes(40_000))
+        (staging.path / "optimizer.pt").write_bytes(bytes(80_000))
+        store_alone(staging, metadata)
     return CheckpointStored(
-        time=at, storage_id=storage_id, storage=f"file://{home.root / 'checkpoints'}", steps_completed=step,
-        metadata={"steps_completed": step, "note": HOSTILE}, resources={"model.pt": 40_000, "optimizer.pt": 80_000},
+        time=at, storage_id=storage_id, storage=storage.url, steps_completed=step, metadata=metadata,
+        resources={"model.pt": 40_000, "optimizer.pt": 80_000},
     )  # fmt: skip
 
 
@@ -222,10 +227,14 @@ def _journal(folder: TrialFolder, attempt: int, begun: float, *, resumed_steps: 
 
 
 def _new_trial(home: Home, experiment: str, created: float, hparams: dict[str, Any]) -> TrialFolder:
-    found, folder = home.find_or_create_experiment(experiment), home.create_trial()
+    return _trial(home.create_trial(), home.find_or_create_experiment(experiment).experiment_id, created, hparams)
+
+
+def _trial(folder: TrialFolder, experiment_id: int, created: float, hparams: dict[str, Any]) -> TrialFolder:
+    folder.path.mkdir(parents=True, exist_ok=True)
     folder.write_record(
         TrialRecord(
-            trial_id=folder.trial_id, experiment_id=found.experiment_id, created=created, seed=0, hparams=hparams,
+            trial_id=folder.trial_id, experiment_id=experiment_id, created=created, seed=0, hparams=hparams,
             is_defined=True,
         )
     )  # fmt: skip

@@ -200,10 +200,13 @@ function placeOfCursor(/** @type {any} */ self) {
 /** The steps between the ticks of time, in seconds: those of a clock. */
 const CLOCK = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, ...[1, 2, 5, 10, 20, 50, 100].map((days) => days * 86400)];
 
+/** The steps between the ticks of whole numbers. */
+const WHOLE = Array.from({ length: 16 }, (_, exponent) => [1, 2, 5].map((digit) => digit * 10 ** exponent)).flat();
+
 const ticksOf = (/** @type {PlotOptions["axis"]} */ axis) =>
   axis === "time"
     ? { incrs: CLOCK, space: 70, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(clockTime) }
-    : { values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(shortNumber) };
+    : { incrs: axis === "steps" ? WHOLE : undefined, values: (/** @type {any} */ _, /** @type {number[]} */ splits) => splits.map(shortNumber) };
 
 /** Seconds as m:ss, h:mm:ss, or days and hours. */
 function clockTime(/** @type {number} */ seconds) {

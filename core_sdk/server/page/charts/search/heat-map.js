@@ -3,7 +3,7 @@
 import { html } from "../../preact.js";
 import { formatNumber } from "../../parts/text.js";
 import { Figure, useRamp } from "./figure.js";
-import { rampColour } from "./scale.js";
+import { rampColour, readableOn } from "./scale.js";
 
 const MARGIN = { left: 80, right: 12, top: 8, bottom: 34 };
 const HEIGHT = 360;
@@ -27,10 +27,11 @@ export function HeatMap({ x, y, metric, trials, width }) {
     <${Figure} title=${`Mean ${metric.name} by ${x.name} and ${y.name}`} description=${`Heat map: ${cells.map(({ column, row, mean, count }) => `cell ${column + 1}, ${row + 1}: ${formatNumber(mean)} of ${count}`).join("; ")}`} width=${width} height=${HEIGHT}>
       ${cells.map(({ column, row, mean, count }) => {
         const left = MARGIN.left + column * cellWidth;
+        const ground = rampColour(metric.place(mean), ramp);
         const top = MARGIN.top + (numY - 1 - row) * cellHeight;
         return html`
-          <rect x=${left + 1} y=${top + 1} width=${cellWidth - 2} height=${cellHeight - 2} rx="3" fill=${rampColour(metric.place(mean), ramp)}><title>${formatNumber(mean)}, ${count} trials</title></rect>
-          <text class="cell-value" x=${left + cellWidth / 2} y=${top + cellHeight / 2 + 4} text-anchor="middle">${formatNumber(mean, 3)}</text>
+          <rect x=${left + 1} y=${top + 1} width=${cellWidth - 2} height=${cellHeight - 2} rx="3" fill=${ground}><title>${formatNumber(mean)}, ${count} trials</title></rect>
+          <text class="cell-value" fill=${readableOn(ground)} x=${left + cellWidth / 2} y=${top + cellHeight / 2 + 4} text-anchor="middle">${formatNumber(mean, 3)}</text>
         `;
       })}
       ${x.ticks.map(({ place, text }) => html`<text class="axis-tick" x=${MARGIN.left + centreOf(x, place, numX) * (width - MARGIN.left - MARGIN.right)} y=${HEIGHT - 16} text-anchor="middle">${text.slice(0, 12)}</text>`)}

@@ -50,6 +50,12 @@ function categoricalScale(name, values) {
 
 const isNonFinite = (/** @type {any} */ value) => ["NaN", "Infinity", "-Infinity"].includes(value);
 
+/** Black or white, whichever can be read on a colour of the ramp. @param {string} ground */
+export function readableOn(ground) {
+  const [red, green, blue] = (ground.match(/\d+/g) ?? ["255", "255", "255"]).map(Number);
+  return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#10141b" : "#ffffff";
+}
+
 /** The colour of a place: the ramp of the style sheet. @param {number} place @param {string[]} ramp Colours as #rrggbb. */
 export function rampColour(place, ramp) {
   if (!Number.isFinite(place)) return "transparent";

@@ -1,0 +1,136 @@
+"""A browser, and servers of homes for it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from page.sample_home import write_sample_home
+from page.sample_search import run_search
+
+from core_sdk.server.records import Records
+from core_sdk.server.serving import Address, listen, make_server
+from core_sdk.tracking import Home, HomeTracker
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, ConsoleMessage, Page
+
+CHROMIUM = "/usr/bin/chromium"
+OPTIONS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+_TOKEN = "tokenofthetests0123456789abcdefghij"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A home that is served."""
+
+    home: Home
+    port: int
+
+    @property
+    def entrance(self) -> str:
+        return f"http://127.0.0.1:{self.port}/?token={_TOKEN}"
+
+    def address(self, view: str) -> str:
+        return f"http://127.0.0.1:{self.port}/#/{view}"
+
+
+OpenView = Callable[..., "Page"]
+"""Opens a view of a site; its words are those of a link, such as `trials/3/logs?rank=0`."""
+
+
+@contextmanager
+def serving(home: Home, *, can_act: bool = True) -> Iterator[Site]:
+    with listen("127.0.0.1", 0) as listening, Records(HomeTracker(home), can_act=can_act) as records:
+        port = listening.getsockname()[1]
+        server = make_server(records, Address("127.0.0.1", port, _TOKEN))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield Site(home, port)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def sample_home(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Trials 1 to 24 are of many kinds, 25 has three attempts, and experiment 5 is a search. Nobody changes it."""
+    directory = tmp_path_factory.mktemp("page")
+    home = write_sample_home(directory / "home")
+    run_search(home.root, directory / "search")
+    return home
+
+
+@pytest.fixture(scope="session")
+def site(sample_home: Home) -> Iterator[Site]:
+    with serving(sample_home) as site:
+        yield site
+
+
+@pytest.fixture
+def own_site(sample_home: Home, tmp_path: Path) -> Iterator[Site]:
+    """A copy, which the test may change."""
+    shutil.copytree(sample_home.root, tmp_path / "own")
+    with serving(Home.open(tmp_path / "own")) as site:
+        yield site
+
+
+@pytest.fixture
+def open_view(browser: Browser) -> Iterator[OpenView]:
+    """At the end no view has met an error, run what a run has written, or asked anybody but its server."""
+    complaints: list[str] = []
+    pages: list[Page] = []
+
+    def complain(message: ConsoleMessage) -> None:
+        # An answer with a status beyond 399 is not a mistake of the page: it shows what the server says.
+        if message.type == "error" and not message.text.startswith("Failed to load resource"):
+            complaints.append(message.text)
+
+    def open_view(site: Site, view: str, *, theme: str = "light", size: tuple[int, int] = (1440, 900)) -> Page:
+        context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if theme == "dark" else "light",
+            accept_downloads=True,
+        )
+        page = context.new_page()
+        page.set_default_timeout(15_000)
+        page.on("console", complain)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: _check_origin(request.url, site, complaints))
+        page.goto(site.entrance)
+        page.wait_for_url(f"http://127.0.0.1:{site.port}/", wait_until="load")
+        page.goto(site.address(view))
+        pages.append(page)
+        return page
+
+    yield open_view
+    titles = [page.title() for page in pages if not page.is_closed()]
+    for page in pages:
+        page.context.close()
+    assert complaints == []
+    assert "hacked" not in titles
+
+
+def _check_origin(url: str, site: Site, complaints: list[str]) -> None:
+    if not url.startswith((f"http://127.0.0.1:{site.port}/", "blob:", "data:")):
+        complaints.append(f"the page asked {url}")

@@ -1,0 +1,30 @@
+"""What a test waits to see. Playwright is imported here only when a test runs, since not every machine has it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, LocatorAssertions, Page
+
+
+def expect(locator: Locator) -> LocatorAssertions:
+    """Waits until what is expected is so."""
+    from playwright.sync_api import expect as expect_of_playwright
+
+    return expect_of_playwright(locator, None)
+
+
+def rows(page: Page) -> Locator:
+    """The rows of the table of runs, without its head and the heads of groups."""
+    return page.locator(".grid-row:not(.grid-group):not(.waiting)")
+
+
+def column(page: Page, number: int) -> list[str]:
+    """The texts of a column of the table, counted from 1; the first one holds the IDs."""
+    return [text.strip() for text in page.locator(f".grid-row > span:nth-child({number + 1})").all_inner_texts()]
+
+
+def wait_for_query(page: Page, part: str) -> None:
+    """Waits until the address of the page has this part behind `#`."""
+    page.wait_for_function("part => decodeURIComponent(location.hash).includes(part)", arg=part)

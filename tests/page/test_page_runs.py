@@ -1,0 +1,267 @@
+"""The table of runs."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from page.conftest import OpenView, Site, serving
+from page.sample_home import HOSTILE, write_many_trials
+from page.seeing import column, expect, rows, wait_for_query
+
+from core_sdk.tracking import Home
+
+
+def test_all_trials_are_in_the_table(site: Site, open_view: OpenView) -> None:
+    """The newest first; a name of HTML is text."""
+    page = open_view(site, "runs")
+
+    expect(page.locator(".toolbar [role=status]")).to_contain_text("34 trials")
+    assert column(page, 1)[0] == "34"
+    expect(page.get_by_text(HOSTILE, exact=True)).to_be_visible()
+
+
+def test_a_filter_is_a_condition(site: Site, open_view: OpenView) -> None:
+    """The address holds it."""
+    page = open_view(site, "runs")
+    expect(rows(page).first).to_be_visible()
+
+    page.get_by_label("Filter", exact=True).fill("optimizer = adam and batch_size = 16")
+
+    wait_for_query(page, "where=optimizer+=+adam")
+    page.wait_for_function("() => [...document.querySelectorAll('.grid-row')].length < 34")
+    assert rows(page).count() > 0
+
+
+def test_a_filter_that_does_not_parse_says_where(site: Site, open_view: OpenView) -> None:
+    """The mark stands at the place, and the table stays."""
+    page = open_view(site, "runs")
+    expect(rows(page).first).to_be_visible()
+
+    page.get_by_label("Filter", exact=True).fill("optimizer ~ adam")
+
+    expect(page.locator(".filter-problem")).to_contain_text("operator")
+    expect(page.locator(".filter-problem mark")).to_have_text("~")
+    expect(rows(page).first).to_be_visible()
+
+
+def test_a_head_sorts(site: Site, open_view: OpenView) -> None:
+    """One way, then the other; the address holds it."""
+    page = open_view(site, "runs?columns=id,steps")
+    head = page.get_by_role("button", name="Steps")
+
+    head.click()
+    expect(page.get_by_role("columnheader", name="Steps")).to_have_attribute("aria-sort", "ascending")
+    wait_for_query(page, "sort=steps")
+    page.wait_for_function("() => document.querySelector('.grid-row > span:nth-child(3)').innerText.trim() === '9'")
+    head.click()
+
+    wait_for_query(page, "sort=-steps")
+    page.wait_for_function("() => document.querySelector('.grid-row > span:nth-child(3)').innerText.trim() === '1,200'")
+
+
+def test_groups_fold(site: Site, open_view: OpenView) -> None:
+    """A click on a group's head hides its rows."""
+    page = open_view(site, "runs?group=state&columns=id,state")
+    group = page.locator(".grid-group", has_text="state: ERROR")
+    expect(group).to_be_visible()
+    before = rows(page).count()
+
+    group.click()
+
+    expect(group).to_have_attribute("aria-expanded", "false")
+    assert rows(page).count() < before
+
+
+def test_a_search_finds_words(site: Site, open_view: OpenView) -> None:
+    """In names, labels and hyperparameters."""
+    page = open_view(site, "runs")
+
+    page.get_by_label("Search names, labels, reasons and hyperparameters").fill("learning rate")
+
+    expect(page.locator(".toolbar [role=status]")).to_contain_text("9 trials of 34")
+
+
+def test_columns_are_chosen(site: Site, open_view: OpenView) -> None:
+    """They can be added, moved and taken away."""
+    page = open_view(site, "runs?columns=id,state,steps")
+    page.get_by_role("button", name="Columns", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Columns")
+
+    dialog.get_by_label("Attempts").check()
+    dialog.get_by_role("button", name="Move steps to the left").click()
+    dialog.get_by_label("State").uncheck()
+    dialog.get_by_role("button", name="Done").click()
+
+    wait_for_query(page, "columns=id,steps,attempts")
+    heads = page.get_by_role("columnheader").all_inner_texts()
+    assert [head.strip("↑↓ \n") for head in heads[1:]] == ["ID", "Steps", "Attempts"]
+
+
+def test_a_view_is_saved_and_found_again(site: Site, open_view: OpenView) -> None:
+    """By its name, after a reload too."""
+    page = open_view(site, "runs?where=optimizer = adam&sort=steps")
+    page.get_by_role("button", name="Saved views").click()
+    page.get_by_role("menuitem", name="Save this view").click()
+    page.get_by_label("Name of the view").fill("adam by steps")
+    page.get_by_role("button", name="Save", exact=True).click()
+    page.goto(site.address("queue"))
+    page.reload()
+    page.goto(site.address("runs"))
+
+    page.get_by_role("button", name="Saved views").click()
+    page.get_by_role("menuitem", name="adam by steps", exact=True).click()
+
+    wait_for_query(page, "sort=steps")
+    wait_for_query(page, "where=optimizer+=+adam")
+
+
+def test_chosen_trials_are_compared(site: Site, open_view: OpenView) -> None:
+    """The comparison's address names them."""
+    page = open_view(site, "runs")
+    page.get_by_label("Choose 24").check()
+    page.get_by_label("Choose 25").check()
+
+    page.get_by_role("link", name="Compare").click()
+
+    wait_for_query(page, "compare?trials=24,25")
+    expect(page.get_by_role("heading", name="Comparison of 2 trials")).to_be_visible()
+
+
+def test_hidden_trials_come_back(site: Site, open_view: OpenView) -> None:
+    """The table says how many are hidden."""
+    page = open_view(site, "runs")
+    page.get_by_label("Choose 24").check()
+    page.get_by_role("button", name="Hide").click()
+    expect(page.get_by_label("Choose 24")).to_have_count(0)
+
+    page.get_by_role("button", name="1 hidden, show").click()
+
+    expect(page.get_by_label("Choose 24")).to_be_visible()
+
+
+def test_the_table_is_saved_as_csv(site: Site, open_view: OpenView, tmp_path: Path) -> None:
+    """All rows, and what a spreadsheet would run as a formula is text."""
+    page = open_view(site, "runs?columns=id,experiment,steps")
+    expect(rows(page).first).to_be_visible()
+
+    page.get_by_role("button", name="More of the table").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Save the table as CSV").click()
+    download.value.save_as(tmp_path / "trials.csv")
+
+    with (tmp_path / "trials.csv").open(newline="") as file:
+        head, *lines = csv.reader(file)
+    assert head == ["id", "experiment", "steps"]
+    assert len(lines) == 34
+
+
+def test_a_trial_is_deleted_after_a_question_with_its_id(own_site: Site, open_view: OpenView) -> None:
+    """The question names what will be deleted."""
+    page = open_view(own_site, "runs")
+    page.get_by_label("Choose 24").check()
+    page.get_by_role("button", name="Delete …").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("for good")
+    expect(dialog.locator(".ids")).to_have_text("24")
+
+    dialog.get_by_role("button", name="Delete trial").click()
+
+    expect(page.locator(".toast")).to_contain_text("deleted trial 24")
+    expect(page.get_by_label("Choose 24")).to_have_count(0)
+    assert 24 not in own_site.home.trial_ids()
+
+
+def test_trials_are_labelled(own_site: Site, open_view: OpenView) -> None:
+    """The table shows the labels soon."""
+    page = open_view(own_site, "runs?columns=id,label")
+    page.get_by_label("Choose 24").check()
+    page.get_by_label("Choose 25").check()
+    page.get_by_role("button", name="Label …").click()
+
+    page.get_by_label("New labels").fill("night run")
+    page.get_by_role("button", name="Add").click()
+
+    expect(page.locator(".grid .chip", has_text="night run")).to_have_count(2)
+
+
+def test_an_experiment_is_archived_and_brought_back(own_site: Site, open_view: OpenView) -> None:
+    """The table leaves archived ones out unless they are asked for."""
+    page = open_view(own_site, "runs?kind=experiments")
+    page.get_by_label("Choose 5").check()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    expect(page.get_by_label("Choose 5")).to_have_count(0)
+
+    page.get_by_role("button", name="With archived").click()
+    expect(page.get_by_label("Choose 5")).to_be_visible()
+    page.get_by_role("button", name="Clear").click()
+    page.get_by_label("Choose 5").check()
+    page.get_by_role("button", name="Unarchive").click()
+
+    expect(page.locator(".toast").last).to_contain_text("5")
+    assert not own_site.home.experiment(5).read().is_archived
+
+
+def test_the_table_is_steered_by_keys_only(site: Site, open_view: OpenView) -> None:
+    """Arrows move, Space chooses, Shift extends, C compares, Enter opens."""
+    page = open_view(site, "runs")
+    expect(rows(page).first).to_be_visible()
+    page.get_by_role("grid", name="Trials").focus()
+
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Space")
+    page.keyboard.press("Shift+ArrowDown")
+    expect(page.locator(".grid-row.chosen")).to_have_count(2)
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", name="Comparison of 2 trials")).to_be_visible()
+    page.go_back()
+    page.get_by_role("grid", name="Trials").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("heading", name="Trial 34")).to_be_visible()
+
+
+def test_keys_go_to_views_and_show_themselves(site: Site, open_view: OpenView) -> None:
+    """Also to the search."""
+    page = open_view(site, "runs")
+    expect(rows(page).first).to_be_visible()
+
+    page.keyboard.press("g")
+    page.keyboard.press("q")
+    expect(page.get_by_role("heading", name="Queue and slots")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("g")
+    page.keyboard.press("r")
+    expect(rows(page).first).to_be_visible()
+    page.keyboard.press("/")
+
+    expect(page.get_by_label("Search names, labels, reasons and hyperparameters")).to_be_focused()
+
+
+def test_thousands_of_trials_scroll(open_view: OpenView, tmp_path: Path) -> None:
+    """Only the rows in view are in the document."""
+    home = Home.create(tmp_path / "many")
+    write_many_trials(home, 4_000)
+    with serving(home) as site:
+        page = open_view(site, "runs?columns=id,steps")
+        expect(page.locator(".toolbar [role=status]")).to_contain_text("4,000 trials")
+
+        page.get_by_role("grid", name="Trials").focus()
+        page.keyboard.press("End")
+
+        expect(page.get_by_role("link", name="1", exact=True)).to_be_visible()
+        assert page.locator(".grid-row").count() < 100
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_empty_home_says_how_it_is_filled(open_view: OpenView, tmp_path: Path, theme: str) -> None:
+    """With an example."""
+    with serving(Home.create(tmp_path / "empty")) as site:
+        page = open_view(site, "runs", theme=theme)
+
+        expect(page.get_by_role("heading", name="No trial yet.")).to_be_visible()
+        expect(page.get_by_text("report_training_metrics")).to_be_visible()

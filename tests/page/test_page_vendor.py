@@ -1,0 +1,64 @@
+"""The libraries of the page, and what the page's own files may hold."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+import core_sdk.server
+
+PAGE = Path(core_sdk.server.__file__).with_name("page")
+AXE = Path(__file__).with_name("axe")
+MAX_PAGE_BYTES = 400 * 1024
+
+OUR_FILES = [path for path in sorted(PAGE.rglob("*.*")) if "vendor" not in path.parts]
+
+
+@pytest.mark.parametrize("folder", [PAGE / "vendor", AXE], ids=["page", "axe"])
+def test_vendored_files_are_those_of_their_packages(folder: Path) -> None:
+    """Each is listed with its hash, and nothing else is there."""
+    listed = dict(reversed(line.split()) for line in (folder / "SHA256SUMS").read_text().splitlines())
+
+    found = {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file() and path.name not in ("SHA256SUMS", "README.md")
+    }
+
+    assert found == listed
+
+
+def test_each_library_has_its_licence() -> None:
+    """And a line in the README."""
+    folders = [path for path in (PAGE / "vendor").iterdir() if path.is_dir()]
+
+    assert all((folder / "LICENSE").exists() for folder in folders)
+    readme = (PAGE / "vendor" / "README.md").read_text()
+    assert all(f"| `{folder.name}` |" in readme for folder in folders)
+
+
+def test_the_page_is_light() -> None:
+    """All of it, also what only some views load."""
+    sent = [path for path in PAGE.rglob("*") if path.suffix in (".js", ".mjs", ".css", ".html", ".svg")]
+
+    assert sum(len(gzip.compress(path.read_bytes())) for path in sent) <= MAX_PAGE_BYTES
+
+
+@pytest.mark.parametrize("path", OUR_FILES, ids=lambda path: path.relative_to(PAGE).as_posix())
+def test_a_file_of_the_page_holds_nothing_inline_and_nothing_from_elsewhere(path: Path) -> None:
+    """So that the policy of the content can forbid both."""
+    text = path.read_text()
+
+    assert not re.search(r"\binnerHTML\b|dangerouslySetInnerHTML|\beval\(|new Function|document\.write", text)
+    assert not re.search(r"""(src|href|from|import\()\s*=?\s*["'](https?:)?//""", text)
+    assert path.suffix != ".html" or not re.search(r"<script>|<style|\sstyle=|\son\w+=", text)
+
+
+@pytest.mark.parametrize("path", [path for path in OUR_FILES if path.suffix == ".js"], ids=lambda path: path.name)
+def test_a_module_begins_with_what_it_is_for(path: Path) -> None:
+    """In one sentence or a few."""
+    assert re.match(r"/\*\*\s", path.read_text())
