@@ -54,11 +54,11 @@ def test_a_head_sorts(site: Site, open_view: OpenView) -> None:
     head.click()
     expect(page.get_by_role("columnheader", name="Steps")).to_have_attribute("aria-sort", "ascending")
     wait_for_query(page, "sort=steps")
-    page.wait_for_function("() => document.querySelector('.grid-row > span:nth-child(3)').innerText.trim() === '9'")
+    expect(page.locator(".grid-row").last).to_contain_text("1,200")
     head.click()
 
     wait_for_query(page, "sort=-steps")
-    page.wait_for_function("() => document.querySelector('.grid-row > span:nth-child(3)').innerText.trim() === '1,200'")
+    expect(page.locator(".grid-row").first).to_contain_text("1,200")
 
 
 def test_groups_fold(site: Site, open_view: OpenView) -> None:
@@ -89,9 +89,9 @@ def test_columns_are_chosen(site: Site, open_view: OpenView) -> None:
     page.get_by_role("button", name="Columns", exact=True).click()
     dialog = page.get_by_role("dialog", name="Columns")
 
-    dialog.get_by_label("Attempts").check()
+    dialog.get_by_role("checkbox", name="Attempts").check()
     dialog.get_by_role("button", name="Move steps to the left").click()
-    dialog.get_by_label("State").uncheck()
+    dialog.get_by_role("checkbox", name="State").uncheck()
     dialog.get_by_role("button", name="Done").click()
 
     wait_for_query(page, "columns=id,steps,attempts")

@@ -58,6 +58,14 @@ def test_a_file_of_the_page_holds_nothing_inline_and_nothing_from_elsewhere(path
     assert path.suffix != ".html" or not re.search(r"<script>|<style|\sstyle=|\son\w+=", text)
 
 
+def test_all_modules_are_loaded_at_once() -> None:
+    """Without the list in `index.html`, a browser would find them one after another; few need those for notes."""
+    listed = re.findall(r'<link rel="modulepreload" href="([^"]+)"', (PAGE / "index.html").read_text())
+
+    modules = {path.relative_to(PAGE).as_posix() for path in PAGE.rglob("*") if path.suffix in (".js", ".mjs")}
+    assert set(listed) == modules - {"main.js", "vendor/marked/marked.esm.js", "vendor/dompurify/purify.es.mjs"}
+
+
 @pytest.mark.parametrize("path", [path for path in OUR_FILES if path.suffix == ".js"], ids=lambda path: path.name)
 def test_a_module_begins_with_what_it_is_for(path: Path) -> None:
     """In one sentence or a few."""

@@ -1,0 +1,75 @@
+"""Whether people who do not see, or have no mouse, or a narrow window, can use each view."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from page.conftest import OpenView, Site
+from page.seeing import expect
+
+AXE = (Path(__file__).with_name("axe") / "axe.min.js").read_text()
+
+VIEWS = [
+    "runs", "runs?kind=experiments", "runs?group=state", "runs?where=lr <", "trials/25", "trials/25/overview",
+    "trials/25/system", "trials/25/logs?line=3", "trials/25/checkpoints?checkpoint=c00025-001200", "trials/25/code",
+    "experiments/2", "experiments/5/search", "experiments/5/curves", "experiments/5/hyperparameters",
+    "experiments/5/hyperparameters?picture=heat", "experiments/5/hyperparameters?picture=importance",
+    "experiments/5/code?form=difference", "compare?trials=23,25", "compare/values?trials=23,25", "queue", "trials/4711",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_checker_finds_no_fault(site: Site, open_view: OpenView, view: str, theme: str) -> None:
+    """By the rules of WCAG 2.2 AA, contrast included."""
+    page = open_view(site, view, theme=theme)
+    expect(page.locator("main")).to_be_visible()
+    page.wait_for_function("() => !document.querySelector('.loading')")
+
+    page.evaluate(AXE)
+    found = page.evaluate(
+        "() => axe.run({ runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })"
+    )
+
+    faults = [
+        (fault["impact"], fault["id"], fault["help"], [node["html"][:200] for node in fault["nodes"][:3]])
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+    ]
+    assert faults == []
+
+
+@pytest.mark.parametrize("view", ["runs", "trials/25", "trials/25/logs", "experiments/5/search", "queue"])
+def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:
+    """Only tables, output and pictures scroll, within themselves."""
+    page = open_view(site, view, size=(390, 800))
+    page.wait_for_function("() => !document.querySelector('.loading')")
+
+    width = page.evaluate("() => Math.max(document.body.scrollWidth, document.querySelector('main').scrollWidth)")
+
+    assert width <= 390
+
+
+def test_the_theme_follows_the_system_until_it_is_chosen(site: Site, open_view: OpenView) -> None:
+    """The choice outlives a reload."""
+    page = open_view(site, "runs", theme="dark")
+    expect(page.locator("html[data-theme=dark]")).to_be_attached()
+
+    page.get_by_role("button", name="Theme: system").click()
+    expect(page.locator("html[data-theme=light]")).to_be_attached()
+    page.reload()
+
+    expect(page.locator("html[data-theme=light]")).to_be_attached()
+
+
+def test_the_first_key_skips_to_the_content(site: Site, open_view: OpenView) -> None:
+    """Past the head of the page."""
+    page = open_view(site, "runs")
+    expect(page.locator("main")).to_be_visible()
+
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+
+    expect(page.locator("main")).to_be_focused()

@@ -1,0 +1,173 @@
+"""One experiment, comparisons and the queue."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from page.conftest import OpenView, Site, serving
+from page.seeing import expect, wait_for_query
+
+
+def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:
+    """HTML in them is text, and links leave the page safely."""
+    page = open_view(site, "experiments/2")
+    notes = page.locator(".markdown")
+
+    expect(notes.get_by_role("heading", name="What we look for")).to_be_visible()
+    expect(notes.get_by_role("link", name="the paper")).to_have_attribute("rel", "noopener noreferrer")
+    expect(notes).to_contain_text("<script>document.title = 'hacked'</script>")
+    assert notes.locator("script, img").count() == 0
+
+
+def test_notes_are_edited(own_site: Site, open_view: OpenView) -> None:
+    """The new ones are shown at once."""
+    page = open_view(own_site, "experiments/2")
+    page.get_by_role("button", name="Edit").click()
+
+    page.get_by_label("Notes in Markdown").fill("# Done\n\nIt *works*.")
+    page.get_by_role("button", name="Save").click()
+
+    expect(page.locator(".markdown h1")).to_have_text("Done")
+    assert own_site.home.experiment(2).read().notes.startswith("# Done")
+
+
+def test_a_search_shows_its_rungs_and_brackets(site: Site, open_view: OpenView) -> None:
+    """And what became of each trial."""
+    page = open_view(site, "experiments/5/search")
+
+    expect(page.get_by_role("img", name=re.compile("^Chart of loss by epochs"))).to_be_visible()
+    expect(page.get_by_role("heading", name=re.compile("Bracket 1"))).to_be_visible()
+    expect(page.get_by_role("region", name="Trials of the search").get_by_role("row")).to_have_count(10)
+    expect(page.get_by_text("the best: trial")).to_be_visible()
+
+
+def test_learning_curves_of_the_best_trials_lie_over_each_other(site: Site, open_view: OpenView) -> None:
+    """As many as are asked for."""
+    page = open_view(site, "experiments/5/curves")
+    expect(page.get_by_text("the best 9 of 9 trials")).to_be_visible()
+
+    page.get_by_label("Best").select_option("1")
+
+    expect(page.get_by_text("the best 1 of 9 trials")).to_be_visible()
+    wait_for_query(page, "top=1")
+
+
+@pytest.mark.parametrize(
+    ("picture", "description"),
+    [
+        ("Parallel coordinates", "Parallel coordinates of 9 trials"),
+        ("Scatter plots", "Scatter plot of validation.loss against learning_rate, 9 trials"),
+        ("Scatter matrix", "Scatter plot of width against learning_rate, 9 trials"),
+        ("Heat map", "Heat map"),
+    ],
+)
+def test_hyperparameters_have_pictures(site: Site, open_view: OpenView, picture: str, description: str) -> None:
+    """Each says to a screen reader what it shows."""
+    page = open_view(site, "experiments/5/hyperparameters")
+
+    page.get_by_role("button", name=picture).click()
+
+    expect(page.get_by_role("img", name=re.compile(description)).first).to_be_visible()
+
+
+def test_a_picture_is_saved_as_svg(site: Site, open_view: OpenView, tmp_path: Path) -> None:
+    """With its colours, and without a class of ours."""
+    page = open_view(site, "experiments/5/hyperparameters")
+    page.get_by_role("button", name="Export Parallel coordinates").click()
+
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Save as SVG").click()
+    download.value.save_as(tmp_path / "picture.svg")
+
+    text = (tmp_path / "picture.svg").read_text()
+    assert text.startswith("<svg")
+    assert "class=" not in text
+
+
+def test_ranges_of_parallel_coordinates_are_chosen_by_keys(site: Site, open_view: OpenView) -> None:
+    """By sliders; dragging on an axis does the same."""
+    page = open_view(site, "experiments/5/hyperparameters")
+    slider = page.get_by_label("Upper end of validation.loss")
+
+    slider.focus()
+    for _ in range(60):
+        page.keyboard.press("ArrowLeft")
+
+    expect(page.locator(".coordinate.outside").first).to_be_attached()
+    expect(page.get_by_role("button", name="All trials")).to_be_enabled()
+
+
+def test_importance_is_told_in_figures(site: Site, open_view: OpenView) -> None:
+    """A share for each hyperparameter."""
+    page = open_view(site, "experiments/5/hyperparameters?picture=importance")
+
+    expect(page.get_by_role("row", name=re.compile(r"learning_rate.*%"))).to_be_visible()
+
+
+def test_trials_of_an_experiment_have_the_same_table(site: Site, open_view: OpenView) -> None:
+    """Only theirs are in it."""
+    page = open_view(site, "experiments/5/trials")
+
+    expect(page.locator(".toolbar [role=status]")).to_have_text("9 trials")
+
+
+def test_configuration_and_code_are_shown(site: Site, open_view: OpenView) -> None:
+    """As written, with defaults, and what the defaults add."""
+    page = open_view(site, "experiments/5/code")
+    expect(page.locator(".source")).to_contain_text("checkpoint_storage")
+
+    page.get_by_role("button", name="As written").click()
+    expect(page.locator(".source")).to_contain_text("# How fast may it learn?")
+    page.get_by_role("button", name="What the defaults add").click()
+    expect(page.locator(".difference .diff-added").first).to_be_visible()
+    page.get_by_role("button", name="Code", exact=True).click()
+
+    expect(page.get_by_label("train.py")).to_contain_text("report_validation_metrics")
+
+
+def test_trials_are_compared(site: Site, open_view: OpenView) -> None:
+    """Their curves share charts, and values that differ are marked."""
+    page = open_view(site, "compare?trials=22,23,25")
+    expect(page.get_by_role("img", name=re.compile("Chart of training.loss.*22.*23.*25"))).to_be_visible()
+
+    page.get_by_role("link", name="Values and hyperparameters").click()
+
+    expect(page.locator("tr.differs", has_text="model.layers")).to_be_visible()
+    page.get_by_role("link", name="Configurations").click()
+    expect(page.locator(".difference")).to_contain_text("lr:")
+
+
+def test_a_comparison_without_trials_leads_to_the_table(site: Site, open_view: OpenView) -> None:
+    """Where they are chosen."""
+    page = open_view(site, "compare")
+
+    expect(page.get_by_role("link", name="Choose them in the table of runs")).to_be_visible()
+
+
+def test_the_queue_says_whether_a_master_runs(site: Site, open_view: OpenView) -> None:
+    """And what the machine has."""
+    page = open_view(site, "queue")
+
+    expect(page.get_by_text("No master runs.")).to_be_visible()
+    expect(page.get_by_role("heading", name="Slots of this machine")).to_be_visible()
+
+
+def test_a_page_that_only_reads_offers_no_actions(own_site: Site, open_view: OpenView) -> None:
+    """It says so."""
+    with serving(own_site.home, can_act=False) as site:
+        page = open_view(site, "trials/25")
+
+        expect(page.get_by_text("This page can only read.")).to_be_visible()
+        assert page.get_by_role("button", name="Delete …").count() == 0
+
+
+def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView) -> None:
+    """What was read stays on the screen."""
+    with serving(own_site.home) as site:
+        page = open_view(site, "trials/25")
+        expect(page.locator(".connection-live")).to_be_visible()
+
+    expect(page.get_by_text("Server does not answer")).to_be_visible()
+    expect(page.get_by_role("heading", name="Trial 25")).to_be_visible()

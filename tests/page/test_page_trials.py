@@ -1,0 +1,232 @@
+"""One trial: its charts, output, checkpoints and figures."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+from page.conftest import OpenView, Site
+from page.sample_home import HOSTILE, write_log_lines
+from page.seeing import expect, wait_for_query
+
+from core_sdk.journal import encode_line
+from core_sdk.records import Report
+
+LOSS = "training loss"
+
+
+def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
+    """By group, or those of one name together; a screen reader hears the values."""
+    page = open_view(site, "trials/25")
+    chart = page.get_by_role("img", name=re.compile(f"^Chart of {LOSS}"))
+
+    expect(chart).to_have_attribute("aria-label", re.compile("highest 7"))
+    expect(page.locator(".chart")).to_have_count(7)
+    page.get_by_role("button", name="By name").click()
+
+    expect(page.locator(".chart")).to_have_count(5)
+    wait_for_query(page, "by=name")
+
+
+def test_a_spike_of_one_point_is_drawn(site: Site, open_view: OpenView) -> None:
+    """Its column of pixels is coloured near the top of the plot."""
+    page = open_view(site, "trials/25?superseded=0")
+    expect(page.locator(".chart canvas").first).to_be_visible()
+
+    colours = page.evaluate(
+        """() => {
+          const canvas = document.querySelector(".chart canvas");
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, Math.round(canvas.height / 4));
+          const found = new Set();
+          for (let at = 0; at < data.length; at += 4)
+            if (data[at + 3] > 200 && data[at + 2] > 180 && data[at] < 80) found.add((at / 4) % canvas.width);
+          return found.size;
+        }"""
+    )
+
+    assert 1 <= colours <= 6
+
+
+def test_the_address_holds_how_charts_are_drawn(site: Site, open_view: OpenView) -> None:
+    """A link shows a colleague the same."""
+    page = open_view(site, "trials/25")
+    page.get_by_role("button", name="Time").click()
+    page.get_by_label("Logarithmic").check()
+    page.get_by_label("Ignore outliers").check()
+    page.get_by_label("Smoothing").fill("0.8")
+    page.get_by_label("Superseded").uncheck()
+    for part in ("x=time", "log=1", "outliers=0", "smoothing=0.8", "superseded=0"):
+        wait_for_query(page, part)
+
+    page.reload()
+
+    expect(page.get_by_role("button", name="Time")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_label("Logarithmic")).to_be_checked()
+    expect(page.locator("output.smoothing")).to_have_text("0.80")
+
+
+def test_charts_zoom_by_keys_and_by_dragging(site: Site, open_view: OpenView) -> None:
+    """All charts of the trial zoom together."""
+    page = open_view(site, "trials/25")
+    plot = page.get_by_role("img", name=re.compile(f"^Chart of {LOSS}"))
+    plot.focus()
+
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowRight")
+    wait_for_query(page, "from=")
+    expect(page.get_by_role("button", name="Show all").first).to_be_visible()
+    page.keyboard.press("0")
+    page.wait_for_function("() => !location.hash.includes('from=')")
+    box = page.locator(".chart .u-over").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 200, box["y"] + 60, steps=4)
+    page.mouse.up()
+
+    wait_for_query(page, "to=")
+
+
+@pytest.mark.parametrize(("item", "beginning"), [("PNG", b"\x89PNG"), ("SVG", b"<svg xmlns"), ("CSV", b"curve,is_")])
+def test_a_chart_is_saved(site: Site, open_view: OpenView, tmp_path: Path, item: str, beginning: bytes) -> None:
+    """As a picture or as a table."""
+    page = open_view(site, "trials/25")
+    page.get_by_role("button", name=f"Export {LOSS}").click()
+
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name=f"Save as {item}").click()
+    download.value.save_as(tmp_path / "chart")
+
+    assert (tmp_path / "chart").read_bytes().startswith(beginning)
+    if item == "CSV":
+        with (tmp_path / "chart").open(newline="") as file:
+            assert max(float(row["maximum"]) for row in csv.DictReader(file) if row["maximum"] != "NaN") > 7
+
+
+def test_a_report_is_on_the_screen_soon(own_site: Site, open_view: OpenView) -> None:
+    """Without a reload."""
+    page = open_view(own_site, "trials/24")
+    expect(page.locator(".chart").first).to_be_visible()
+
+    with own_site.home.folder(24).journal_path(1).open("ab") as journal:
+        journal.write(encode_line(Report(1.8e9, "training", 77_777, {"loss": 0.5, "news": 1.0})))
+
+    expect(page.get_by_role("img", name=re.compile("^Chart of training news"))).to_be_visible()
+    expect(page.locator(".subject-facts")).to_contain_text("77,777 steps")
+
+
+def test_the_overview_tells_the_facts(site: Site, open_view: OpenView) -> None:
+    """Values, hyperparameters, the command and the machine."""
+    page = open_view(site, "trials/25/overview")
+
+    for fact in ("model.dropout", "validation.perplexity", "python3 train.py", "NVIDIA H100", "8c1f0e2d4b5a"):
+        expect(page.get_by_text(fact).first).to_be_visible()
+
+
+def test_figures_of_the_machine_have_charts(site: Site, open_view: OpenView) -> None:
+    """Those of several GPUs share one."""
+    page = open_view(site, "trials/25/system")
+
+    expect(page.locator(".chart")).to_have_count(7)
+    expect(page.get_by_role("img", name=re.compile("gpu gpu_util.*GPU-0.*GPU-1"))).to_be_visible()
+
+
+def test_output_is_shown_as_text_with_its_colours(site: Site, open_view: OpenView) -> None:
+    """HTML in it is text."""
+    page = open_view(site, "trials/25/logs?attempt=1")
+
+    expect(page.locator(".log")).to_contain_text(HOSTILE)
+    expect(page.locator(".log .ansi-bold")).to_have_text("attempt 1")
+    assert "\x1b" not in page.locator(".log").inner_text()
+
+
+def test_output_is_filtered_by_text_rank_and_level(site: Site, open_view: OpenView) -> None:
+    """The number of lines found is told."""
+    page = open_view(site, "trials/25/logs?attempt=1")
+    status = page.locator(".toolbar [role=status]")
+    expect(status).to_contain_text("lines")
+
+    page.get_by_label("Find in the output").fill("traceback")
+    expect(status).to_contain_text("1 line of")
+    page.get_by_label("Find in the output").fill("step 77:")
+    expect(status).to_contain_text("2 lines of")
+    page.get_by_label("Only these ranks, separated by commas").fill("1")
+
+    expect(status).to_contain_text("1 line of")
+    expect(page.locator(".log-line")).to_have_count(1)
+
+
+def test_a_link_leads_to_a_line(site: Site, open_view: OpenView) -> None:
+    """The line is in view, chosen and shown in full."""
+    page = open_view(site, "trials/25/logs?attempt=1&line=900")
+
+    expect(page.locator(".log-line.chosen")).to_contain_text("step 45")
+    expect(page.locator(".log-full")).to_contain_text("Line 901")
+    page.get_by_role("button", name="Link to line 903").click()
+
+    wait_for_query(page, "line=902")
+
+
+def test_a_hundred_thousand_lines_scroll(own_site: Site, open_view: OpenView) -> None:
+    """To the end and back; only what is in view is in the document."""
+    write_log_lines(own_site.home.folder(3), 100_000)
+    page = open_view(own_site, "trials/3/logs")
+    expect(page.locator(".toolbar [role=status]")).to_contain_text("100,000 lines")
+
+    page.get_by_label("Follow").check()
+    expect(page.locator(".log")).to_contain_text("step 99999:")
+    page.locator(".log").evaluate("element => element.scrollTop = 0")
+
+    expect(page.locator(".log")).to_contain_text("step 0:")
+    expect(page.get_by_label("Follow")).not_to_be_checked()
+    assert page.locator(".log-line").count() < 200
+
+
+def test_checkpoints_say_why_they_are_kept(site: Site, open_view: OpenView) -> None:
+    """And what is in them."""
+    page = open_view(site, "trials/25/checkpoints")
+    expect(page.get_by_role("row", name=re.compile("c00025-001200"))).to_contain_text("latest 1 of trial 25")
+    expect(page.get_by_role("row", name=re.compile("c00025-000600"))).to_contain_text("not kept")
+
+    page.get_by_role("button", name="Details of c00025-001200").click()
+
+    expect(page.get_by_role("link", name="model.pt")).to_be_visible()
+    expect(page.locator(".details")).to_contain_text(HOSTILE)
+
+
+def test_a_file_of_a_checkpoint_is_downloaded(site: Site, open_view: OpenView, tmp_path: Path) -> None:
+    """Verified by the server."""
+    page = open_view(site, "trials/25/checkpoints?checkpoint=c00025-001200")
+
+    with page.expect_download() as download:
+        page.get_by_role("link", name="model.pt").click()
+    download.value.save_as(tmp_path / "model.pt")
+
+    assert (tmp_path / "model.pt").read_bytes() == bytes(40_000)
+
+
+def test_a_checkpoint_is_verified_pinned_and_deleted(own_site: Site, open_view: OpenView) -> None:
+    """The table follows."""
+    page = open_view(own_site, "trials/25/checkpoints?checkpoint=c00025-000300")
+    details = page.locator(".details")
+    row = page.get_by_role("row", name=re.compile("c00025-000300"))
+
+    details.get_by_role("button", name="Verify").click()
+    expect(page.locator(".toast").last).to_contain_text("c00025-000300")
+    details.get_by_role("button", name="Pin", exact=True).click()
+    expect(row.first).to_contain_text("pinned")
+    details.get_by_role("button", name="Unpin").click()
+    expect(row.first).not_to_contain_text("pinned")
+    details.get_by_role("button", name="Delete …").click()
+    page.get_by_role("button", name="Delete checkpoint").click()
+
+    expect(page.get_by_text("3 checkpoints")).to_be_visible()
+
+
+def test_a_trial_that_does_not_exist_says_so(site: Site, open_view: OpenView) -> None:
+    """It may have been deleted meanwhile."""
+    page = open_view(site, "trials/4711")
+
+    expect(page.get_by_role("alert")).to_contain_text("deleted meanwhile")
