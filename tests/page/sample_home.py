@@ -50,10 +50,10 @@ Whether a **warm-up** of 500 steps is enough, see [the paper](https://example.or
 """
 
 
-def write_sample_home(root: Path, *, num_trials: int = 24, now: float | None = None) -> Home:
+def write_sample_home(root: Path, *, num_trials: int = 24, hostile_name: str = HOSTILE) -> Home:
     """Four experiments: finished, failed and paused trials, one with restarts and output, and one of hostile names."""
-    home, now, chance = Home.create(root), now or time.time(), random.Random(7)
-    names = ["digits baseline", "resnet-50 ablation", "char-lm warm-up", HOSTILE]
+    home, now, chance = Home.create(root), time.time(), random.Random(7)
+    names = ["digits baseline", "resnet-50 ablation", "char-lm warm-up", hostile_name]
     for number in range(1, num_trials + 1):
         name = names[3] if number == num_trials else names[number % 3]
         _write_plain_trial(home, name, chance, created=now - (num_trials - number + 2) * 5400 * (1 + chance.random()))
