@@ -162,7 +162,7 @@ def test_a_link_leads_to_a_line(site: Site, open_view: OpenView) -> None:
     """The line is in view, chosen and shown in full."""
     page = open_view(site, "trials/25/logs?attempt=1&line=900")
 
-    expect(page.locator(".log-line.chosen")).to_contain_text("step 45")
+    expect(page.locator(".log-line.chosen")).to_contain_text("step 449")
     expect(page.locator(".log-full")).to_contain_text("Line 901")
     page.get_by_role("button", name="Link to line 903").click()
 

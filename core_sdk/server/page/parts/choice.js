@@ -27,7 +27,7 @@ export function Select({ label, values, value, onChange }) {
   return html`
     <label class="select">
       <span>${label}</span>
-      <select value=${value} onChange=${(/** @type {any} */ event) => onChange(event.target.value)}>
+      <select aria-label=${label} value=${value} onChange=${(/** @type {any} */ event) => onChange(event.target.value)}>
         ${values.map(([name, text]) => html`<option value=${name} selected=${name === value}>${text}</option>`)}
       </select>
     </label>

@@ -7,7 +7,7 @@ import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
 import { Select } from "../../parts/choice.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { Answered, Empty } from "../../parts/states.js";
-import { formatNumber } from "../../parts/text.js";
+import { counted, formatNumber } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo, useSetting } from "../../state/place.js";
@@ -26,7 +26,7 @@ export function LearningCurves({ found: { experiment }, follows }) {
   return html`
     <${ChartSettingsBar}>
       <${Select} label="Metric" values=${[["", "the searcher's"], ...names.map((name) => [name, name])]} value=${metric} onChange=${setMetric} />
-      <${Select} label="Best" values=${TOPS.map((number) => [number, `${number} trials`])} value=${top} onChange=${setTop} />
+      <${Select} label="Best" values=${TOPS.map((number) => [number, counted(Number(number), "trial")])} value=${top} onChange=${setTop} />
     <//>
     <div class="pane">
       <${Answered} answer=${answer} what="learning curves">

@@ -10,8 +10,8 @@ import { act } from "../../state/api.js";
 import { linkTo } from "../../state/place.js";
 import { Card } from "../facts.js";
 
-/** @param {{found: any}} props */
-export function ExperimentOverview({ found }) {
+/** @param {{found: any, onDone: () => void}} props */
+export function ExperimentOverview({ found, onDone }) {
   const { experiment, notes, metric, smaller_is_better: smallerIsBetter, best, states } = found;
   const { search } = experiment;
   return html`
@@ -37,18 +37,19 @@ export function ExperimentOverview({ found }) {
           ]}
         />
       </div>
-      <${Notes} experimentId=${experiment.experiment_id} notes=${notes} />
+      <${Notes} experimentId=${experiment.experiment_id} notes=${notes} onSaved=${onDone} />
     </div>
   `;
 }
 
-function Notes({ experimentId, notes }) {
+function Notes({ experimentId, notes, onSaved }) {
   const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   const save = async () => {
     try {
       await act(["experiments", experimentId, "actions", "change"], { notes: draft });
       setDraft(null);
       say("The notes are saved.");
+      onSaved();
     } catch (error) {
       sayFailure(error);
     }
