@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, LocatorAssertions, Page
+    from playwright.sync_api import Locator, Page
+    from playwright.sync_api._generated import LocatorAssertions
 
 
 def expect(locator: Locator) -> LocatorAssertions:

@@ -190,7 +190,7 @@ def test_checkpoints_say_why_they_are_kept(site: Site, open_view: OpenView) -> N
     expect(page.get_by_role("row", name=re.compile("c00025-001200"))).to_contain_text("latest 1 of trial 25")
     expect(page.get_by_role("row", name=re.compile("c00025-000600"))).to_contain_text("not kept")
 
-    page.get_by_role("button", name="Details of c00025-001200").click()
+    page.get_by_role("button", name="c00025-001200").click()
 
     expect(page.get_by_role("link", name="model.pt")).to_be_visible()
     expect(page.locator(".details")).to_contain_text(HOSTILE)
@@ -215,8 +215,10 @@ def test_a_checkpoint_is_verified_pinned_and_deleted(own_site: Site, open_view: 
 
     details.get_by_role("button", name="Verify").click()
     expect(page.locator(".toast").last).to_contain_text("c00025-000300")
-    details.get_by_role("button", name="Pin", exact=True).click()
-    expect(row.first).to_contain_text("pinned")
+    details.get_by_role("button", name="Pin …").click()
+    page.get_by_role("dialog").get_by_label("Why they are kept").fill("for the paper")
+    page.get_by_role("button", name="Pin checkpoint").click()
+    expect(row.first).to_contain_text("pinned: for the paper")
     details.get_by_role("button", name="Unpin").click()
     expect(row.first).not_to_contain_text("pinned")
     details.get_by_role("button", name="Delete …").click()

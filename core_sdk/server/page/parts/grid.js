@@ -111,7 +111,7 @@ export function Grid({ label, numItems, itemAt, onView, columns, keyOf, sort, on
   return html`
     <div
       class="grid"
-      role="grid"
+      role=${onFold ? "treegrid" : "grid"}
       aria-label=${label}
       aria-rowcount=${numItems + 1}
       aria-multiselectable="true"

@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useRef, useState } from "../preact.js";
 import { get } from "./api.js";
+import { coalesced } from "./coalescing.js";
 import { useChanges } from "./events.js";
 
 /**
@@ -13,66 +14,56 @@ import { useChanges } from "./events.js";
  * @property {() => void} reload
  */
 
+/** @typedef {{follows?: (change: import("./events.js").Change) => boolean}} Options Which changes make the answer out of date. */
+
 /**
  * The answer to a question, asked again whenever something has changed that it depends on.
  *
  * A former answer to another question stays in `value` until the new one is there, so that a view does not flicker.
  * @template [T=any]
  * @param {string | null} url Null asks nothing.
- * @param {{follows?: (change: import("./events.js").Change) => boolean}} [options]
+ * @param {Options} [options]
  * @returns {Answer<T>}
  */
 export function useAnswer(url, { follows = always } = {}) {
-  const [state, setState] = useState({ url: /** @type {string | null} */ (null), value: undefined, error: null });
-  const [request, setRequest] = useState(0);
-  const asking = useRef({ isUnderway: false, isWanted: false });
-  const reload = useCallback(() => {
-    // Changes that come while an answer is under way lead to one more question, not to one for each.
-    if (asking.current.isUnderway) asking.current.isWanted = true;
-    else setRequest((last) => last + 1);
-  }, []);
-  useChanges(follows, reload);
-
-  useEffect(() => {
-    if (url === null) return undefined;
-    const canceler = new AbortController();
-    asking.current = { isUnderway: true, isWanted: false };
-    get(url, canceler.signal)
-      .then((value) => setState({ url, value, error: null }))
-      .catch((error) => {
-        if (error.name !== "AbortError") setState((last) => ({ ...last, url, error }));
-      })
-      .finally(() => {
-        if (canceler.signal.aborted) return;
-        const { isWanted } = asking.current;
-        asking.current = { isUnderway: false, isWanted: false };
-        if (isWanted) setRequest((last) => last + 1);
-      });
-    return () => canceler.abort();
-  }, [url, request]);
-
-  return { value: state.value, error: state.url === url ? state.error : null, isLoading: state.url !== url, reload };
+  return useAsked(url, (signal) => get(/** @type {string} */ (url), signal), follows);
 }
 
 /**
  * The answers to several questions, in their order, asked again together.
  * @param {string[]} urls
- * @param {{follows?: (change: import("./events.js").Change) => boolean}} [options]
+ * @param {Options} [options]
  * @returns {Answer<any[]>}
  */
 export function useAnswers(urls, { follows = always } = {}) {
-  const [state, setState] = useState({ key: "", value: undefined, error: null });
-  const [request, setRequest] = useState(0);
-  const reload = useCallback(() => setRequest((last) => last + 1), []);
+  return useAsked(urls.join("\n"), (signal) => Promise.all(urls.map((url) => get(url, signal))), follows);
+}
+
+/**
+ * @param {string | null} key What is asked; another key asks anew.
+ * @param {(signal: AbortSignal) => Promise<any>} ask
+ * @param {(change: import("./events.js").Change) => boolean} follows
+ * @returns {Answer<any>}
+ */
+function useAsked(key, ask, follows) {
+  const [state, setState] = useState({ key: /** @type {string | null} */ (null), value: undefined, error: null });
+  const again = useRef(() => {});
+  const reload = useCallback(() => again.current(), []);
   useChanges(follows, reload);
-  const key = urls.join("\n");
   useEffect(() => {
+    if (key === null) return undefined;
     const canceler = new AbortController();
-    Promise.all(urls.map((url) => get(url, canceler.signal)))
-      .then((value) => setState({ key, value: /** @type {any} */ (value), error: null }))
-      .catch((error) => error.name !== "AbortError" && setState((last) => ({ ...last, key, error })));
+    again.current = coalesced(async () => {
+      try {
+        const value = await ask(canceler.signal);
+        setState({ key, value, error: null });
+      } catch (error) {
+        if (!canceler.signal.aborted) setState((last) => ({ ...last, key, error: /** @type {any} */ (error) }));
+      }
+    });
+    again.current();
     return () => canceler.abort();
-  }, [key, request]);
+  }, [key]);
   return { value: state.value, error: state.key === key ? state.error : null, isLoading: state.key !== key, reload };
 }
 

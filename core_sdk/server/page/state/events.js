@@ -15,10 +15,17 @@ const watchers = new Set();
 /** @type {Connection} */
 let connection = "connecting";
 
+/** @type {Change} */
+const NOTHING = { trials: [], experiments: [], isMaster: false };
+
 /** Opens the stream. The browser opens it again by itself after an interruption, and says up to where it has read. */
 export function openEvents() {
   const source = new EventSource("api/v1/events");
-  source.addEventListener("open", () => become("live"));
+  source.addEventListener("open", () => {
+    // Answers that failed meanwhile are asked for again.
+    if (connection === "interrupted") for (const listener of listeners) listener(NOTHING, true);
+    become("live");
+  });
   source.addEventListener("error", () => become("interrupted"));
   source.addEventListener("change", (event) => {
     const { trials = [], gone = [], experiments = [], has_master: master, everything } = JSON.parse(/** @type {MessageEvent} */ (event).data);

@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useReducer, useRef } from "../preact.js";
 import { get } from "./api.js";
+import { coalesced } from "./coalescing.js";
 import { useChanges } from "./events.js";
 
 /**
@@ -24,20 +25,22 @@ import { useChanges } from "./events.js";
  */
 export function useWindows(urlOf, read, { size, follows }) {
   const [, draw] = useReducer(increased, 0);
-  const list = useRef(emptyList());
+  const list = useRef(/** @type {any} */ (null));
+  list.current ??= emptyList(null, new AbortController());
   const viewed = useRef([0, 1]);
+  const again = useRef(() => {});
 
   const ask = useCallback(
     async (/** @type {number} */ index, /** @type {any} */ into) => {
-      if (urlOf === null || into.asked.has(index)) return;
+      if (into.urlOf === null || into.asked.has(index)) return;
       into.asked.add(index);
       try {
-        const answer = await get(urlOf(index * size, size), into.canceler.signal);
+        const answer = await get(into.urlOf(index * size, size), into.canceler.signal);
         const { rows, total } = read(answer);
         into.windows.set(index, rows);
         Object.assign(into, { total, answer, error: null });
         // A list whose first rows are there replaces the former one, which was seen until now.
-        if (into === list.current.next) list.current = into;
+        if (into.number > list.current.number) list.current = into;
       } catch (error) {
         if (into.canceler.signal.aborted) return;
         into.asked.delete(index);
@@ -45,36 +48,53 @@ export function useWindows(urlOf, read, { size, follows }) {
       }
       draw(0);
     },
-    [urlOf, read, size],
+    [read, size],
   );
 
-  const restart = useCallback(() => {
-    list.current.next?.canceler.abort();
-    list.current.next = emptyList();
-    const [first, last] = viewed.current;
-    for (let index = Math.floor(first / size); index * size < Math.max(last, 1); index += 1) ask(index, list.current.next);
-  }, [ask]);
-
   useEffect(() => {
+    const canceler = new AbortController();
     viewed.current = [0, 1];
-    restart();
-    return () => list.current.next?.canceler.abort();
-  }, [restart]);
-  useChanges(follows, restart);
+    again.current = coalesced(async () => {
+      const next = emptyList(urlOf, canceler);
+      const [first, last] = viewed.current;
+      await Promise.all(indicesOf(first, Math.max(last, 1), size).map((index) => ask(index, next)));
+    });
+    again.current();
+    return () => canceler.abort();
+  }, [ask, urlOf]);
+  const reload = useCallback(() => again.current(), []);
+  useChanges(follows, reload);
 
   const need = useCallback(
     (/** @type {number} */ first, /** @type {number} */ last) => {
       viewed.current = [first, last];
-      for (let index = Math.floor(first / size); index * size < last; index += 1) ask(index, list.current);
+      for (const index of indicesOf(first, last, size)) ask(index, list.current);
     },
     [ask],
   );
   const rowAt = (/** @type {number} */ index) => list.current.windows.get(Math.floor(index / size))?.[index % size];
   const { total, answer, error } = list.current;
-  return { total, answer, error, rowAt, need, reload: restart };
+  return { total, answer, error, rowAt, need, reload };
 }
 
-/** @returns {any} */
-const emptyList = () => ({ windows: new Map(), asked: new Set(), total: -1, answer: undefined, error: null, next: null, canceler: new AbortController() });
+/** The stretches in which the rows from `first` to `last` (exclusive) lie. */
+function indicesOf(/** @type {number} */ first, /** @type {number} */ last, /** @type {number} */ size) {
+  const begin = Math.floor(first / size);
+  return Array.from({ length: Math.max(0, Math.ceil(last / size) - begin) }, (_, offset) => begin + offset);
+}
+
+let numLists = 0;
+
+/** @param {((first: number, limit: number) => string) | null} urlOf @param {AbortController} canceler @returns {any} */
+const emptyList = (urlOf, canceler) => ({
+  urlOf,
+  canceler,
+  number: (numLists += 1),
+  windows: new Map(),
+  asked: new Set(),
+  total: -1,
+  answer: undefined,
+  error: null,
+});
 
 const increased = (/** @type {number} */ number) => number + 1;

@@ -21,7 +21,7 @@ export function ExperimentOverview({ found, onDone }) {
         <section class="card">
           <h2>Trials</h2>
           <dl class="facts">
-            ${Object.entries(states).map(([state, number]) => html`<dt><${StateBadge} state=${state} /></dt><dd class="tabular"><a href=${linkTo(["experiments", experiment.experiment_id, "trials"], { where: `state = ${state}` })}>${number}</a></dd>`)}
+            ${Object.entries(states).map(([state, number]) => html`<dt><${StateBadge} state=${state} /></dt><dd class="tabular"><a class="count" href=${linkTo(["experiments", experiment.experiment_id, "trials"], { where: `state = ${state}` })}>${number}</a></dd>`)}
           </dl>
         </section>
         <${Card}

@@ -5,7 +5,7 @@ import { Dialog } from "../../parts/dialog.js";
 
 /**
  * @param {object} props
- * @param {Map<string, import("./columns.js").RunColumn>} props.all
+ * @param {Map<string, import("./columns.js").Column>} props.all
  * @param {string[]} props.chosen
  * @param {string[]} props.standard
  * @param {(names: string[]) => void} props.onChoose

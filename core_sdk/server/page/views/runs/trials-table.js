@@ -112,7 +112,7 @@ export function Trials({ experiment }) {
               onChoose=${setChosen}
               onChooseAll=${chooseAll}
               linkOf=${linkOf}
-              onFold=${(/** @type {string} */ key) => setFolded(toggled(folded, key))}
+              onFold=${groups ? (/** @type {string} */ key) => setFolded(toggled(folded, key)) : undefined}
               onKey=${onKey}
             />
           `}

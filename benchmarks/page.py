@@ -1,0 +1,167 @@
+"""How fast the web page is in Chromium, over a home of 10^4 trials and 10^7 points.
+
+    python benchmarks/page.py [--home HOME] [--trials 10000] [--points 10000000] [--repeats 20]
+
+The first useful paint of a view is the time from the change of the address to the second frame after its content is
+there. It needs Debian's chromium and playwright. Without --home one is written first, which takes a minute or two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+from page.conftest import CHROMIUM, OPTIONS, Site, serving
+from page_home import write_home
+
+import core_sdk.server
+from core_sdk.tracking import Home
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+VIEWS = {
+    "runs": ("runs", ".grid-row:not(.waiting)"),
+    "experiments": ("runs?kind=experiments", ".grid-row:not(.waiting)"),
+    "trial, 10^6 points": ("trials/1", ".chart canvas"),
+    "trial": ("trials/77", ".chart canvas"),
+    "overview": ("trials/77/overview", ".card dd"),
+    "system": ("trials/77/system", ".chart canvas"),
+    "output, 10^6 lines": ("trials/1/logs", ".log-line:not(.waiting)"),
+    "output's end": ("trials/1/logs?line=999000", ".log-line.chosen"),
+    "checkpoints": ("trials/77/checkpoints", ".plain-table td"),
+    "experiment": ("experiments/3", ".card dd"),
+    "learning curves": ("experiments/3/curves?metric=validation.loss", ".chart canvas"),
+    "parallel coordinates": ("experiments/3/hyperparameters?metric=validation.loss", ".coordinate"),
+    "compare 10 trials": ("compare?trials=2,3,4,5,6,7,8,9,10,11", ".chart canvas"),
+    "queue": ("queue", ".card"),
+}
+"""The address of each view, and what is its content."""
+
+# Runs in the page, where the clock is that of its frames.
+_SHOW = """
+([hash, selector]) => new Promise((resolve) => {
+  const start = performance.now();
+  location.hash = hash;
+  const look = () => {
+    if (!document.querySelector("main " + selector)) return requestAnimationFrame(look);
+    requestAnimationFrame(() => resolve(performance.now() - start));
+  };
+  requestAnimationFrame(look);
+})
+"""
+
+_AFTER_INPUT = """
+([selector, value]) => new Promise((resolve) => {
+  const before = document.querySelector(".grid-rows").innerText;
+  const start = performance.now();
+  const element = document.querySelector(selector);
+  if (value === null) element.click();
+  else {
+    element.value = value;
+    element.dispatchEvent(new Event("input", { bubbles: true }));
+    element.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+  }
+  const look = () => {
+    if (document.querySelector(".grid-rows").innerText === before) return requestAnimationFrame(look);
+    requestAnimationFrame(() => resolve(performance.now() - start));
+  };
+  requestAnimationFrame(look);
+})
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--home", type=Path, help="a home that benchmarks/page_home.py has written")
+    parser.add_argument("--trials", type=int, default=10_000)
+    parser.add_argument("--points", type=int, default=10_000_000)
+    parser.add_argument("--repeats", type=int, default=20)
+    arguments = parser.parse_args()
+    measure_weight()
+    with tempfile.TemporaryDirectory() as directory:
+        home = Home.open(arguments.home) if arguments.home else Home.create(Path(directory, "home"))
+        if not arguments.home:
+            write_home(home, arguments.trials, arguments.points)
+        with serving(home) as site, opened(site) as page:
+            measure_views(page, arguments.repeats)
+            measure_table(page, arguments.repeats)
+            measure_memory(page)
+    return 0
+
+
+def measure_weight() -> None:
+    folder = Path(core_sdk.server.__file__).with_name("page")
+    sent = [path for path in folder.rglob("*") if path.suffix in (".js", ".mjs", ".css", ".html", ".svg")]
+    size = sum(len(gzip.compress(path.read_bytes())) for path in sent)
+    show("page, compressed", f"{size / 1024:.0f} KiB in {len(sent)} files", "at most 400 KB")
+
+
+@contextlib.contextmanager
+def opened(site: Site) -> Iterator[Page]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        page.set_default_timeout(300_000)
+        start = time.perf_counter()
+        page.goto(site.entrance)
+        page.wait_for_selector(".grid-row:not(.waiting)")
+        show("first visit, until the table is there", f"{time.perf_counter() - start:.2f} s", "indexes a new home")
+        start = time.perf_counter()
+        page.reload()
+        page.wait_for_selector(".grid-row:not(.waiting)")
+        show("reload, until the table is there", f"{time.perf_counter() - start:.2f} s", "at most 2 s")
+        yield page
+        browser.close()
+
+
+def measure_views(page: Page, repeats: int) -> None:
+    for name, (address, selector) in VIEWS.items():
+        times = []
+        for _ in range(repeats):
+            page.evaluate(_SHOW, ["#/nowhere", ".empty"])
+            times.append(page.evaluate(_SHOW, [f"#/{address}", selector]))
+        show(name, milliseconds(times), "p95 at most 300 ms")
+
+
+def measure_table(page: Page, repeats: int) -> None:
+    page.evaluate(_SHOW, ["#/runs?columns=id,lr,validation.loss,optimizer", ".grid-row:not(.waiting)"])
+    sort = ".grid-head span:nth-child(3) .grid-sort"
+    times = [page.evaluate(_AFTER_INPUT, [sort, None]) for _ in range(repeats)]
+    show("sort of all rows", milliseconds(times), "at most 100 ms")
+    filters = [
+        f"lr < {0.001 * (1 + number % 7)} and optimizer = {('adam', 'sgd')[number % 2]}" for number in range(repeats)
+    ]
+    times = [page.evaluate(_AFTER_INPUT, [".filter input", text]) for text in filters]
+    show("filter of all rows", milliseconds(times), "at most 100 ms")
+
+
+def measure_memory(page: Page) -> None:
+    heap = page.evaluate("() => performance.memory.usedJSHeapSize")
+    server = psutil.Process().memory_info().rss
+    show("memory", f"{heap / 1e6:.0f} MB of scripts; {server / 1e6:.0f} MB of the server and this program")
+
+
+def milliseconds(times: Sequence[float]) -> str:
+    ordered = sorted(times)
+    p95 = ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
+    return f"median {statistics.median(ordered):.0f} ms, p95 {p95:.0f} ms"
+
+
+def show(what: str, figure: str, target: str = "") -> None:
+    print(f"{what:<40} {figure:<36} {target}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
