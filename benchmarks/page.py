@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
-from page.conftest import CHROMIUM, OPTIONS, Site, serving
-from page_home import write_home
 
 import core_sdk.server
 from core_sdk.tracking import Home
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+
+from browser.conftest import CHROMIUM, OPTIONS, Site, serving
+from page_home import write_home
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -13,9 +13,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from page.conftest import CHROMIUM, OPTIONS, serving  # noqa: E402
-from page.sample_home import write_sample_home  # noqa: E402
-from page.sample_search import run_search  # noqa: E402
+from browser.conftest import CHROMIUM, OPTIONS, serving  # noqa: E402
+from browser.sample_home import write_sample_home  # noqa: E402
+from browser.sample_search import run_search  # noqa: E402
 
 PICTURES = {
     "runs": ("runs", "light"),
@@ -33,7 +33,7 @@ PICTURES = {
 """The view and the theme of each picture."""
 
 _SIZE = (1200, 700)
-_COLOURS = 64
+_COLOURS = 128
 """A picture of few colours is small, and looks the same."""
 
 
@@ -76,7 +76,9 @@ def main(names: Sequence[str]) -> int:
 def reduce_colours(path: Path) -> None:
     from PIL import Image
 
-    Image.open(path).convert("RGB").quantize(_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    Image.open(path).convert("RGB").quantize(_COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        path, optimize=True
+    )
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from page.conftest import OpenView, Site
-from page.seeing import expect
+from browser.conftest import OpenView, Site
+from browser.seeing import expect
 
 AXE = (Path(__file__).with_name("axe") / "axe.min.js").read_text()
 
@@ -26,7 +26,7 @@ def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, t
     expect(page.locator(".grid-row").first).to_be_visible()
     page.evaluate(AXE)
 
-    faults: dict[str, list[object]] = {}
+    faults: dict[str, list[tuple[str, str, list[str]]]] = {}
     for view in VIEWS:
         page.evaluate("view => { location.hash = '#/nowhere'; location.hash = `#/${view}`; }", view)
         expect(page.locator(".view")).to_be_visible()

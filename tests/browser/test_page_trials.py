@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from page.conftest import OpenView, Site
-from page.sample_home import HOSTILE, write_log_lines
-from page.seeing import expect, wait_for_query
+from browser.conftest import OpenView, Site
+from browser.sample_home import HOSTILE, write_log_lines
+from browser.seeing import expect, wait_for_query
 
 from core_sdk.journal import encode_line
 from core_sdk.records import Report

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from page.sample_home import write_sample_home
-from page.sample_search import run_search
+from browser.sample_home import write_sample_home
+from browser.sample_search import run_search
 
 from core_sdk.server.records import Records
 from core_sdk.server.serving import Address, listen, make_server

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from page.conftest import OpenView, Site, serving
-from page.seeing import expect, wait_for_query
+from browser.conftest import OpenView, Site, serving
+from browser.seeing import expect, wait_for_query
 
 
 def test_notes_are_markdown_without_anything_that_runs(site: Site, open_view: OpenView) -> None:

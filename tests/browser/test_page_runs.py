@@ -6,9 +6,9 @@ import csv
 from pathlib import Path
 
 import pytest
-from page.conftest import OpenView, Site, serving
-from page.sample_home import HOSTILE, write_many_trials
-from page.seeing import column, expect, rows, wait_for_query
+from browser.conftest import OpenView, Site, serving
+from browser.sample_home import HOSTILE, write_many_trials
+from browser.seeing import column, expect, rows, wait_for_query
 
 from core_sdk.tracking import Home
 
