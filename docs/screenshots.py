@@ -33,7 +33,7 @@ PICTURES = {
 """The view and the theme of each picture."""
 
 _SIZE = (1200, 700)
-_COLOURS = 128
+_COLOURS = 256
 """A picture of few colours is small, and looks the same."""
 
 

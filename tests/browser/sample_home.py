@@ -76,7 +76,8 @@ def write_restarted_trial(home: Home, *, created: float, num_steps: int = 1200) 
         with _journal(folder, attempt, begun, resumed_steps=first) as lines:
             for step in range(first + 1, last + 1):
                 at = begun + (step - first)
-                _write_language_model_reports(lines, step, at, chance=random.Random(step * 7 + attempt))
+                drift = 0.012 * max(0, step - bounds[1][0]) if attempt == 1 else 0.0
+                _write_language_model_reports(lines, step, at, drift, random.Random(step * 7 + attempt))
                 if step % 5 == 0:
                     _write_figures(lines, at, random.Random(step))
                 if step % 300 == 0:
@@ -156,8 +157,8 @@ def _write_plain_trial(home: Home, name: str, chance: random.Random, *, created:
         folder.append_change(TrialLabelsChanged(time=created, added=labels))
 
 
-def _write_language_model_reports(lines: _Lines, step: int, at: float, chance: random.Random) -> None:
-    loss = 1.1 + 3.4 * math.exp(-step / 260) + chance.gauss(0, 0.05) + (6.0 if step == 777 else 0.0)
+def _write_language_model_reports(lines: _Lines, step: int, at: float, drift: float, chance: random.Random) -> None:
+    loss = drift + 1.1 + 3.4 * math.exp(-step / 260) + chance.gauss(0, 0.05) + (6.0 if step == 777 else 0.0)
     metrics: dict[str, int | float | str] = {
         "loss": "NaN" if step in range(1000, 1006) else loss, "learning_rate": 3e-4 * min(1, step / 500),
         "grad_norm": abs(chance.gauss(1.0, 0.3)) * (25.0 if step == 777 else 1.0), "epochs": step / 400,
