@@ -1,6 +1,6 @@
 """Takes the pictures of the web page that the documentation shows: writes a home, serves it, and looks at each view.
 
-python docs/screenshots.py            # writes docs/page/*.png; it needs Debian's chromium and playwright
+python docs/screenshots.py            # writes docs/ui/*.png; it needs Debian's chromium and playwright
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _COLOURS = 256
 def main(names: Sequence[str]) -> int:
     from playwright.sync_api import sync_playwright
 
-    folder = ROOT / "docs" / "page"
+    folder = ROOT / "docs" / "ui"
     folder.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as directory:
         # The page shows where the home is.
