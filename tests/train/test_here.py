@@ -15,6 +15,7 @@ from core_sdk.errors import (
     CheckpointDirectoryError,
     InvalidHP,
     InvalidMetricError,
+    MissingDependencyError,
     ResourcesMissingError,
     TrainingFailedError,
 )
@@ -274,6 +275,14 @@ def test_what_this_machine_will_never_have_is_refused(home: Home) -> None:
 
     with pytest.raises(ResourcesMissingError, match="ask for 1 tpu"):
         TorchTrainer(print, scaling_config=scaling).fit()
+
+    assert home.trial_ids() == []
+
+
+def test_without_ray_its_engine_is_refused(home: Home) -> None:
+    """With the command that installs it, and no trial is left."""
+    with pytest.raises(MissingDependencyError, match=r'pip install "core-sdk\[ray\]"'):
+        TorchTrainer(print, scaling_config=ScalingConfig(num_workers=1, engine="ray")).fit()
 
     assert home.trial_ids() == []
 

@@ -279,6 +279,47 @@ def test_a_program_that_is_stopped_leaves_no_worker_and_its_end_recorded(
         assert f'"outcome":"{expected[1]}"' in journal
 
 
+def test_a_program_whose_function_never_reports_dies_of_sigterm(trainings: Programs, home: Home) -> None:
+    """As a script does that never asks whether to stop; its end is recorded."""
+    program = trainings.start("""
+        def function():
+            print("begun", flush=True)
+            time.sleep(60)
+
+        fit(function)
+    """)
+    program.read_until("[rank=0] begun")
+
+    program.process.send_signal(signal.SIGTERM)
+
+    code, _, _ = program.wait()
+    exit_record = home.trial(1).read_exit(1)
+    assert code == -signal.SIGTERM
+    assert exit_record is not None
+    assert exit_record.code == -signal.SIGTERM
+
+
+def test_a_training_is_killed_by_its_trial(trainings: Programs, home: Home, warm_cli: WarmCli) -> None:
+    """With its program, which executes it; nothing of it is left."""
+    program = trainings.start("""
+        def function():
+            print("begun", flush=True)
+            time.sleep(60)
+
+        fit(function)
+    """)
+    program.read_until("[rank=0] begun")
+    processes = psutil.Process(program.process.pid).children(recursive=True)
+
+    killed = warm_cli.run(trainings.directory, "trial", "kill", "1")
+
+    assert killed.status == 0, killed
+    program.wait()
+    wait_for(lambda: not any(each.is_running() for each in processes))
+    listed = warm_cli.run(trainings.directory, "trial", "list")
+    assert "CANCELED" in listed.output
+
+
 def test_a_program_piped_in_trains_and_is_not_resumed_by_command(trainings: Programs, home: Home) -> None:
     """As one that a person types into a notebook: its functions come along."""
     trainings.run(

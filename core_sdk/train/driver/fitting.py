@@ -17,12 +17,10 @@ from core_sdk.core import DistributedContext
 from core_sdk.environment import Environment, num_ranks_started, run_info_used
 from core_sdk.errors import (
     InvalidHP,
-    NotPicklableError,
     TrainingFailedError,
     WorkerDiedError,
     WorkerError,
     WorkerFailedError,
-    WorkersNotStartedError,
 )
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.train._configs import DataConfig, RunConfig, ScalingConfig, TrainRunContext
@@ -93,6 +91,8 @@ class _Fit(ABC):
     def __init__(self, training: Training) -> None:
         self._training = training
         self._num_failures = 0
+        self._has_begun = False
+        """Whether the function was called at all."""
 
     @abstractmethod
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
@@ -148,8 +148,7 @@ class _Fit(ABC):
             trial.end(-signal.SIGINT)
         elif isinstance(error, Interrupted):
             trial.end(-error.number)
-        elif isinstance(error, (NotPicklableError, WorkersNotStartedError, ValueError)) and not self._num_failures:
-            # Nothing has run.
+        elif not self._has_begun:
             trial.withdraw()
         else:
             trial.end(1, f"{type(error).__name__}: {error}")
@@ -190,6 +189,7 @@ class _WorkersFit(_Fit):
     def _call(self, group: WorkerGroup, program: Program) -> Returned:
         """What rank 0 has returned."""
         call = group.submit(run, program)
+        self._has_begun = True
         with ForwardedStops(group) as stops:
             try:
                 return call.results()[0]
@@ -241,6 +241,7 @@ class _HereFit(_Fit):
 
     def _attempt(self, trial: DrivenTrial) -> Returned:
         program = self._training.program(trial)
+        self._has_begun = True
         with run_info_used(trial.run_info_path):
             try:
                 return execute(program, DistributedContext())
