@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
@@ -23,9 +23,12 @@ _T = TypeVar("_T")
 
 # A look at 10^4 trials takes a fifth of a second of a processor that trains.
 _LEAST_AGE_S = 0.5
+_GREATEST_AGE_S = 1.0
+"""How long after a look is due questions are answered without it."""
 _FULL_LOOK_S = 5.0
 """How often trials that have ended are looked at: they may be resumed, labelled or deleted."""
 _NUM_REMEMBERED = 16
+_NUM_ANSWERS = 48
 _TRIALS_AT_ONCE = 1000
 _PAUSES = 3
 """How many times as long as a look took, the next one waits."""
@@ -37,6 +40,14 @@ class Snapshot:
 
     trials: Mapping[int, Facts] = field(default_factory=dict)
     experiments: Mapping[int, ExperimentRow] = field(default_factory=dict)
+    _derived: dict[str, Any] = field(default_factory=dict)
+
+    def remember(self, name: str, derive: Callable[[], _T]) -> _T:
+        """What follows from the snapshot alone, derived once."""
+        if name not in self._derived:
+            self._derived[name] = derive()
+        derived: _T = self._derived[name]
+        return derived
 
 
 class Records:
@@ -47,14 +58,17 @@ class Records:
         self.can_act = can_act
         self._stack = contextlib.ExitStack()
         self._lock = threading.Lock()
+        """Of the view."""
+        self._look_lock = threading.Lock()
         self._view = self._stack.enter_context(tracker.view())
         self.feed = Feed()
         self._had_master: bool | None = None
         self._marks: dict[int, str] = {}
         self._experiment_marks: dict[int, str] = {}
         self._snapshot = Snapshot()
-        self._extremes: dict[int, tuple[str, Mapping[str, Any]]] = {}
-        self._next_look = self._next_full_look = 0.0
+        self._extremes: dict[int, tuple[str | None, Mapping[str, Any]]] = {}
+        self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
+        self._next_look = self._next_full_look = self._latest_look = 0.0
         self._log_lock = threading.Lock()
         self._logs: dict[tuple[int, int], LogLines] = {}
         self._search_lock = threading.Lock()
@@ -71,31 +85,40 @@ class Records:
             self._stack.close()
 
     def ask(self, question: Callable[[View], _T]) -> _T:
-        """The answer from the records as of the last look, which is at most about a second old."""
+        """The answer from the records as of the last look, which is at most about two seconds old."""
+        self._look_if_old()
         with self._lock:
-            self._look()
             return question(self._view)
 
-    def snapshot(self) -> Snapshot:
+    def ask_of_trial(self, trial_id: int, key: Hashable, question: Callable[[View], _T]) -> _T:
+        """As `ask`. While nothing is recorded of the trial, the answer to the same `key` is remembered."""
+        self._look_if_old()
         with self._lock:
-            self._look()
-            return self._snapshot
+            mark = self._marks.get(trial_id)
+            remembered = self._answers.pop((trial_id, key), None)
+            answer = remembered[1] if remembered and remembered[0] == mark else question(self._view)
+            self._answers[trial_id, key] = mark, answer
+            if len(self._answers) > _NUM_ANSWERS:
+                del self._answers[next(iter(self._answers))]
+            return answer
+
+    def snapshot(self) -> Snapshot:
+        self._look_if_old()
+        return self._snapshot
 
     def with_extremes(self) -> Snapshot:
         """As `snapshot`, with the extremes of all metrics, which takes a look at every point that is new."""
-        with self._lock:
-            self._look()
-            for trial_id in self._snapshot.trials:
-                mark = self._marks[trial_id]
-                if self._extremes.get(trial_id, ("", {}))[0] != mark:
+        snapshot, marks = self.snapshot(), self._marks
+        for trial_id in snapshot.trials:
+            mark = marks.get(trial_id, "")
+            if self._extremes.get(trial_id, (None, {}))[0] != mark:
+                with self._lock:
                     self._extremes[trial_id] = mark, extremes_by_name(self._view.summary(trial_id))
-            return Snapshot(
-                {
-                    trial_id: replace(one, values={**self._extremes[trial_id][1], **one.values})
-                    for trial_id, one in self._snapshot.trials.items()
-                },
-                self._snapshot.experiments,
-            )
+        trials = {
+            trial_id: replace(one, values={**self._extremes[trial_id][1], **one.values})
+            for trial_id, one in snapshot.trials.items()
+        }
+        return Snapshot(trials, snapshot.experiments)
 
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
         """Lines of an attempt's output. Where its lines are is remembered for those that were looked at last."""
@@ -116,8 +139,8 @@ class Records:
 
     def forget(self) -> None:
         """Lets the next question look at the records anew: somebody has just changed them through us."""
-        with self._lock:
-            self._next_look = self._next_full_look = 0.0
+        with self._look_lock:
+            self._next_look = self._next_full_look = self._latest_look = 0.0
 
     def check_actions(self) -> None:
         """Raises `RequestError` if this server only reads."""
@@ -126,16 +149,25 @@ class Records:
 
     def look(self) -> float:
         """Looks at the records if that is due, and returns after how many seconds it is due again."""
-        with self._lock:
-            self._look()
+        with self._look_lock:
+            if time.monotonic() >= self._next_look:
+                self._look()
             return max(0.0, self._next_look - time.monotonic())
 
-    def _look(self) -> None:
-        start = time.monotonic()
-        if start < self._next_look:
+    def _look_if_old(self) -> None:
+        """An open page lets us look all the time, so that its questions need not wait for that."""
+        if time.monotonic() < self._latest_look:
             return
+        with self._look_lock:
+            if time.monotonic() >= min(self._latest_look, self._next_look):
+                self._look()
+
+    def _look(self) -> None:
+        """The view is left to questions between the parts of a look."""
+        start = time.monotonic()
         is_full = start >= self._next_full_look
-        self._view.refresh(only_open=not is_full)
+        with self._lock:
+            self._view.refresh(only_open=not is_full)
         trials, marks = self._read_trials()
         experiments, experiment_marks = self._read_experiments(trials)
         self._tell(trials, experiments, marks)
@@ -143,11 +175,14 @@ class Records:
         self._snapshot = Snapshot(trials, experiments)
         end = time.monotonic()
         self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
+        self._latest_look = self._next_look + _GREATEST_AGE_S
         if is_full:
             self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
 
     def _read_trials(self) -> tuple[dict[int, Facts], dict[int, str]]:
-        marks, known = self._view.marks(), self._snapshot.trials
+        known = self._snapshot.trials
+        with self._lock:
+            marks = self._view.marks()
         doubtful = [
             trial_id
             for trial_id, mark in marks.items()
@@ -157,13 +192,17 @@ class Records:
         trials = {trial_id: known[trial_id] for trial_id in marks if trial_id in known}
         for start in range(0, len(doubtful), _TRIALS_AT_ONCE):
             part = doubtful[start : start + _TRIALS_AT_ONCE]
-            last_values = self._view.last_values(part)
-            for row in self._view.trials(trial_ids=part):
+            with self._lock:
+                last_values = self._view.last_values(part)
+                rows = self._view.trials(trial_ids=part)
+            for row in rows:
                 trials[row.trial_id] = facts(row, last_values.get(row.trial_id, {}), {})
         return {trial_id: trials[trial_id] for trial_id in sorted(trials)}, marks
 
     def _read_experiments(self, trials: Mapping[int, Facts]) -> tuple[dict[int, ExperimentRow], dict[int, str]]:
-        marks, known = self._view.experiment_marks(), self._snapshot.experiments
+        known = self._snapshot.experiments
+        with self._lock:
+            marks = self._view.experiment_marks()
         before = self._snapshot.trials
         touched = {one.row.experiment_id for trial_id, one in trials.items() if before.get(trial_id) is not one}
         touched |= {before[trial_id].row.experiment_id for trial_id in before.keys() - trials.keys()}
@@ -172,7 +211,8 @@ class Records:
             for experiment_id, mark in marks.items()
             if self._experiment_marks.get(experiment_id) != mark or experiment_id in touched
         ]
-        read = {row.experiment_id: row for row in self._view.experiments(doubtful)} if doubtful else {}
+        with self._lock:
+            read = {row.experiment_id: row for row in self._view.experiments(doubtful)} if doubtful else {}
         return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, marks
 
     def _tell(

@@ -106,7 +106,7 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
         ]
         return MetricsAnswer(curves, superseded, view.resume_points(trial_id), len(chosen) - len(shown))
 
-    return records.ask(read)
+    return records.ask_of_trial(trial_id, query, read)
 
 
 def _last_values(view: View, trial_id: int) -> list[tuple[str, list[str]]]:
@@ -204,4 +204,4 @@ def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:
             curves.append(_columns(one.group, one.name, buckets, x, rank=one.rank))
         return SystemAnswer(curves, max(0, len(known) - _MAX_SERIES))
 
-    return records.ask(read)
+    return records.ask_of_trial(trial_id, query, read)

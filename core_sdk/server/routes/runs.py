@@ -85,7 +85,11 @@ class RunsAnswer(msgspec.Struct, frozen=True):
 
 def columns(records: Records) -> ColumnsAnswer:
     """The columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
-    found = list(records.snapshot().trials.values())
+    snapshot = records.snapshot()
+    return snapshot.remember("columns", lambda: _columns_of(list(snapshot.trials.values())))
+
+
+def _columns_of(found: Sequence[Facts]) -> ColumnsAnswer:
     answer = [ColumnAnswer(name, "field", kind, len(found)) for name, kind in _FIELDS.items()]
     answer += _columns("hyperparameter", (one.hparams.items() for one in found))
     answer += _columns("metric", (_metrics(one) for one in found))
