@@ -793,10 +793,10 @@ class ReplicaDiedError(WorkerError):
         ending = f" The end of its stderr:{quoted}" if quoted else ""
         tries = f" The call was tried {num_tries} times." if num_tries > 1 else ""
         advice = (
-            "train(max_retries=1) starts all workers again, and goes on from the last good state."
+            "The next call starts all workers again, with the last state that was kept."
             if can_go_on
-            else "There is no state to go on from: make a new trainer, restore() a file of save(), and call "
-            "train(max_retries=1), which keeps states."
+            else "There is no state to go on from: restore() a file of save(), or make a new trainer; "
+            "train(max_retries=1) keeps states."
         )
         super().__init__(f"{call}: worker {death.rank} ({death.process}) {death.cause}.{tries} {advice}{ending}")
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from core_sdk.errors import WorkersNotStartedError
+from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators
 from core_sdk.workers import Engine, WorkerGroup
@@ -33,6 +33,8 @@ class Replicas:
         self._creators = creators
         self._backend = backend
         self._group = WorkerGroup(num_wanted, engine)
+        self.are_ended = False
+        """Whether a death or `end()` has ended them, so that `restart()` must come next."""
         try:
             self._set_up()
         except BaseException:
@@ -45,16 +47,16 @@ class Replicas:
         return self._group.size
 
     def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
-        return self._group.run(function, *args, **kwargs)
+        try:
+            return self._group.run(function, *args, **kwargs)
+        except WorkerDiedError:
+            self.are_ended = True
+            raise
 
     def read_state(self) -> bytes:
         """The state of worker 0, with the random numbers of all."""
         random_states = self.run(_runner.random_state)
-        (state,) = self._group.submit_to([0], _runner.write_state, random_states).results()
-        return state
-
-    def write_state(self, state: bytes, *, is_resume: bool = False) -> _runner.Progress:
-        return self.run(_runner.read_state, state, is_resume)[0]
+        return next(state for state in self.run(_runner.write_state, random_states) if state is not None)
 
     def can_grow(self) -> bool:
         """Whether there is room for more workers, and fewer run than are wanted."""
@@ -78,8 +80,14 @@ class Replicas:
         else:
             raise WorkersNotStartedError(1, f"there was no room for any in {NUM_TRIES} tries")
         logger.info("%d of %d workers go on from the last good state", self.size, self._num_wanted)
+        self.are_ended = False
         self._set_up()
-        self.write_state(state)
+        self.run(_runner.read_state, state, False)
+
+    def end(self) -> None:
+        """After an error in a pass: one worker may wait for another one that has left the pass."""
+        self.are_ended = True
+        self._group.kill()
 
     def close(self, *, is_forced: bool) -> None:
         if is_forced:

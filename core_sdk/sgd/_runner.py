@@ -286,7 +286,10 @@ def random_state() -> bytes:
     return _to_bytes(rng.capture())
 
 
-def write_state(random_states: Sequence[bytes]) -> bytes:
+def write_state(random_states: Sequence[bytes]) -> bytes | None:
+    """On worker 0 only, since all have the same."""
+    if this_worker().rank > 0:
+        return None
     states = [torch.load(io.BytesIO(each), weights_only=True) for each in random_states]
     return _runner().write_state(states)
 

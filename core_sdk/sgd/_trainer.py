@@ -194,7 +194,8 @@ class PyTorchTrainer:
         any, the trainer waits, for 17 minutes at most. A later call starts the missing ones as soon as there is room.
 
         With `max_retries` and "auto", the state before the pass and after it is kept in a checkpoint of the trial;
-        `checkpoint` may also be a file of `save()` to begin again from. An error of the train function is not retried.
+        `checkpoint` may also be a file of `save()` to begin again from. An error of the train function is not retried;
+        it ends the workers, and the next call starts them again with the last state that was kept.
 
         Raises `WorkerFailedError`, `ReplicaDiedError` after the last retry, or `WorkersNotStartedError`.
         """
@@ -235,6 +236,9 @@ class PyTorchTrainer:
             except WorkerDiedError as error:
                 logger.warning("pass %d has failed: worker %d %s", self.epoch + 1, error.rank, error.cause)
                 death = error
+            except BaseException:
+                replicas.end()
+                raise
         raise self._death("train()", death, max_retries + 1) from death
 
     def validate(self) -> Metrics:
@@ -252,8 +256,7 @@ class PyTorchTrainer:
 
     def update_scheduler(self, metric: float) -> None:
         """Calls `scheduler.step(metric)` on all workers, as `ReduceLROnPlateau` needs it."""
-        self._is_current = False
-        self._run("update_scheduler", _runner.step_schedulers, metric)
+        self._change("update_scheduler", _runner.step_schedulers, metric)
 
     def apply_all_workers(self, fn: Callable[[_runner.Runner], T]) -> list[T]:
         """Calls `fn(runner)` on each worker, and returns what it returned, in the order of the ranks.
@@ -261,8 +264,7 @@ class PyTorchTrainer:
         The runner has `models`, `optimizers`, `schedulers`, `criterion`, `config`, `train_loader`,
         `validation_loader`, `device`, `epoch`, `rank` and `world_size`.
         """
-        self._is_current = False
-        return self._run("apply_all_workers", _runner.call, fn)
+        return self._change("apply_all_workers", _runner.call, fn)
 
     def get_model(self) -> Any:
         """The trained model, on the CPU of this process; a list of them if the creator makes several."""
@@ -291,8 +293,11 @@ class PyTorchTrainer:
 
         The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it is of other models.
         """
+        state = Path(checkpoint).read_bytes()
+        if self._replicas is not None and self._replicas.are_ended:
+            self._replicas.restart(state)
         self._is_current = False
-        self._go_on_from(Path(checkpoint).read_bytes(), is_resume=False)
+        self._go_on_from(state, is_resume=False)
 
     load = restore
 
@@ -341,6 +346,12 @@ class PyTorchTrainer:
         with self.context.checkpoint.restore_path(storage_id) as directory:
             return (directory / _STATE_FILE).read_bytes()
 
+    def _change(self, action: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
+        """A call after which the workers have another state than the one that is kept."""
+        self._running(action)
+        self._is_current = False
+        return self._run(action, function, *args, **kwargs)
+
     def _run(self, action: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> list[T]:
         try:
             return self._running(action).run(function, *args, **kwargs)
@@ -369,8 +380,17 @@ class PyTorchTrainer:
         return metrics
 
     def _running(self, action: str) -> Replicas:
+        """The workers; after a death or an error they are started again if there is a state to go on from."""
         if self._replicas is None:
             raise WorkersEndedError(f"{action}()", "were ended by shutdown()")
+        if self._replicas.are_ended:
+            if not self._is_current or self._good_checkpoint is None:
+                raise WorkersEndedError(
+                    f"{action}()",
+                    "have ended with an error, and there is no state to go on from. restore() a file of save(), or "
+                    "make a new trainer; train(max_retries=1) keeps states",
+                )
+            self._replicas.restart(self._read_checkpoint(self._good_checkpoint))
         return self._replicas
 
     def _close(self, error: BaseException | None, *, is_forced: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,13 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from core_sdk.errors import NotPicklableError, ResourcesMissingError, WorkerFailedError, WorkersEndedError
+from core_sdk.errors import (
+    MissingDependencyError,
+    NotPicklableError,
+    ResourcesMissingError,
+    WorkerFailedError,
+    WorkersEndedError,
+)
 from core_sdk.sgd import PyTorchTrainer, Runner
 
 # Each starts several processes with torch: too long for `make test`.
@@ -194,32 +201,56 @@ def test_what_creators_get_wrong_is_named() -> None:
             PyTorchTrainer(**{**CREATORS, **arguments})
 
 
+def train_wrongly(config: Any, model: Any, batches: Any, criterion: Any, optimizer: Any) -> Any:
+    """Worker 0 trains on, where worker 1 raises."""
+    rank = torch.distributed.get_rank()
+    for features, target in batches:
+        if config["wrong"] == "raise" and rank == 1 and batches.num_given == 3:
+            raise RuntimeError("out of luck")
+        optimizer.zero_grad()
+        criterion(model(features), target).backward()
+        optimizer.step()
+    texts = {"name": {"inner": "a"}}
+    differing = {"loss": 0} if rank else {"loss": 0, "other": 1}
+    return {"text": texts, "key": differing, "none": None}.get(config["wrong"], {"loss": 1})
+
+
+def become(wrong: str) -> Any:
+    return lambda runner: runner.config.update(wrong=wrong)
+
+
 def test_what_functions_get_wrong_is_named() -> None:
-    """The trainer can be used after that."""
-
-    def train(config: Any, model: Any, batches: Any, criterion: Any, optimizer: Any) -> Any:
-        rank = torch.distributed.get_rank()
-        if config["wrong"] == "key":
-            return {"loss": 0} if rank else {"loss": 0, "other": 1}
-        return {"name": {"inner": "a"}} if config["wrong"] == "text" else None
-
-    def become(wrong: str) -> Any:
-        return lambda runner: runner.config.update(wrong=wrong)
-
-    with PyTorchTrainer(**CREATORS, train_function=train, config={"wrong": "none"}, num_replicas=2) as trainer:
-        with pytest.raises(WorkerFailedError, match=r"train_function\(\) returned a NoneType; it must return a dict"):
-            trainer.train(max_retries=2)
-        trainer.apply_all_workers(become("text"))
-        with pytest.raises(WorkerFailedError, match=r"returned a str as metric 'name\.inner'; a metric is a number"):
-            trainer.train()
-        trainer.apply_all_workers(become("key"))
-        with pytest.raises(ValueError, match="different metrics on different workers: only some have other"):
-            trainer.train()
+    """The workers are started again from the last good state: one may hang, since the other has raised."""
+    with PyTorchTrainer(**CREATORS, train_function=train_wrongly, config={"wrong": ""}, num_replicas=2) as trainer:
+        trainer.train(max_retries=1)
+        for wrong, error, message in (
+            ("raise", WorkerFailedError, "RuntimeError: out of luck"),
+            ("none", WorkerFailedError, r"train_function\(\) returned a NoneType; it must return a dict"),
+            ("text", WorkerFailedError, r"returned a str as metric 'name\.inner'; a metric is a number"),
+            ("key", ValueError, "different metrics on different workers: only some have other"),
+        ):
+            trainer.apply_all_workers(become(wrong))
+            trainer.save()
+            with pytest.raises(error, match=message):
+                trainer.train(max_retries=2)
+        assert trainer.epoch == 2, "the last one was trained"
 
     for call in (trainer.train, trainer.validate, trainer.get_model):
         with pytest.raises(WorkersEndedError, match=r"cannot .*\(\): the workers .* were ended by shutdown\(\)"):
             call()
     trainer.shutdown()
+
+
+def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path) -> None:
+    """What the workers have is no state to go on from."""
+    with PyTorchTrainer(**CREATORS, train_function=train_wrongly, config={"wrong": "raise"}, num_replicas=2) as trainer:
+        saved = trainer.save(tmp_path / "saved")
+        with pytest.raises(WorkerFailedError, match="out of luck"):
+            trainer.train()
+        with pytest.raises(WorkersEndedError, match="there is no state to go on from"):
+            trainer.train()
+        trainer.restore(saved)
+        assert trainer.apply_all_workers(lambda runner: runner.epoch) == [0, 0]
 
 
 def test_wrong_arguments_are_refused_before_anything_starts() -> None:
@@ -233,6 +264,7 @@ def test_wrong_arguments_are_refused_before_anything_starts() -> None:
         ({"scheduler_step_freq": "pass"}, ValueError, "scheduler_step_freq is 'pass'"),
         ({"engine": "spark"}, ValueError, "engine is 'spark'"),
         ({"use_gpu": True, "num_replicas": 9}, ResourcesMissingError, "the workers ask for 9 GPUs"),
+        ({"engine": "ray"}, MissingDependencyError, r'pip install "core-sdk\[ray\]"'),
         ({"config": {"lock": threading.Lock()}}, NotPicklableError, "config.*key 'lock'"),
     ]
     for arguments, kind, message in wrong:

@@ -106,7 +106,7 @@ def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
 
 
 def test_retries_end(deaths: Path) -> None:
-    """The error says which worker died of what; a later call goes on from the last good state."""
+    """The error says which worker died of what; a later call The next call starts all workers again."""
     with trainer(deaths) as undisturbed:
         expected = [undisturbed.train() for _ in range(2)]
 
@@ -130,7 +130,7 @@ def test_a_worker_that_dies_in_another_call_is_replaced(deaths: Path) -> None:
 
     with trainer(deaths) as disturbed:
         first = disturbed.train(max_retries=1)
-        with pytest.raises(ReplicaDiedError, match=r"validate\(\): worker 1 .*goes on from the last good state"):
+        with pytest.raises(ReplicaDiedError, match=r"validate\(\): worker 1 .*The next call starts all workers again"):
             disturbed.validate()
         second = disturbed.train(max_retries=1)
 
