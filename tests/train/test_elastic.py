@@ -49,3 +49,17 @@ def test_a_training_grows_once_there_is_room(trainings: Programs) -> None:
         assert sizes[0] == 2 and sizes[-1] == 4, sizes
         """
     )
+
+
+def test_a_training_that_lost_a_worker_goes_on_with_as_many(trainings: Programs) -> None:
+    """The places that its workers have given back are taken again."""
+    trainings.run("""
+        def function():
+            report(0, {"step": "0"} if rank() == 0 else None)
+            if rank() == 1 and not is_marked("died"):
+                mark("died")
+                os.kill(os.getpid(), signal.SIGKILL)
+            return train.get_context().get_world_size()
+
+        assert fit(function, num_workers=(1, 3), max_failures=3).return_value == 3
+    """)

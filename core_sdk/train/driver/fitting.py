@@ -28,7 +28,7 @@ from core_sdk.train._program import Program, Returned
 from core_sdk.train._result import Result
 from core_sdk.train.driver.callbacks import Callbacks
 from core_sdk.train.driver.engines import engine_of
-from core_sdk.train.driver.growing import Growth, num_workers
+from core_sdk.train.driver.growing import Growth, room_for
 from core_sdk.train.driver.kept import Likeness, Workers
 from core_sdk.train.driver.stops import ForwardedStops
 from core_sdk.train.worker.callbacks import callbacks_path
@@ -160,6 +160,7 @@ class _WorkersFit(_Fit):
     def __init__(self, training: Training) -> None:
         super().__init__(training)
         self._workers: Workers | None = None
+        self._last_size = 0
 
     def run(self) -> Result:
         try:
@@ -215,7 +216,8 @@ class _WorkersFit(_Fit):
         training = self._training
         engine = engine_of(training.scaling)
         engine.log_to(trial.log_path)
-        group = WorkerGroup(num_workers(training.scaling, engine.num_available()), engine)
+        group = WorkerGroup(room_for(training.scaling, engine, self._last_size), engine)
+        self._last_size = group.size
         try:
             backend = training.backend or ("cpu:gloo,cuda:nccl" if training.scaling.use_gpu else "gloo")
             group.init_torch(backend, training.timeout_s)

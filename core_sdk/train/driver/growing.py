@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
@@ -11,12 +12,23 @@ from core_sdk.train._configs import ScalingConfig
 from core_sdk.workers import Engine
 
 _SOURCE = "room for more workers"
+# How long a cluster takes to give places back.
+_RELEASE_S = 5.0
+_POLL_S = 0.1
 
 
 def num_workers(scaling: ScalingConfig, num_available: int | None) -> int:
     """As many as there is room for; without enough the least, which are waited for. Pure."""
     room = scaling.max_workers if num_available is None else num_available
     return max(scaling.min_workers, min(scaling.max_workers, room))
+
+
+def room_for(scaling: ScalingConfig, engine: Engine, last_size: int) -> int:
+    """How many workers to start now, after `last_size` that have just ended, whose places the engine may still hold."""
+    deadline = time.monotonic() + _RELEASE_S
+    while (room := num_workers(scaling, engine.num_available())) < last_size and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    return room
 
 
 class Growth:
