@@ -1,4 +1,4 @@
-"""A Ray cluster of two hosts, each with its own network, processes and home."""
+"""A Ray cluster of several hosts, each with its own network, processes and home."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _PORT = 6399
 
 @dataclass(frozen=True)
 class RayHosts:
-    """The home of the second host is at the same place as that of the first, and another one."""
+    """The homes of all hosts are at the same place, and each is another one. The first host has no resource "away"."""
 
     hosts: HostGroup
     directory: Path
     home: Path
     """Of the first host."""
-    second_home: Path
-    """Where the second host's home lies for the test."""
+
+    def home_of(self, index: int) -> Path:
+        """Where the test finds the home of this host."""
+        return _home_of(self.directory, index)
 
     @property
     def address(self) -> str:
@@ -49,10 +51,10 @@ class RayHosts:
         return Script(process)
 
     def start_node(self, host: Host, *options: str) -> subprocess.Popen[str]:
-        """Ray on one host; it is there when this returns. It has one resource that is named as the host."""
+        """Ray on one host; it is there when this returns."""
         command = [str(environment("ray").program("ray")), "start", "--block", "--num-cpus=2"]
-        command += [f"--node-ip-address={host.address}", f'--resources={{"{host.name}": 2}}']
-        command += ["--object-store-memory=100000000", *options]
+        command += [f"--node-ip-address={host.address}", "--object-store-memory=100000000"]
+        command += options or [f"--address={self.address}", '--resources={"away": 2}']
         node = host.start(command, env=self._variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert node.stdout is not None
         said = []
@@ -67,17 +69,23 @@ class RayHosts:
 
 
 @contextmanager
-def ray_hosts(directory: Path) -> Iterator[RayHosts]:
+def ray_hosts(directory: Path, count: int) -> Iterator[RayHosts]:
     require("ray")
     with ExitStack() as stack:
-        hosts = stack.enter_context(host_group(2))
+        hosts = stack.enter_context(host_group(count))
         # A short path, since Ray has sockets in it.
         sockets = stack.enter_context(tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True))
-        home, second_home = directory / "home", directory / "second-home"
-        for each in (home, second_home):
-            each.mkdir(exist_ok=True)
-        hosts[1].bind(second_home, home)
-        cluster = RayHosts(hosts, directory, home, second_home)
+        home = _home_of(directory, 0)
+        for index, host in enumerate(hosts):
+            _home_of(directory, index).mkdir(exist_ok=True)
+            if index > 0:
+                host.bind(_home_of(directory, index), home)
+        cluster = RayHosts(hosts, directory, home)
         cluster.start_node(hosts[0], "--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={sockets}")
-        cluster.start_node(hosts[1], f"--address={cluster.address}")
+        for host in list(hosts)[1:]:
+            cluster.start_node(host)
         yield cluster
+
+
+def _home_of(directory: Path, index: int) -> Path:
+    return directory / (f"home-of-host-{index}" if index else "home")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from hosts.hosts import Host
 from parts import needs
+from processes import Script, wait_for
 from workers.ray_hosts import RayHosts, ray_hosts
 
 from core_sdk.tracking import Home
@@ -16,64 +21,206 @@ from core_sdk.train.driver.reading import read_reports
 pytestmark = needs("ray", "hosts")
 
 _BEGINNING = """
-import os, signal, sys, time
+import os, signal, sys, tempfile, time
+from pathlib import Path
 from core_sdk import train
 from core_sdk.train.torch import TorchTrainer
 
-def on_second_host(function, num_workers=1, **run):
+HERE = Path(os.environ["CORE_SDK_HOME"]).parent
+
+def fit(function, num_workers=1, resources={"CPU": 1, "away": 1}, strategy="PACK", max_failures=0):
     scaling = train.ScalingConfig(
-        num_workers=num_workers, engine="ray", address=ADDRESS, resources_per_worker={"CPU": 1, "h2": 1}
+        num_workers=num_workers, engine="ray", address=ADDRESS, resources_per_worker=resources,
+        placement_strategy=strategy,
     )
-    return TorchTrainer(function, scaling_config=scaling, run_config=train.RunConfig(**run))
+    run = train.RunConfig(failure_config=train.FailureConfig(max_failures=max_failures))
+    return TorchTrainer(function, scaling_config=scaling, run_config=run).fit()
+
+def report(step, has_checkpoint):
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "step").write_text(str(step))
+        checkpoint = train.Checkpoint.from_directory(directory) if has_checkpoint else None
+        train.report({"step": step}, checkpoint=checkpoint)
+
+def first_step():
+    if (checkpoint := train.get_checkpoint()) is None:
+        return 0
+    with checkpoint.as_directory() as directory:
+        return int((Path(directory) / "step").read_text()) + 1
 
 """
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[RayHosts]:
-    with ray_hosts(tmp_path) as cluster:
+    with ray_hosts(tmp_path, 2) as cluster:
         yield cluster
 
 
-def run(cluster: RayHosts, source: str) -> str:
+def start(cluster: RayHosts, source: str) -> Script:
+    """A program on the first host."""
+    return cluster.start(f"ADDRESS = {cluster.address!r}\n" + _BEGINNING + textwrap.dedent(source))
+
+
+def run(cluster: RayHosts, source: str) -> list[str]:
     """What a program on the first host has printed, once it has ended well."""
-    text = f"ADDRESS = {cluster.address!r}\n" + _BEGINNING + textwrap.dedent(source)
-    code, output, errors = cluster.start(text).wait()
+    code, output, errors = start(cluster, source).wait()
     assert code == 0, f"exit status {code}\n{output}\n{errors}"
-    return output
+    return output.splitlines()
+
+
+def steps_at(home: Path, trial_id: int = 1) -> list[int]:
+    """The steps that the trial has reported, without those that were superseded."""
+    return [int(metrics["step"]) for _, metrics in read_reports(Home(home).trial(trial_id))]
+
+
+def left_at(home: Path) -> list[str]:
+    """The trials of which something is left in the spools there."""
+    return [trial.name for spool in (home / "spools").iterdir() for trial in (spool / "runs").iterdir()]
 
 
 def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) -> None:
-    """All of them, once; nothing is left there. The training goes on from such a checkpoint."""
+    """All of them, once, also of a worker that was killed; nothing is left there."""
     output = run(
         cluster,
         """
-        import tempfile
-        from pathlib import Path
-
-        def train_func():
-            first = 0
-            if (checkpoint := train.get_checkpoint()) is not None:
-                with checkpoint.as_directory() as directory:
-                    first = int((Path(directory) / "step").read_text())
+        def function():
+            first = first_step()
             for step in range(first, 20):
-                with tempfile.TemporaryDirectory() as directory:
-                    (Path(directory) / "step").write_text(str(step + 1))
-                    kept = train.Checkpoint.from_directory(directory) if step % 10 == 4 else None
-                    train.report({"step": step}, checkpoint=kept)
+                report(step, has_checkpoint=step % 10 == 4)
                 if step == 6 and not first:
                     os.kill(os.getpid(), signal.SIGKILL)
-            return os.uname().nodename
+            return os.uname().nodename, first
 
-        failures = train.FailureConfig(max_failures=1)
-        result = on_second_host(train_func, failure_config=failures).fit()
-        print(result.return_value, len(result.metrics_dataframe), result.checkpoint is not None)
+        result = fit(function, max_failures=1)
         with result.checkpoint.as_directory() as directory:
-            print((Path(directory) / "step").read_text())
+            print(*result.return_value, len(result.metrics_dataframe), (Path(directory) / "step").read_text())
     """,
     )
 
-    assert output.splitlines()[-2:] == ["h2 20 True", "15"]
-    assert [metrics["step"] for _, metrics in read_reports(Home(cluster.home).trial(1))] == list(range(20))
-    spools = list((cluster.second_home / "spools").iterdir())
-    assert [list((spool / "runs").iterdir()) for spool in spools] == [[]]
+    assert output[-1] == "h2 5 20 14"
+    assert steps_at(cluster.home) == list(range(20))
+    assert left_at(cluster.home_of(1)) == []
+
+
+def test_a_checkpoint_is_brought_to_all_hosts_of_a_training_that_goes_on(cluster: RayHosts) -> None:
+    """Whichever of them has rank 0. What one rank reports comes home, whether it sees the home or not."""
+    output = run(
+        cluster,
+        """
+        def function():
+            import torch, torch.distributed as dist
+            first = first_step()
+            host = torch.tensor([int(os.uname().nodename[1:])])
+            dist.all_reduce(host)
+            for step in range(first, 4):
+                train.report({"step": step})
+            if first == 0:
+                if train.get_context().get_world_rank() == 0:
+                    report(4, has_checkpoint=True)
+                else:
+                    train.report({"step": 4})
+                    raise ValueError("again")
+            train.collective.barrier() if first == 0 else None
+            return first, host.item()
+
+        print(fit(function, 2, {"CPU": 1}, "STRICT_SPREAD", max_failures=1).return_value)
+    """,
+    )
+
+    assert output[-1] == "(5, 3)"
+    assert steps_at(cluster.home) == list(range(5))
+
+
+def test_a_wish_to_stop_reaches_a_host_that_does_not_see_it(cluster: RayHosts) -> None:
+    """The training saves, ends, and is paused."""
+    program = start(
+        cluster,
+        """
+        def function():
+            step = 0
+            while True:
+                report(step, has_checkpoint=step % 20 == 0)
+                time.sleep(0.02)
+                step += 1
+
+        print(fit(function).is_stopped)
+    """,
+    )
+    journal = Home(cluster.home).folder(1).journal_path(1)
+    wait_for(lambda: journal.exists() and '"report"' in journal.read_text())
+
+    Home(cluster.home).trial(1).request_stop(1, "a test")
+    code, output, errors = program.wait()
+
+    assert code == 0, errors
+    assert output.splitlines()[-1] == "True"
+    assert '"outcome":"paused"' in journal.read_text()
+
+
+def test_what_a_killed_program_has_left_comes_home_with_the_next_one(cluster: RayHosts) -> None:
+    """The training has gone on without it for a while, since it waits for nobody."""
+    program = start(
+        cluster,
+        """
+        def function():
+            for step in range(10_000_000):
+                report(step, has_checkpoint=False)
+                time.sleep(0.01)
+
+        print(os.getpid(), flush=True)
+        fit(function)
+    """,
+    )
+    journal = Home(cluster.home).folder(1).journal_path(1)
+    wait_for(lambda: journal.exists() and '"report"' in journal.read_text())
+    os.kill(program.process.pid, signal.SIGSTOP)
+    size = journal.stat().st_size
+    (spooled,) = (cluster.home_of(1) / "spools").glob("*/runs/1/1.journal")
+    wait_for(lambda: spooled.stat().st_size > 2 * size + 10_000)
+    program.process.kill()
+    program.wait()
+    wait_for(lambda: not any("local/_worker.py" in command for command in commands_of(cluster.hosts[1])))
+    written = spooled.read_bytes()
+
+    run(cluster, "fit(lambda: report(0, has_checkpoint=False))")
+
+    assert journal.read_bytes() == written[: written.rfind(b"\n") + 1]
+    assert len(written) > 2 * size
+    assert left_at(cluster.home_of(1)) == []
+
+
+def test_a_training_whose_host_dies_goes_on_on_another_one(tmp_path: Path) -> None:
+    """From the newest checkpoint that has come home. No report is there twice."""
+    with ray_hosts(tmp_path, 3) as cluster:
+        program = start(
+            cluster,
+            """
+            def function():
+                first = first_step()
+                host = os.uname().nodename
+                for step in range(first, 100):
+                    report(step, has_checkpoint=step % 5 == 4)
+                    time.sleep(0.1)
+                    (HERE / "running").write_text(f"{host} {step}")
+                return host, first
+
+            print(*fit(function, max_failures=1).return_value)
+        """,
+        )
+        checkpoints = cluster.home / "checkpoints"
+        wait_for(lambda: checkpoints.exists() and len(list(checkpoints.glob("*/step"))) >= 3)
+        host = (tmp_path / "running").read_text().split()[0]
+
+        cluster.hosts[int(host[1:]) - 1].kill()
+        code, output, errors = program.wait()
+
+    assert code == 0, errors
+    other, first = output.split()[-2:]
+    assert {host, other} == {"h2", "h3"}
+    assert int(first) >= 15
+    assert steps_at(cluster.home) == list(range(100))
+
+
+def commands_of(host: Host) -> list[str]:
+    return [" ".join(psutil.Process(pid).cmdline()) for pid in host.living() if psutil.pid_exists(pid)]
