@@ -326,6 +326,10 @@ class MasterRefusedError(MasterError, ValueError):
     """The master works, and what it was asked for can never be done."""
 
 
+class AttemptNotPlacedError(CoreSDKError):
+    """The pool of an experiment could not begin an attempt; it says itself why."""
+
+
 class PlacementError(CoreSDKError, ValueError):
     """A scheduler has not started one launcher on each node of the training; the message says what to change."""
 

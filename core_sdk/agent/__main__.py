@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import json
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -81,6 +82,8 @@ class _Attempt:
         copying.start()
         self._tell(started=process.pid)
         threading.Thread(target=self._obey, args=[messages, process], daemon=True).start()
+        if self._order["ends_with"] is not None:
+            threading.Thread(target=self._end_with, args=[self._order["ends_with"]], daemon=True).start()
         # Until it is reaped, its pid cannot come to mean other processes.
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         if self._is_killed.is_set():
@@ -157,6 +160,12 @@ class _Attempt:
                     self._terminal.resize(num_rows, num_columns)
                 case {"input": str(text)} if self._terminal is not None:
                     self._terminal.type(text.encode("latin-1"))
+
+    def _end_with(self, pid: int) -> None:
+        """Ends at once when that process does: our guardian then kills the command."""
+        with contextlib.suppress(OSError):  # it has ended already
+            select.select([os.pidfd_open(pid)], [], [])
+        os._exit(1)
 
     def _tell(self, **answer: object) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more

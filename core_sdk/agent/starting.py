@@ -102,8 +102,12 @@ class Agent:
                 self._spawner.spawn(theirs)
         self._answers = self._socket.makefile("rb")
 
-    def start(self, start: Start, *, stdin: int | None, screen: Screen | None = None) -> None:
+    def start(
+        self, start: Start, *, stdin: int | None, screen: Screen | None = None, ends_with: int | None = None
+    ) -> None:
         """Starts the command; with a `screen` on a terminal of its own, which is its stdin too where `stdin` is None.
+
+        When the process `ends_with` ends, the command is killed with all that it has started, and nothing is recorded.
 
         The lock of `start` is the agent's from now on. Raises `CommandNotExecutableError`.
         """
@@ -127,6 +131,7 @@ class Agent:
             "variables": child_variables(variables, start.default_variables),
             "mask": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
             "has_stdin": stdin is not None,
+            "ends_with": ends_with,
             "size": None if screen is None else [screen.num_rows, screen.num_columns],
         }
         descriptors = [start.lock.fileno()]

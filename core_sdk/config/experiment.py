@@ -48,7 +48,7 @@ class Resources(Section, frozen=True, kw_only=True):
 
     ignored = {
         "weight": "there is no fair-share scheduler",
-        "resource_pool": "an experiment runs on one machine",
+        "resource_pool": "`engine` and `address` say where an experiment runs",
         **dict.fromkeys(("shm_size", "devices"), _NO_CONTAINER),
         **dict.fromkeys(("agent_label", "native_parallel"), _NO_EFFECT),
     }
@@ -57,7 +57,16 @@ class Resources(Section, frozen=True, kw_only=True):
     slots_per_trial: Annotated[int, about("GPUs, or places on the CPU, of each trial; 0 is no GPU", ge=0)] = 1
     max_slots: Annotated[int, about("the slots of all trials that run at the same time", ge=0)] | None = None
     priority: Annotated[int, about("experiments of a smaller number start earlier", ge=1, le=99)] = 42
+    engine: Annotated[
+        Literal["local", "ray"],
+        about("`local` is the machine of the master; [`ray`](ray.md#experiments) is a Ray cluster"),
+    ] = "local"
+    address: Annotated[str, about("the Ray cluster's HOST:PORT; else the one that has a node on this machine")] = ""
     is_single_node: Annotated[bool, about("never spread a trial over machines")] = False
+
+    def _contradictions(self) -> Iterator[tuple[str, str]]:
+        if self.address and self.engine != "ray":
+            yield "address", "is that of a Ray cluster: write `engine: ray`, too"
 
 
 class EnvironmentVariables(Section, frozen=True):

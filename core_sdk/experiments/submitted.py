@@ -30,6 +30,11 @@ class SubmittedExperiment:
         return self.folder.read_submission()
 
     @cached_property
+    def created(self) -> float:
+        """The time at which it was submitted."""
+        return self.folder.read().created
+
+    @cached_property
     def config_values(self) -> dict[str, Any]:
         """The completed configuration as JSON values, as scripts are told it."""
         values: dict[str, Any] = json.loads(self.folder.completed_config_path.read_bytes())

@@ -9,6 +9,7 @@ import queue
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from core_sdk._version import __version__
@@ -20,7 +21,7 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
 from core_sdk.master.machine import Machine
-from core_sdk.master.pools import MachinePool
+from core_sdk.master.pools import MachinePool, ResourcePool
 from core_sdk.records import (
     FORMAT,
     ExperimentBegun,
@@ -56,7 +57,9 @@ class Master:
         self._suspended: dict[int, str] = {}
         """Experiments that the disk keeps from going on, with its words."""
         self._is_stopping = False
-        self._pool = MachinePool(machine, self._wake, spawner)
+        self._machine = MachinePool(machine, self._wake, spawner)
+        self._clusters: dict[str, ResourcePool] = {}
+        """By address."""
 
     def recover(self) -> None:
         """Takes up the experiments that had not ended."""
@@ -92,21 +95,26 @@ class Master:
     def close(self) -> None:
         for run in self._runs.values():
             run.close()
-        self._pool.close()
+        for pool in self._pools():
+            pool.close()
         self._lock.release()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Lets the thread of `run` do what is asked, and returns its answer. Called in any other thread."""
-        future: Future[dict[str, Any]] = Future()
 
-        def do() -> None:
+        def do(future: Future[dict[str, Any]]) -> None:
             try:
                 future.set_result(self._do(**request))
             except Exception as error:  # noqa: BLE001  (it belongs to who has asked)
                 future.set_exception(error)
 
-        self._inbox.put(do)
-        return future.result()
+        while True:
+            future: Future[dict[str, Any]] = Future()
+            self._inbox.put(partial(do, future))
+            try:
+                return future.result()
+            except _PoolNotKnown as early:
+                early.pool.wait_until_known()
 
     # What can be asked
 
@@ -134,13 +142,16 @@ class Master:
         return {"state": run.experiment.state}
 
     def _check_slots(self, run: Run) -> None:
-        num_wanted, num_slots = run.slots_per_trial, max(run.pool.rooms())
-        if num_wanted > num_slots:
+        if not run.pool.is_known:
+            raise _PoolNotKnown(run.pool)
+        num_wanted, num_slots = run.slots_per_trial, max(run.pool.rooms(), default=0)
+        if run.pool.problem or num_wanted > num_slots:
             experiment_id = run.experiment.experiment_id
             self._runs.pop(experiment_id).close()
             raise MasterRefusedError(
-                f"experiment {experiment_id} wants {num_wanted} slots for each trial (resources.slots_per_trial), and "
-                f"this machine has {num_slots}"
+                run.pool.problem
+                or f"experiment {experiment_id} wants {num_wanted} slots for each trial (resources.slots_per_trial), "
+                f"and {run.pool.largest_node} has {num_slots}"
             )
 
     def _want(self, experiment_id: int, state: Any, by: str = "") -> dict[str, Any]:
@@ -190,14 +201,15 @@ class Master:
         return {
             "version": __version__,
             "pid": os.getpid(),
-            **self._pool.describe(),
+            **self._machine.describe(),
+            "clusters": [pool.describe() for pool in self._clusters.values()],
             "experiments": [
                 {
                     "experiment_id": experiment_id,
                     "state": run.experiment.state,
                     "priority": run.experiment.priority,
                     "max_slots": run.experiment.max_slots,
-                    "suspended": self._suspended.get(experiment_id, ""),
+                    "suspended": self._suspended.get(experiment_id, "") or run.pool.problem,
                     "waiting": len(run.experiment.waiting),
                     "running": [{"trial_id": trial_id, "slots": list(slots)} for trial_id, slots in run.occupied()],
                 }
@@ -219,10 +231,25 @@ class Master:
 
     def _open(self, experiment_id: int) -> Run:
         if experiment_id not in self._runs:
-            run = Run(self._home, SubmittedExperiment(self._home, experiment_id), self._pool)
+            submission = SubmittedExperiment(self._home, experiment_id)
+            run = Run(self._home, submission, self._pool_of(submission))
             self._runs[experiment_id] = run
             run.recover()
         return self._runs[experiment_id]
+
+    def _pools(self) -> list[ResourcePool]:
+        return [self._machine, *self._clusters.values()]
+
+    def _pool_of(self, submission: SubmittedExperiment) -> ResourcePool:
+        resources = submission.config.resources
+        if resources.engine == "local":
+            return self._machine
+        address = resources.address or "auto"
+        if address not in self._clusters:
+            from core_sdk.master.pools.ray import ClusterPool  # imports what few masters need
+
+            self._clusters[address] = ClusterPool(address, self._home.root, self._wake)
+        return self._clusters[address]
 
     def _begun(self, experiment_id: int) -> Run:
         self._submit(experiment_id)  # the command that submitted it may have been killed before it had asked for that
@@ -243,7 +270,9 @@ class Master:
                     run.recover()
                 run.look()
                 self._suspended.pop(experiment_id, None)
-        self._schedule()
+        for pool in self._pools():
+            if not pool.problem:
+                self._schedule(pool)
         for experiment_id, run in list(self._runs.items()):
             with self._suspending(experiment_id):
                 run.publish()
@@ -251,19 +280,20 @@ class Master:
                     run.close()
                     del self._runs[experiment_id]
 
-    def _schedule(self) -> None:
-        used = {slot for run in self._runs.values() for _, slots in run.occupied() for slot in slots}
-        active = [run.demand() for id_, run in self._runs.items() if id_ not in self._suspended]
-        decisions = decide(active, sum(self._pool.rooms()))
+    def _schedule(self, pool: ResourcePool) -> None:
+        runs = {id_: run for id_, run in self._runs.items() if run.pool is pool}
+        used = {slot for run in runs.values() for _, slots in run.occupied() for slot in slots}
+        active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
+        decisions = decide(active, sum(pool.rooms()))
         for stopped, reason in (
             (decisions.preempt, "its slots are needed for an experiment of a higher priority"),
             (decisions.excess, "max_slots of its experiment was lowered"),
         ):
             for experiment_id, request_id in stopped:
                 with self._suspending(experiment_id):
-                    self._runs[experiment_id].preempt(request_id, reason)
+                    runs[experiment_id].preempt(request_id, reason)
         for experiment_id, request_id in decisions.start:
-            run = self._runs[experiment_id]
+            run = runs[experiment_id]
             with self._suspending(experiment_id):
                 used.update(run.start(request_id, used))
 
@@ -279,6 +309,13 @@ class Master:
                     "experiment %d stands still, since its records cannot be written: %s", experiment_id, words
                 )
             self._suspended[experiment_id] = words
+
+
+class _PoolNotKnown(Exception):
+    """What was asked for can be answered when it is known what slots the pool has."""
+
+    def __init__(self, pool: ResourcePool) -> None:
+        self.pool = pool
 
 
 def _check_unended(run: Run) -> None:

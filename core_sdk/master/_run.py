@@ -127,7 +127,9 @@ class Run:
             folder = self._home.create_trial() if trial.trial_id is None else self._home.folder(trial.trial_id)
         except HomeError as error:
             raise OSError(str(error)) from error
-        claim = self._claims[request_id] = self.pool.claim(self._order(trial, folder), folder, used)
+        claim = self._claims[request_id] = self.pool.claim(
+            self._order(trial, folder, trial.num_attempts + 1), folder, used
+        )
         return claim.slot_ids
 
     def preempt(self, request_id: UUID, reason: str) -> None:
@@ -198,11 +200,13 @@ class Run:
 
     # How it is done
 
-    def _order(self, trial: Trial, folder: TrialFolder) -> AttemptOrder:
+    def _order(self, trial: Trial, folder: TrialFolder, number: int) -> AttemptOrder:
+        """For the trial's attempt that is recorded as the `number`-th one."""
         return AttemptOrder(
-            name=_name(folder, trial.num_attempts + 1),
+            name=f"{folder.trial_id}.{number}",
             home_root=self._home.root,
             experiment_id=self.experiment.experiment_id,
+            experiment_created=self._submission.created,
             trial_id=folder.trial_id,
             is_first=trial.trial_id is None,
             num_slots=self.slots_per_trial,
@@ -259,7 +263,7 @@ class Run:
         if trial.attempt is None:
             return
         begun = Begun(trial.attempt, trial.slots, trial.boot)
-        execution = self.pool.recover(folder, _name(folder, trial.num_attempts), begun)
+        execution = self.pool.recover(self._order(trial, folder, trial.num_attempts), folder, begun)
         if execution is None:
             self._record_end(trial, "lost", "the master was killed before it could start it")
         else:
@@ -339,8 +343,3 @@ class Run:
     def _hopeless_patterns(self) -> list[str]:
         policies = self._config.log_policies
         return [policy.pattern for policy in policies if policy.action == "cancel_retries" and policy.pattern]
-
-
-def _name(folder: TrialFolder, number: int) -> str:
-    """Of the trial's attempt that was recorded as the `number`-th one."""
-    return f"{folder.trial_id}.{number}"

@@ -27,6 +27,8 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 class MachinePool(ResourcePool):
     """Attempts run under agents that are forked on this machine."""
 
+    largest_node = "this machine"
+
     def __init__(self, machine: Machine, tell: Callable[[], None], spawner: Spawner | None = None) -> None:
         """`tell` is called, in any thread, when a claim is whole, or an attempt may have ended."""
         self.machine = machine
@@ -54,7 +56,7 @@ class MachinePool(ResourcePool):
             return Begun(number, (), _boot())
         return None
 
-    def recover(self, folder: TrialFolder, name: str, begun: Begun) -> Execution | None:
+    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
         if never_began(folder, begun.number):
             take_back(folder, begun.number)
             return None

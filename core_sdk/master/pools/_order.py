@@ -21,6 +21,8 @@ class AttemptOrder:
     """No other attempt of the home's trials is ordered by this name, unless this one never began."""
     home_root: Path
     experiment_id: int
+    experiment_created: float
+    """By which another home at the same place is told from this one."""
     trial_id: int
     is_first: bool
     num_slots: int

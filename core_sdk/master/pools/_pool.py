@@ -81,6 +81,20 @@ class Claim(ABC):
 class ResourcePool(ABC):
     """Slots that attempts run on. Only the thread that owns the master's state calls it."""
 
+    problem: str = ""
+    """Why nothing can begin or end at the moment; experiments stand still meanwhile."""
+
+    largest_node: str
+    """For messages."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known what slots there are, or why that cannot be known."""
+        return True
+
+    def wait_until_known(self) -> None:  # noqa: B027 - a machine is known at once
+        """Not for ever. Called in any thread."""
+
     @abstractmethod
     def rooms(self) -> Sequence[int]:
         """How many slots each node has, free or not."""
@@ -94,12 +108,12 @@ class ResourcePool(ABC):
         """An attempt after the `last_attempt` of which events tell, if one runs; takes back one that never began."""
 
     @abstractmethod
-    def recover(self, folder: TrialFolder, name: str, begun: Begun) -> Execution | None:
+    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
         """An attempt that an earlier master has recorded. None if it never began, and is taken back."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Its slots, as JSON values."""
+        """Its slots as JSON values, for those who list them."""
 
     @abstractmethod
     def close(self) -> None:

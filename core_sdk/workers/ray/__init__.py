@@ -14,7 +14,7 @@ try:
 except ImportError as error:
     raise MissingDependencyError("ray", "ray", "RayEngine") from error
 
-from core_sdk.workers.ray._cluster import Strategy
+from core_sdk.workers.ray._cluster import Cluster, Strategy, reason_of
 from core_sdk.workers.ray._engine import RayEngine
 
-__all__ = ["RayEngine", "Strategy"]
+__all__ = ["Cluster", "RayEngine", "Strategy", "reason_of"]

@@ -31,14 +31,19 @@ _ANSWER_S = 10.0
 class Cluster:
     """Connected from construction on. Never shut down: the connection is the program's, and Ray ends it with it."""
 
-    def __init__(self, address: str | None) -> None:
-        """Raises `RayClusterError`."""
+    def __init__(self, address: str | None, namespace: str | None = None) -> None:
+        """Names of actors are looked up in the `namespace`. Raises `RayClusterError`."""
         if _version() < _OLDEST_VERSION:
             raise RayClusterError(address, f'ray {ray.__version__} is too old: pip install "core-sdk[ray]"')
         if not ray.is_initialized():
             try:
                 _check_somebody_listens(address)
-                ray.init(address, logging_level=logging.WARNING, include_dashboard=None if address else False)
+                ray.init(
+                    address,
+                    namespace=namespace,
+                    logging_level=logging.WARNING,
+                    include_dashboard=None if address else False,
+                )
             except (RuntimeError, OSError, ValueError, ray.exceptions.RayError) as error:
                 raise RayClusterError(address, reason_of(error)) from error
         self._address = address or ray.get_runtime_context().gcs_address

@@ -1,0 +1,171 @@
+"""What the process does that is connected to Ray: it keeps the actors of attempts, and sees how they fare."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor
+from core_sdk.master.pools.ray._messages import Ask, Claimed, Drop, Failed, Gone, News, Node, Over, Place, Signal, Watch
+from core_sdk.workers.ray import Cluster, reason_of
+
+# How long a step waits for news.
+_STEP_S = 0.2
+# How often the nodes are asked for.
+_NODES_S = 1.0
+# How long an actor that was taken back has to do that.
+_WITHDRAWING_S = 5.0
+
+
+@dataclass
+class _Placed:
+    """An attempt of which the master wants to know."""
+
+    order: AttemptOrder
+    node_id: str = ""
+    """Empty until Ray has chosen the node."""
+    actor: Any = None
+    answer: Any = None
+    """Of the call that waits for what comes next."""
+    is_running: bool = False
+    try_again_at: float = field(default_factory=time.monotonic)
+
+
+class Driver:
+    """Does what is asked, and tells what has happened."""
+
+    def __init__(self, address: str, namespace: str) -> None:
+        """Actors have their names in the `namespace`. Raises `RayClusterError`."""
+        self._cluster = Cluster(address, namespace)
+        self._placed: dict[str, _Placed] = {}
+        self._nodes: dict[str, Node] = {}
+        self._nodes_at = 0.0
+
+    def step(self, asks: Sequence[Ask]) -> tuple[list[Node], list[News]]:
+        """The nodes that live, and the news since the last step. Waits for a moment if there are none."""
+        for ask in asks:
+            self._do(ask)
+        self._read_nodes()
+        for placed in self._placed.values():
+            if placed.answer is None and time.monotonic() >= placed.try_again_at:
+                self._call(placed)
+        answers = [placed.answer for placed in self._placed.values() if placed.answer is not None]
+        if answers:
+            ray.wait(answers, timeout=_STEP_S)
+        else:
+            time.sleep(_STEP_S)
+        return list(self._nodes.values()), list(self._news())
+
+    def _do(self, ask: Ask) -> None:
+        match ask:
+            case Place(order):
+                self._placed[order.name] = _Placed(order)
+            case Watch(order, node_id):
+                last = self._placed.get(order.name)
+                actor = last.actor if last is not None else _find(order.name)
+                self._placed[order.name] = _Placed(order, node_id, actor, is_running=True)
+            case Signal(name, number):
+                if name in self._placed and self._placed[name].actor is not None:
+                    self._placed[name].actor.signal.remote(number)
+            case Drop(name):
+                self._drop(name)
+
+    def _call(self, placed: _Placed) -> None:
+        if placed.is_running:
+            if placed.node_id not in self._nodes:
+                return  # it is dead, of which there will be news
+            if placed.actor is None:
+                strategy = NodeAffinitySchedulingStrategy(placed.node_id, soft=False)
+                placed.actor = _new_actor(placed.order, num_slots=0, scheduling_strategy=strategy)
+            placed.answer = placed.actor.run.remote()
+            return
+        if (stale := _find(placed.order.name)) is not None:
+            # Of a master that was killed before it could record it.
+            ray.kill(stale)
+            placed.try_again_at = time.monotonic() + _STEP_S
+            return
+        has_gpus = any(node.gpus for node in self._nodes.values())
+        with contextlib.suppress(ValueError):  # the name is still taken by one that dies
+            placed.actor = _new_actor(
+                placed.order, placed.order.num_slots, has_gpus, name=placed.order.name, lifetime="detached"
+            )
+            placed.answer = placed.actor.claim.remote()
+
+    def _news(self) -> Iterator[News]:
+        for name, placed in list(self._placed.items()):
+            if placed.node_id and placed.node_id not in self._nodes:
+                yield Gone(name)
+                self._placed.pop(name)
+            elif placed.answer is not None and ray.wait([placed.answer], timeout=0)[0]:
+                answer, placed.answer = placed.answer, None
+                yield from self._heard(name, placed, answer)
+
+    def _heard(self, name: str, placed: _Placed, answer: Any) -> Iterator[News]:
+        try:
+            value = ray.get(answer)
+        except ray.exceptions.RayError as error:
+            if placed.is_running:
+                # Its actor has died, and perhaps its node: the agent goes on if the node does.
+                placed.actor, placed.try_again_at = None, time.monotonic() + _NODES_S
+                self._nodes_at = 0.0
+            else:
+                self._drop(name)
+                yield Failed(name, f"its actor on the Ray cluster: {reason_of(error)}")
+            return
+        if placed.is_running:
+            self._drop(name)
+            yield Over(name, value)
+        elif isinstance(value, str):
+            self._drop(name)
+            yield Failed(name, value)
+        else:
+            number, placed.node_id = value
+            placed.try_again_at = math.inf
+            yield Claimed(name, number, placed.node_id)
+
+    def _drop(self, name: str) -> None:
+        placed = self._placed.pop(name, None)
+        actor = placed.actor if placed is not None else None
+        if actor is not None:
+            with contextlib.suppress(ray.exceptions.RayError):
+                if placed is not None and placed.node_id and not placed.is_running:
+                    ray.wait([actor.withdraw.remote()], timeout=_WITHDRAWING_S)
+                ray.kill(actor)
+
+    def _read_nodes(self) -> None:
+        if time.monotonic() - self._nodes_at < _NODES_S:
+            return
+        self._nodes_at = time.monotonic()
+        self._nodes = {node["NodeID"]: _node(node) for node in ray.nodes() if node["Alive"]}
+
+
+def _new_actor(order: AttemptOrder, num_slots: int, has_gpus: bool = False, **options: Any) -> Any:
+    cpus, gpus = (0, num_slots) if has_gpus else (num_slots, 0)
+    actor = ray.remote(AttemptActor)
+    return actor.options(num_cpus=cpus, num_gpus=gpus, max_concurrency=NUM_THREADS, **options).remote(order)
+
+
+def _find(name: str) -> Any:
+    """The actor of this name; None if there is none."""
+    try:
+        return ray.get_actor(name)
+    except ValueError:
+        return None
+
+
+def _node(node: dict[str, Any]) -> Node:
+    resources = node["Resources"]
+    return Node(
+        node["NodeID"],
+        node["NodeManagerHostname"],
+        int(resources.get("CPU", 0)),
+        int(resources.get("GPU", 0)),
+    )

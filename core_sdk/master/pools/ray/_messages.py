@@ -1,0 +1,73 @@
+"""What the pool asks of the process that is connected to Ray, and what it hears, of attempts by their names."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from core_sdk.master.pools._order import AttemptOrder
+
+
+class Node(NamedTuple):
+    """A node that lives."""
+
+    node_id: str
+    """Another one after each start of Ray on it."""
+    host: str
+    cpus: int
+    gpus: int
+
+
+class Place(NamedTuple):
+    """Find slots for the attempt, and claim it there."""
+
+    order: AttemptOrder
+
+
+class Watch(NamedTuple):
+    """Start the claimed attempt on its node, if that is not done, and tell of its end."""
+
+    order: AttemptOrder
+    node_id: str
+
+
+class Signal(NamedTuple):
+    name: str
+    number: int
+
+
+class Drop(NamedTuple):
+    """Take the attempt back, which is not wanted any more."""
+
+    name: str
+
+
+Ask = Place | Watch | Signal | Drop
+
+
+class Claimed(NamedTuple):
+    name: str
+    number: int
+    node_id: str
+
+
+class Failed(NamedTuple):
+    """The attempt could not be claimed."""
+
+    name: str
+    reason: str
+
+
+class Over(NamedTuple):
+    """The attempt has ended. `problem` says why it could not even be started."""
+
+    name: str
+    problem: str
+
+
+class Gone(NamedTuple):
+    """The attempt has ended with its node."""
+
+    name: str
+
+
+News = Claimed | Failed | Over | Gone

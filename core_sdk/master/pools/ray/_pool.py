@@ -1,0 +1,240 @@
+"""The pool of a Ray cluster, in the master."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, Protocol
+
+from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
+from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
+from core_sdk.master.pools.ray._messages import Ask, Claimed, Drop, Failed, Gone, News, Node, Over, Place, Signal, Watch
+from core_sdk.records import AttemptOutcome
+from core_sdk.tracking.home import TrialFolder
+from core_sdk.workers import WorkerGroup, this_worker
+
+if TYPE_CHECKING:
+    from core_sdk.master.pools.ray._driver import Driver
+
+logger = logging.getLogger("core_sdk.master")
+
+# How long until a cluster that does not answer is tried again.
+_PAUSE_S = 3.0
+_ANSWER_S = 30.0
+
+
+class ClusterPool(ResourcePool):
+    """Attempts run on the nodes of the Ray cluster at `address`, which may be `auto`."""
+
+    def __init__(self, address: str, home_root: Path, tell: Callable[[], None]) -> None:
+        """Connects in the background. `tell` is called, in any thread, when there is news."""
+        self.largest_node = f"the largest node of the Ray cluster at {address}"
+        self._address = address
+        self._namespace = f"core-sdk-{hashlib.sha256(str(home_root).encode()).hexdigest()[:16]}"
+        self._tell = tell
+        self._nodes: list[Node] = []
+        self._asks: SimpleQueue[Ask] = SimpleQueue()
+        self._followed: dict[str, _Followed] = {}
+        self._changing = threading.Lock()
+        self._is_known = threading.Event()
+        self._is_closed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="core-sdk-cluster", daemon=True)
+        self._thread.start()
+
+    def wait_until_known(self) -> None:
+        self._is_known.wait(_ANSWER_S)
+
+    @property
+    def is_known(self) -> bool:
+        return self._is_known.is_set()
+
+    def rooms(self) -> Sequence[int]:
+        return [node.gpus if self._has_gpus else node.cpus for node in self._nodes]
+
+    def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
+        """Which slots are free is Ray's to say."""
+        return _ClusterClaim(self, order, folder)
+
+    def find_unrecorded(self, folder: TrialFolder, last_attempt: int) -> Begun | None:
+        """None: the next claim takes back what was not recorded."""
+        return None
+
+    def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution:
+        return _ClusterExecution(self, order, begun)
+
+    def describe(self) -> dict[str, Any]:
+        nodes = [
+            {"node": node.host, "num_slots": room, "is_gpu": self._has_gpus}
+            for node, room in zip(self._nodes, self.rooms(), strict=True)
+        ]
+        return {"address": self._address, "problem": self.problem, "nodes": nodes}
+
+    def close(self) -> None:
+        self._is_closed.set()
+        self._thread.join(_ANSWER_S)
+
+    def host_of(self, node_id: str) -> str:
+        return next((node.host for node in self._nodes if node.node_id == node_id), node_id[:8])
+
+    def follow(self, name: str, followed: _Followed) -> None:
+        """From now on it hears the news of this name, and is asked again what it wants after a lost connection."""
+        with self._changing:
+            self._followed[name] = followed
+            self._asks.put(followed.ask())
+
+    def forget(self, name: str, followed: _Followed) -> None:
+        with self._changing:
+            if self._followed.get(name) is followed:
+                del self._followed[name]
+
+    def ask(self, ask: Ask) -> None:
+        self._asks.put(ask)
+
+    @property
+    def _has_gpus(self) -> bool:
+        return any(node.gpus for node in self._nodes)
+
+    def _follow(self) -> None:
+        while not self._is_closed.is_set():
+            try:
+                self._talk()
+            except CoreSDKError as error:
+                if isinstance(error, WorkerDiedError):  # Ray ends a program whose cluster has gone away
+                    error = RayClusterError(self._address, "it does not answer any more")
+                elif isinstance(error, WorkerFailedError):
+                    error = error.__cause__ if isinstance(error.__cause__, CoreSDKError) else error
+                self._nodes = []
+                self._turn_to(str(error))
+                self._is_closed.wait(_PAUSE_S)
+
+    def _talk(self) -> None:
+        """Returns when the pool is closed. Raises `CoreSDKError` when the cluster cannot be used, or not any more."""
+        with WorkerGroup(1) as group:
+            group.run(_connect, self._address, self._namespace)
+            with self._changing:
+                asks: list[Ask] = [followed.ask() for followed in self._followed.values()]
+            while not self._is_closed.is_set():
+                [(self._nodes, news)] = group.run(_step, asks)
+                self._turn_to("")
+                for each in news:
+                    self._hear(each)
+                asks = list(self._new_asks())
+
+    def _new_asks(self) -> Iterator[Ask]:
+        with contextlib.suppress(Empty):
+            while True:
+                yield self._asks.get_nowait()
+
+    def _hear(self, news: News) -> None:
+        followed = self._followed.get(news.name)
+        if followed is not None:
+            followed.hear(news)
+            self._tell()
+
+    def _turn_to(self, problem: str) -> None:
+        if problem and problem != self.problem:
+            logger.error("%s", problem)
+        self.problem = problem
+        if not self._is_known.is_set():
+            self._is_known.set()
+            self._tell()
+
+
+class _Followed(Protocol):
+    """What wants news of an attempt."""
+
+    def ask(self) -> Ask: ...
+
+    def hear(self, news: News) -> None: ...
+
+
+class _ClusterClaim(Claim):
+    def __init__(self, pool: ClusterPool, order: AttemptOrder, folder: TrialFolder) -> None:
+        self.folder = folder
+        self.slot_ids = tuple(range(order.num_slots))
+        self._pool = pool
+        self._order = order
+        self._news: Claimed | Failed | None = None
+        pool.follow(order.name, self)
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_abandoned or self._news is not None
+
+    def begun(self) -> Begun:
+        match self._news:
+            case Claimed(_, number, node_id):
+                return Begun(number, self.slot_ids, node_id)
+            case Failed(_, reason):
+                raise AttemptNotPlacedError(reason)
+        raise AssertionError("it is asked before it is over")
+
+    def start(self) -> Execution:
+        return _ClusterExecution(self._pool, self._order, self.begun())
+
+    def release(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        if not self.is_abandoned:
+            self.is_abandoned = True
+            self._pool.forget(self._order.name, self)
+            self._pool.ask(Drop(self._order.name))
+
+    def ask(self) -> Ask:
+        return Place(self._order)
+
+    def hear(self, news: News) -> None:
+        if isinstance(news, Claimed | Failed):
+            self._news = news
+
+
+class _ClusterExecution(Execution):
+    def __init__(self, pool: ClusterPool, order: AttemptOrder, begun: Begun) -> None:
+        self._pool = pool
+        self._order = order
+        self._node_id = begun.boot
+        self._host = pool.host_of(begun.boot)
+        self._end: Over | Gone | None = None
+        pool.follow(order.name, self)
+
+    @property
+    def is_over(self) -> bool:
+        return self._end is not None
+
+    @property
+    def loss(self) -> tuple[AttemptOutcome, str] | None:
+        return ("failed", f"its node {self._host} has died") if isinstance(self._end, Gone) else None
+
+    def signal(self, number: int) -> None:
+        self._pool.ask(Signal(self._order.name, number))
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    def ask(self) -> Ask:
+        return Watch(self._order, self._node_id)
+
+    def hear(self, news: News) -> None:
+        if isinstance(news, Over | Gone):
+            self.problem = news.problem if isinstance(news, Over) else ""
+            self._end = news
+            self._pool.forget(self._order.name, self)
+
+
+def _connect(address: str, namespace: str) -> None:
+    from core_sdk.master.pools.ray._driver import Driver  # imports Ray
+
+    this_worker().state["driver"] = Driver(address, namespace)
+
+
+def _step(asks: Sequence[Ask]) -> tuple[list[Node], list[News]]:
+    driver: Driver = this_worker().state["driver"]
+    return driver.step(asks)

@@ -1,0 +1,190 @@
+"""Experiments whose trials run on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from frameworks.environments import environment
+from master.searches import await_end, events_of
+from parts import needs
+from processes import wait_for
+
+from core_sdk.experiments.calling import call, call_running
+from core_sdk.records import AttemptBegun, AttemptOver
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.rows import TrialRow
+
+TRAIN = """
+import os, time
+from core_sdk import core
+
+with core.init() as context:
+    first = context.info.trial._steps_completed + 1
+    for epoch in range(first, 21):
+        context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": 1 / epoch})
+        with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
+            (path / "epoch").write_text(str(epoch))
+        print("epoch", epoch, "on", os.uname().nodename, flush=True)
+        if context.preempt.should_preempt():
+            break
+        time.sleep(context.info.trial.hparams["pause_s"])
+"""
+
+CONFIG = """
+name: on-ray
+entrypoint: [python, train.py]
+hyperparameters: {{x: {{type: categorical, vals: [1, 2]}}, pause_s: {pause_s}}}
+searcher: {searcher}
+resources: {{engine: ray, address: "{address}", slots_per_trial: {slots}}}
+"""
+
+SINGLE = "{name: single, metric: loss, max_length: 20}"
+GRID = "{name: grid, metric: loss, max_length: 20}"
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def cli(home: Home, tmp_path: Path) -> Iterator[Cli]:
+    """Runs `core-sdk` where Ray is installed."""
+    python = environment("ray").python
+    os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    (tmp_path / "train.py").write_text(TRAIN)
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(python), "-m", "core_sdk.cli", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+    yield run
+    for experiment in (call_running(home.root, "status") or {"experiments": []})["experiments"]:
+        run("experiment", "kill", str(experiment["experiment_id"]))
+
+
+def create(cli: Cli, home: Home, address: str, *, pause_s: float = 0, slots: int = 1, searcher: str = SINGLE) -> int:
+    """The experiment's id."""
+    config = home.root.parent / "ray.yaml"
+    config.write_text(CONFIG.format(address=address, pause_s=pause_s, slots=slots, searcher=searcher))
+    done = cli("experiment", "create", "ray.yaml")
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout.split()[-1])
+
+
+def trials_of(home: Home, experiment_id: int) -> list[TrialRow]:
+    with HomeTracker(home).view() as view:
+        return list(view.trials(experiment_id))
+
+
+def await_steps(home: Home, trial_id: int, steps: int) -> None:
+    """Waits until the trial has printed this epoch."""
+
+    def has_come() -> bool:
+        logs = home.folder(trial_id).path.glob("*.log")
+        return any(f"epoch {steps} " in log.read_text() for log in logs)
+
+    wait_for(has_come, timeout_s=60)
+
+
+def master_pid(home: Home) -> int:
+    return int(call(home.root, "status")["pid"])
+
+
+@needs("ray")
+def test_trials_run_on_the_nodes_of_a_ray_cluster(cli: Cli, home: Home, ray_address: str) -> None:
+    """The end of each is recorded."""
+    experiment_id = create(cli, home, ray_address, searcher=GRID)
+
+    search = await_end(home, experiment_id)
+
+    assert search.state == "COMPLETED", search
+    trials = trials_of(home, experiment_id)
+    assert [(trial.state, trial.steps_completed) for trial in trials] == [("COMPLETED", 20)] * 2
+
+
+@needs("ray")
+def test_a_killed_master_finds_its_attempts_on_ray_again(cli: Cli, home: Home, ray_address: str) -> None:
+    """They train meanwhile, and no attempt begins twice."""
+    experiment_id = create(cli, home, ray_address, pause_s=0.3)
+    await_steps(home, 1, 1)
+
+    os.kill(master_pid(home), signal.SIGKILL)
+    await_steps(home, 1, 8)
+    cli("master", "up")
+
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    events = events_of(home, experiment_id)
+    assert [event.attempt for event in events if isinstance(event, AttemptBegun)] == [1]
+    assert [event.outcome for event in events if isinstance(event, AttemptOver)] == ["completed"]
+
+
+@needs("ray")
+def test_an_attempt_on_ray_outlives_its_actor(cli: Cli, home: Home, ray_address: str) -> None:
+    """Its agent goes on, and records the end."""
+    experiment_id = create(cli, home, ray_address, pause_s=0.3)
+    await_steps(home, 1, 1)
+
+    [actor] = [
+        process for process in psutil.process_iter(["cmdline"]) if "AttemptActor" in str(process.info["cmdline"])
+    ]
+    actor.kill()
+
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    assert [event.attempt for event in events_of(home, experiment_id) if isinstance(event, AttemptBegun)] == [1]
+
+
+@needs("ray")
+def test_an_experiment_on_ray_is_paused_and_goes_on(cli: Cli, home: Home, ray_address: str) -> None:
+    """Its trial saves a checkpoint, gives its slots back, and begins with that."""
+    experiment_id = create(cli, home, ray_address, pause_s=0.3)
+    await_steps(home, 1, 2)
+
+    cli("experiment", "pause", str(experiment_id))
+    wait_for(lambda: trials_of(home, experiment_id)[0].state == "PAUSED", timeout_s=60)
+    paused_at = trials_of(home, experiment_id)[0].steps_completed
+    cli("experiment", "activate", str(experiment_id))
+
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    assert paused_at is not None
+    assert paused_at < 20
+    assert f"epoch {paused_at + 1} " in home.folder(1).log_path(2).read_text().splitlines()[0]
+
+
+@needs("ray")
+def test_an_experiment_on_ray_is_killed(cli: Cli, home: Home, ray_address: str) -> None:
+    """With its processes."""
+    experiment_id = create(cli, home, ray_address, pause_s=600)
+    await_steps(home, 1, 1)
+
+    done = cli("experiment", "kill", str(experiment_id))
+
+    assert done.returncode == 0, done.stderr
+    assert await_end(home, experiment_id).state == "CANCELED"
+    assert home.folder(1).running_attempt() is None
+
+
+@needs("ray")
+def test_experiments_that_no_cluster_can_run_are_refused(
+    cli: Cli, home: Home, ray_address: str, tmp_path: Path
+) -> None:
+    """In words, at once; nothing of them stays."""
+
+    def refusal(address: str, slots: int) -> str:
+        config = CONFIG.format(address=address, pause_s=0, slots=slots, searcher=SINGLE)
+        (tmp_path / "ray.yaml").write_text(config)
+        began_at = time.monotonic()
+        done = cli("experiment", "create", "ray.yaml")
+        assert done.returncode != 0
+        assert time.monotonic() - began_at < 40
+        return " ".join(done.stderr.split())
+
+    assert "wants 9 slots for each trial" in (words := refusal(ray_address, 9))
+    assert f"the largest node of the Ray cluster at {ray_address} has 8" in words
+    assert "the Ray cluster at 127.0.0.1:9 cannot be used: [Errno 111]" in refusal("127.0.0.1:9", 1)
+    assert list(home.experiments.glob("*/experiment.json")) == []
