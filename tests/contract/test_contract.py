@@ -1318,3 +1318,41 @@ def test_51_each_batch_has_its_samples_on_any_number_of_ranks() -> None:
     parts = [[samples.tolist() for _ in range(2) for samples, _ in rank] for rank in ranks]
 
     assert [list(itertools.chain(*shares)) for shares in zip(*parts, strict=True)] == expected[1:]
+
+
+@needs("torchrun")
+@pytest.mark.parametrize("victim", ["the program", "rank 0", "rank 1"])
+def test_52_a_fit_goes_on_from_its_last_checkpoint(home: Home, start_script: StartScript, victim: str) -> None:
+    """A job's next start, or the program itself where it lives, calls the function again."""
+    source = """
+        import os, signal, sys, tempfile, time
+        from core_sdk import train
+        from core_sdk.train import Checkpoint, FailureConfig, RunConfig, ScalingConfig, TorchTrainer
+
+        def function(config):
+            if train.get_checkpoint() is not None:
+                return 1
+            with tempfile.TemporaryDirectory() as directory:
+                open(os.path.join(directory, "state"), "w").close()
+                train.report({"loss": 0.5}, checkpoint=Checkpoint.from_directory(directory))
+            rank = train.get_context().get_world_rank()
+            if config["victim"] == f"rank {rank}":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if config["victim"] == "the program" and rank == 0:
+                os.kill(config["pid"], signal.SIGKILL)
+            time.sleep(60)
+
+        run = RunConfig(job_id="job", failure_config=FailureConfig(max_failures=1))
+        config = {"victim": sys.argv[1], "pid": os.getpid()}
+        print(TorchTrainer(function, train_loop_config=config, scaling_config=ScalingConfig(2), run_config=run).fit())
+    """
+
+    code, _, _ = start_script(source, victim).wait()
+    if victim == "the program":
+        assert code == -signal.SIGKILL
+        code, _, _ = start_script(source, victim).wait()
+
+    assert code == 0
+    assert home.trial_ids() == [1]
+    assert len(client.get_trial(1).list_checkpoints()) == 1
+    assert home.trial(1).attempts() == [1, 2]
