@@ -184,49 +184,6 @@ def test_a_hundred_thousand_lines_scroll(own_site: Site, open_view: OpenView) ->
     assert page.locator(".log-line").count() < 200
 
 
-def test_checkpoints_say_why_they_are_kept(site: Site, open_view: OpenView) -> None:
-    """And what is in them."""
-    page = open_view(site, "trials/25/checkpoints")
-    expect(page.get_by_role("row", name=re.compile("c00025-001200"))).to_contain_text("latest 1 of trial 25")
-    expect(page.get_by_role("row", name=re.compile("c00025-000600"))).to_contain_text("not kept")
-
-    page.get_by_role("button", name="c00025-001200").click()
-
-    expect(page.get_by_role("link", name="model.pt")).to_be_visible()
-    expect(page.locator(".details")).to_contain_text(HOSTILE)
-
-
-def test_a_file_of_a_checkpoint_is_downloaded(site: Site, open_view: OpenView, tmp_path: Path) -> None:
-    """Verified by the server."""
-    page = open_view(site, "trials/25/checkpoints?checkpoint=c00025-001200")
-
-    with page.expect_download() as download:
-        page.get_by_role("link", name="model.pt").click()
-    download.value.save_as(tmp_path / "model.pt")
-
-    assert (tmp_path / "model.pt").read_bytes() == bytes(40_000)
-
-
-def test_a_checkpoint_is_verified_pinned_and_deleted(own_site: Site, open_view: OpenView) -> None:
-    """The table follows."""
-    page = open_view(own_site, "trials/25/checkpoints?checkpoint=c00025-000300")
-    details = page.locator(".details")
-    row = page.get_by_role("row", name=re.compile("c00025-000300"))
-
-    details.get_by_role("button", name="Verify").click()
-    expect(page.locator(".toast").last).to_contain_text("c00025-000300")
-    details.get_by_role("button", name="Pin …").click()
-    page.get_by_role("dialog").get_by_label("Why they are kept").fill("for the paper")
-    page.get_by_role("button", name="Pin checkpoint").click()
-    expect(row.first).to_contain_text("pinned: for the paper")
-    details.get_by_role("button", name="Unpin").click()
-    expect(row.first).not_to_contain_text("pinned")
-    details.get_by_role("button", name="Delete …").click()
-    page.get_by_role("button", name="Delete checkpoint").click()
-
-    expect(page.get_by_text("3 checkpoints")).to_be_visible()
-
-
 def test_a_trial_that_does_not_exist_says_so(site: Site, open_view: OpenView) -> None:
     """It may have been deleted meanwhile."""
     page = open_view(site, "trials/4711")

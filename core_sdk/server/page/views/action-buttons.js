@@ -35,14 +35,20 @@ export function ActionMenu({ kind, rows, onDone, label }) {
 /** What can be done to the rows, how it is begun, and the dialog that asks before it. @param {Subject} subject */
 function useActions({ kind, rows, onDone }) {
   const [asked, setAsked] = useState(/** @type {import("./actions.js").Action | null} */ (null));
-  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
+  const canAct = useCanAct();
   const start = async (/** @type {import("./actions.js").Action} */ action) => {
     if (action.question) return setAsked(action);
     await perform(kind, action, rows.filter(action.fits).map((row) => idOf(kind, row)));
     onDone();
   };
   const dialog = asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
-  return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct: home === undefined || home.can_act };
+  return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct };
+}
+
+/** Whether this server does more than reading. */
+export function useCanAct() {
+  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
+  return home === undefined || home.can_act;
 }
 
 const nameOf = (/** @type {import("./actions.js").Action} */ { label, question }) => (question ? `${label} …` : label);

@@ -10,7 +10,7 @@ import { say, sayFailure } from "../parts/toast.js";
 import { act, address } from "../state/api.js";
 import { useAnswer } from "../state/answers.js";
 import { linkTo } from "../state/place.js";
-import { ActionMenu } from "./action-buttons.js";
+import { ActionMenu, useCanAct } from "./action-buttons.js";
 
 const MAX_CHIPS = 8;
 const MAX_BY_HAND = 100;
@@ -88,6 +88,7 @@ function Experiments({ experiments, onDone }) {
 
 function Row({ one, turn, hasProblem, onDone }) {
   const { experiment_id: id, name, running } = one;
+  const canAct = useCanAct();
   const change = async (/** @type {any} */ settings) => {
     try {
       say((await act(["experiments", id, "actions", "settings"], settings)).message);
@@ -110,8 +111,8 @@ function Row({ one, turn, hasProblem, onDone }) {
         </span>
       </td>
       <td class="number" data-name="Waiting">${one.num_waiting}</td>
-      <td data-name="Priority"><${NumberField} label=${`Priority of experiment ${id}`} value=${one.priority} min=${1} max=${99} onCommit=${(/** @type {number} */ priority) => change({ priority })} /></td>
-      <td data-name="Slots at most"><${NumberField} label=${`Most slots of experiment ${id}`} value=${one.max_slots} min=${0} none="all" onCommit=${(/** @type {number | null} */ most) => change({ max_slots: most ?? -1 })} /></td>
+      <td data-name="Priority">${!canAct ? one.priority : html`<${NumberField} label=${`Priority of experiment ${id}`} value=${one.priority} min=${1} max=${99} onCommit=${(/** @type {number} */ priority) => change({ priority })} />`}</td>
+      <td data-name="Slots at most">${!canAct ? (one.max_slots ?? "all") : html`<${NumberField} label=${`Most slots of experiment ${id}`} value=${one.max_slots} min=${0} none="all" onCommit=${(/** @type {number | null} */ most) => change({ max_slots: most ?? -1 })} />`}</td>
       ${hasProblem && html`<td class="reason" data-name="Problem">${one.problem}</td>`}
       <td class="number"><${ActionMenu} kind="experiments" rows=${[{ ...one, labels: [], search: {} }]} label=${`Actions on experiment ${id}`} onDone=${onDone} /></td>
     </tr>

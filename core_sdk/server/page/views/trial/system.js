@@ -31,7 +31,7 @@ export function System({ found: { trial, series } }) {
     <div class="pane">
       <${Answered} answer=${answer} what="figures of the machine">
         ${(/** @type {any} */ { curves, num_left_out: numLeftOut }) => {
-          const shown = node === "" ? curves : curves.filter((/** @type {any} */ { rank }) => String(rank) === node);
+          const shown = curves.filter((/** @type {any} */ { rank, x }) => x.length > 0 && (node === "" || String(rank) === node));
           const whole = [0, endOf(trial, curves) - trial.created];
           if (curves.length === 0 && settings.zoom === null) {
             return html`<${Empty} title="No figures of the machine."><p>The script records them after this line.</p><pre><code>ctx.profiler.on()</code></pre><//>`;

@@ -1,0 +1,156 @@
+"""Code and configuration, and their differences."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser.conftest import OpenView, Site, serving
+from browser.seeing import expect
+from masters import running_master
+
+from core_sdk.experiments.submission import submit
+from core_sdk.tracking import Home
+
+_CONFIG = """\
+name: NAME
+entrypoint: python3 train.py
+hyperparameters: {lr: LR}
+searcher: {name: single, metric: loss, smaller_is_better: true, max_length: {batches: 1}}
+"""
+
+
+_EXPERIMENTS = (
+    ("one", "0.1", {"train.py": b"a = 1\nb = 2\n", "old.py": b"old\n", "same.py": b"same\n", "data.bin": b"\0\1"}),
+    ("two", "0.2", {"train.py": b"a = 1\nb = 3\n", "new.py": b"new\n", "same.py": b"same\n", "data.bin": b"\0\2"}),
+)
+
+
+@pytest.fixture
+def two_experiments(tmp_path: Path) -> Iterator[Site]:
+    """Experiments whose code differs in a file that changed, one that is new, one that is gone, and one of bytes."""
+    home = Home.create(tmp_path / "home")
+    with running_master(home), serving(home) as site:
+        for name, lr, files in _EXPERIMENTS:
+            model = tmp_path / name
+            model.mkdir()
+            for file, content in files.items():
+                (model / file).write_bytes(content)
+            text = _CONFIG.replace("NAME", name).replace("LR", lr)
+            submit(home, text, source="a test", model_dir=model, is_paused=True)
+        yield site
+
+
+def test_a_configuration_is_shown_in_three_forms(site: Site, open_view: OpenView) -> None:
+    """As written, with defaults, and what the defaults add."""
+    page = open_view(site, "experiments/5/code")
+    expect(page.get_by_role("region", name="Configuration")).to_contain_text("max_restarts: 0")
+
+    page.get_by_role("button", name="As written").click()
+    expect(page.get_by_role("region", name="Configuration")).to_contain_text("# How fast may it learn?")
+    page.get_by_role("button", name="What the defaults add").click()
+
+    expect(page.locator(".difference .diff-added").first).to_be_visible()
+
+
+def test_trials_that_were_started_by_hand_have_no_configuration(site: Site, open_view: OpenView) -> None:
+    """Their hyperparameters are shown all the same."""
+    page = open_view(site, "trials/25/code")
+
+    expect(page.get_by_text("No configuration.")).to_be_visible()
+    expect(page.get_by_text("model.layers")).to_be_visible()
+    page.get_by_role("button", name="Code", exact=True).click()
+    expect(page.get_by_text("No code was kept.")).to_be_visible()
+
+
+def test_files_are_shown_and_saved(two_experiments: Site, open_view: OpenView, tmp_path: Path) -> None:
+    """One of them, or all in an archive; what is no text says so."""
+    page = open_view(two_experiments, "experiments/1/code?show=code&file=train.py")
+    expect(page.get_by_role("region", name="train.py")).to_contain_text("b = 2")
+
+    page.get_by_role("button", name=re.compile("data.bin")).click()
+    expect(page.get_by_text("It is no text")).to_be_visible()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="Save all").click()
+    download.value.save_as(tmp_path / "code.tar.gz")
+
+    with tarfile.open(tmp_path / "code.tar.gz") as archive:
+        assert sorted(archive.getnames()) == ["data.bin", "old.py", "same.py", "train.py"]
+
+
+def test_code_of_two_experiments_differs_in_files_and_lines(two_experiments: Site, open_view: OpenView) -> None:
+    """By keys only; files that are the same are not listed."""
+    page = open_view(two_experiments, "experiments/2/code?show=code")
+    files = page.get_by_role("navigation", name="Files")
+
+    page.get_by_role("textbox", name="ID of another experiment").focus()
+    page.keyboard.type("1")
+    page.keyboard.press("Enter")
+    expect(files.get_by_role("heading")).to_have_text("4 files differ")
+    expect(files.get_by_role("button")).to_have_text(["data.binchanged", "new.pynew", "old.pygone", "train.pychanged"])
+    files.get_by_role("button", name="train.py").focus()
+    page.keyboard.press("Enter")
+
+    expect(page.locator(".diff-removed")).to_contain_text("b = 2")
+    expect(page.locator(".diff-added")).to_contain_text("b = 3")
+    page.get_by_role("button", name="Without differences").click()
+    expect(files.get_by_role("heading")).to_have_text("4 files")
+
+
+def test_configurations_of_two_experiments_differ_in_lines(two_experiments: Site, open_view: OpenView) -> None:
+    """What is the same for long is folded."""
+    page = open_view(two_experiments, "experiments/2/code?with=1")
+
+    expect(page.locator(".diff-removed")).to_contain_text(["name: one", "0.1"])
+    expect(page.locator(".diff-added")).to_contain_text(["name: two", "0.2"])
+    assert page.locator(".diff-skipped").count() > 0
+
+
+def test_trials_of_one_experiment_differ_in_their_hyperparameters(site: Site, open_view: OpenView) -> None:
+    """Rows that differ are marked; code and configuration are the same."""
+    page = open_view(site, "trials/26/code?with=27")
+
+    expect(page.locator("tr.differs", has_text="learning_rate")).to_be_visible()
+    expect(page.get_by_text("They are the same.")).to_be_visible()
+    page.get_by_role("button", name="Code", exact=True).click()
+    expect(page.get_by_text("Their code is the same, byte for byte.")).to_be_visible()
+
+
+def test_another_experiment_that_does_not_exist_says_so(site: Site, open_view: OpenView) -> None:
+    """It may have been deleted meanwhile."""
+    page = open_view(site, "experiments/5/code?with=4711")
+
+    expect(page.get_by_role("alert")).to_contain_text("deleted meanwhile")
+
+
+def test_a_damaged_archive_says_so(two_experiments: Site, open_view: OpenView) -> None:
+    """The configuration can be read all the same."""
+    for archive in (two_experiments.home.root / "code").iterdir():
+        archive.write_bytes(archive.read_bytes()[:60])
+    page = open_view(two_experiments, "experiments/1/code?show=code")
+
+    expect(page.get_by_role("alert")).to_contain_text("cannot be read")
+    page.get_by_role("button", name="Configuration").click()
+    expect(page.get_by_role("region", name="Configuration")).to_contain_text("name: one")
+
+
+def test_a_thousand_files_are_found_by_their_names(open_view: OpenView, tmp_path: Path) -> None:
+    """Not all of them are listed at once."""
+    model = tmp_path / "model"
+    for folder in range(10):
+        (model / f"part{folder}").mkdir(parents=True)
+        for number in range(100):
+            (model / f"part{folder}" / f"module{number}.py").write_text(f"x = {number}\n")
+    home = Home.create(tmp_path / "home")
+    with running_master(home), serving(home) as site:
+        submit(home, _CONFIG.replace("LR", "1"), source="a test", model_dir=model, is_paused=True)
+        page = open_view(site, "experiments/1/code?show=code")
+
+        expect(page.get_by_text("And 500 more, which the search finds.")).to_be_visible()
+        page.keyboard.press("/")
+        page.keyboard.type("part7/module42")
+
+        expect(page.get_by_role("navigation", name="Files").get_by_role("button")).to_have_count(1)

@@ -1,0 +1,153 @@
+"""The queue and the slots."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from browser.conftest import OpenView, Site, serving
+from browser.seeing import expect
+from masters import running_master
+
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.submission import submit
+from core_sdk.tracking import Home
+
+_TRAIN = """\
+import time
+
+import core_sdk
+
+with core_sdk.core.init() as ctx:
+    while not ctx.preempt.should_preempt():
+        time.sleep(0.01)
+"""
+_CONFIG = f"""\
+name: NAME
+entrypoint: {sys.executable} train.py
+searcher: {{name: single, metric: loss, smaller_is_better: true, max_length: {{batches: 1}}}}
+max_restarts: 0
+"""
+
+
+@contextmanager
+def _two_experiments(directory: Path) -> Iterator[Site]:
+    """On one slot: the first one runs, the second one waits."""
+    model = directory / "model"
+    model.mkdir()
+    (model / "train.py").write_text(_TRAIN)
+    home = Home.create(directory / "home")
+    with running_master(home, num_slots=1), serving(home) as site:
+        for name in ("earlier", "later"):
+            submit(home, _CONFIG.replace("NAME", name), source="a test", model_dir=model)
+        yield site
+
+
+def _names(site: Site) -> list[tuple[int, int]]:
+    """The ids and priorities, as the master tells them."""
+    experiments = call(site.home.root, "status")["experiments"]
+    return sorted((one["priority"], one["experiment_id"]) for one in experiments)
+
+
+def test_the_queue_says_that_no_master_runs(site: Site, open_view: OpenView) -> None:
+    """And what the machine has."""
+    page = open_view(site, "queue")
+
+    expect(page.get_by_text("No master runs")).to_be_visible()
+    expect(page.get_by_text("No experiment waits or runs.")).to_be_visible()
+    expect(page.locator(".slots li").first).to_contain_text("free")
+
+
+def test_the_queue_shows_who_runs_and_who_waits(open_view: OpenView, tmp_path: Path) -> None:
+    """In the order in which they get slots, with links to all of them."""
+    with _two_experiments(tmp_path) as site:
+        page = open_view(site, "queue")
+        rows = page.get_by_role("region", name="Queue").locator("tbody tr")
+
+        expect(page.locator(".slots li.busy")).to_contain_text("trial 1")
+        expect(rows.nth(0)).to_contain_text("earlier")
+        expect(rows.nth(1)).to_contain_text("none")
+        expect(page.get_by_text("1 of 1 slot busy · 1 trial waiting")).to_be_visible()
+        page.locator(".slots").get_by_role("link", name="trial 1").click()
+
+        expect(page.get_by_role("heading", name="Trial 1")).to_be_visible()
+
+
+def test_a_priority_changes_the_order(open_view: OpenView, tmp_path: Path) -> None:
+    """What is no priority changes nothing, and Escape leaves it as it was."""
+    with _two_experiments(tmp_path) as site:
+        page = open_view(site, "queue")
+        field = page.get_by_role("textbox", name="Priority of experiment 2")
+
+        field.fill("100")
+        field.press("Enter")
+        expect(field).to_have_value("42")
+        field.fill("3")
+        field.press("Escape")
+        expect(field).to_have_value("42")
+        field.fill("7")
+        field.press("Enter")
+
+        expect(page.get_by_role("region", name="Queue").locator("tbody tr").first).to_contain_text("later")
+        assert _names(site) == [(7, 2), (42, 1)]
+
+
+def test_the_most_slots_are_limited_and_unlimited(open_view: OpenView, tmp_path: Path) -> None:
+    """An empty field takes the limit away."""
+    with _two_experiments(tmp_path) as site:
+        page = open_view(site, "queue")
+        field = page.get_by_role("textbox", name="Most slots of experiment 2")
+
+        field.fill("1")
+        field.press("Enter")
+        expect(page.locator(".toast").last).to_contain_text("changed the settings of experiment 2")
+        expect(field).to_have_value("1")
+        field.fill("")
+        field.press("Enter")
+
+        expect(field).to_have_value("")
+        expect(field).to_have_attribute("placeholder", "all")
+        page.wait_for_function("() => document.querySelectorAll('.toast').length === 2")
+        assert [one["max_slots"] for one in call(site.home.root, "status")["experiments"]] == [None, None]
+
+
+def test_an_experiment_is_paused_resumed_and_killed_by_keys_only(open_view: OpenView, tmp_path: Path) -> None:
+    """The menu of its row has what can be done; killing asks first, with the id."""
+    with _two_experiments(tmp_path) as site:
+        page = open_view(site, "queue")
+        menu = page.get_by_role("button", name="Actions on experiment 2")
+        row = page.get_by_role("region", name="Queue").locator("tbody tr").nth(1)
+
+        menu.focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("menuitem", name="Pause")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(row).to_contain_text("Paused")
+        menu.focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("menuitem", name="Resume")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(row).to_contain_text("Active")
+        menu.focus()
+        page.keyboard.press("Enter")
+        page.keyboard.press("End")
+        expect(page.get_by_role("menuitem", name="Kill …")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("dialog")).to_contain_text("2")
+        page.get_by_role("button", name="Kill experiment").focus()
+        page.keyboard.press("Enter")
+
+        expect(row).to_have_count(0)
+
+
+def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path) -> None:
+    """The queue is shown all the same."""
+    with _two_experiments(tmp_path) as site, serving(site.home, can_act=False) as reading:
+        page = open_view(reading, "queue")
+
+        expect(page.get_by_role("region", name="Queue").locator("tbody tr")).to_have_count(2)
+        expect(page.get_by_role("button", name=re.compile("Actions on"))).to_have_count(0)
+        expect(page.get_by_role("textbox", name="Priority of experiment 2")).to_have_count(0)
