@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
 from frameworks.environments import environment
+from hosts.hosts import HostGroup, host_group
 from master.searches import await_end, events_of
 from parts import needs
 from processes import wait_for
+from workers.engines import ray_node
 
 from core_sdk.experiments.calling import call, call_running
 from core_sdk.records import AttemptBegun, AttemptOver
@@ -188,3 +192,70 @@ def test_experiments_that_no_cluster_can_run_are_refused(
     assert f"the largest node of the Ray cluster at {ray_address} has 8" in words
     assert "the Ray cluster at 127.0.0.1:9 cannot be used: [Errno 111]" in refusal("127.0.0.1:9", 1)
     assert list(home.experiments.glob("*/experiment.json")) == []
+
+
+class RayOnHosts:
+    def __init__(self, hosts: HostGroup, nodes: contextlib.ExitStack) -> None:
+        self.hosts = hosts
+        self.address = f"{hosts[0].address}:6399"
+        self._nodes = nodes
+
+    def join(self, index: int) -> None:
+        """This host joins, with one CPU."""
+        host = self.hosts[index]
+        self._nodes.enter_context(ray_node(f"--address={self.address}", "--num-cpus=1", on=host))
+
+    def cli(self, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+        """`core-sdk` on the first host, where the master runs."""
+        argv = [str(environment("ray").python), "-m", "core_sdk.cli", *arguments]
+        process = self.hosts[0].start(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd)
+        output, errors = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(argv, process.returncode, output, errors)
+
+
+@pytest.fixture
+def ray_on_hosts(home: Home) -> Iterator[RayOnHosts]:
+    """A Ray cluster of the first host, which has no CPU for trials."""
+    with host_group(3) as hosts, contextlib.ExitStack() as nodes:
+        nodes.enter_context(ray_node("--head", "--port=6399", "--num-cpus=0", on=hosts[0]))
+        yield RayOnHosts(hosts, nodes)
+
+
+@needs("hosts", "ray")
+@pytest.mark.timeout(300)
+def test_a_trial_goes_on_elsewhere_when_its_node_dies(
+    cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
+) -> None:
+    """From its newest checkpoint, and this counts as a restart."""
+    ray_on_hosts.join(1)
+    experiment_id = create(partial(ray_on_hosts.cli, cwd=tmp_path), home, ray_on_hosts.address, pause_s=0.5)
+    await_steps(home, 1, 3)
+
+    ray_on_hosts.hosts[1].kill()
+    ray_on_hosts.join(2)
+
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    events = events_of(home, experiment_id)
+    ends = [(event.outcome, event.reason) for event in events if isinstance(event, AttemptOver)]
+    assert ends == [("failed", "its node h2 has died"), ("completed", "")]
+    first = home.folder(1).log_path(2).read_text().splitlines()[0]
+    assert first.endswith(" on h3")
+    assert int(first.split()[1]) >= 3
+
+
+@needs("hosts", "ray")
+@pytest.mark.timeout(300)
+def test_a_node_that_does_not_see_the_home_is_named(
+    cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
+) -> None:
+    """The trial ends with an error that says what to do."""
+    Home.create(home.root)
+    (tmp_path / "empty").mkdir()
+    ray_on_hosts.hosts[1].bind(tmp_path / "empty", home.root)
+    ray_on_hosts.join(1)
+
+    experiment_id = create(partial(ray_on_hosts.cli, cwd=tmp_path), home, ray_on_hosts.address)
+
+    assert await_end(home, experiment_id).state == "ERROR"
+    [end] = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)]
+    assert end.reason.startswith(f"node h2 of the Ray cluster does not see the home {home.root}: put it")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from frameworks.environments import environment
+from hosts.hosts import Host
 from ports import reserved_port
 from processes import kill_tree
 from workers.programs import Programs
@@ -57,7 +58,7 @@ def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Program
 @pytest.fixture(scope="session")
 def ray_address() -> Iterator[str]:
     """The address of a Ray cluster of one node, which runs to the end of all tests."""
-    with reserved_port() as port, _ray_node("--head", f"--port={port}", f"--num-cpus={NUM_CPUS}"):
+    with reserved_port() as port, ray_node("--head", f"--port={port}", f"--num-cpus={NUM_CPUS}"):
         yield f"127.0.0.1:{port}"
 
 
@@ -66,8 +67,8 @@ def two_ray_nodes() -> Iterator[str]:
     """The address of a Ray cluster of two nodes, with two CPUs each, which see the same files."""
     with (
         reserved_port() as port,
-        _ray_node("--head", f"--port={port}", "--num-cpus=2"),
-        _ray_node(f"--address=127.0.0.1:{port}", "--num-cpus=2"),
+        ray_node("--head", f"--port={port}", "--num-cpus=2"),
+        ray_node(f"--address=127.0.0.1:{port}", "--num-cpus=2"),
     ):
         yield f"127.0.0.1:{port}"
 
@@ -87,18 +88,19 @@ class RayNode:
 @pytest.fixture
 def dying_ray() -> Iterator[RayNode]:
     """A Ray cluster that a test kills."""
-    with reserved_port() as port, _ray_node("--head", f"--port={port}", "--num-cpus=2") as pid:
+    with reserved_port() as port, ray_node("--head", f"--port={port}", "--num-cpus=2") as pid:
         yield RayNode(f"127.0.0.1:{port}", pid)
 
 
 @contextmanager
-def _ray_node(*options: str) -> Iterator[int]:
-    """Its pid."""
+def ray_node(*options: str, on: Host | None = None) -> Iterator[int]:
+    """A node of a Ray cluster, on this machine or on one of the hosts that the test has made: its pid."""
     # A short path, since Ray has sockets in it.
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory:
         if "--head" in options:
             options = (*options, "--include-dashboard=false", f"--temp-dir={directory}")
-        node = subprocess.Popen(
+        start = subprocess.Popen if on is None else on.start
+        node = start(
             [environment("ray").program("ray"), "start", "--block", "--object-store-memory=500000000", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
