@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,10 +128,12 @@ def differing_first(many: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[
     return differ, [name for name in names if name not in differ]
 
 
-def unknown_name(name: str, all_facts: Iterable[Facts]) -> str:
+def unknown_name(name: str, all_facts: Collection[Facts]) -> str:
     """The message for a name that no trial has; empty if one has it, or if there are no trials."""
+    if any(name in one.values for one in all_facts):
+        return ""
     known = {known for one in all_facts for known in one.values}
-    if not known or name in known:
+    if not known:
         return ""
     similar = difflib.get_close_matches(name, known, n=3)
     hint = f": did you mean {' or '.join(similar)}?" if similar else ""
