@@ -55,7 +55,7 @@ async function answer(/** @type {() => Promise<Response>} */ ask) {
     throw new ApiError(UNREACHABLE, 0);
   }
   const text = await response.text();
-  if (response.ok) return text === "" ? null : parsed(text);
+  if (response.ok) return text === "" ? null : JSON.parse(text);
   throw new ApiError(problemOf(text, response.status), response.status);
 }
 
@@ -74,6 +74,3 @@ function problemOf(/** @type {string} */ text, /** @type {number} */ status) {
   }
   return { kind: "unexpected", message: `The server answered with status ${status}.` };
 }
-
-// JSON has no NaN and no infinities: the server writes them as text within `{"$float": "nan"}`.
-const parsed = (/** @type {string} */ text) => JSON.parse(text);

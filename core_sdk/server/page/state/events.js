@@ -18,20 +18,52 @@ let connection = "connecting";
 /** @type {Change} */
 const NOTHING = { trials: [], experiments: [], isMaster: false };
 
-/** Opens the stream. The browser opens it again by itself after an interruption, and says up to where it has read. */
+/** @type {EventSource | null} */
+let source = null;
+let wasLive = false;
+const PAUSE_MS = 5000;
+
+/**
+ * Keeps the stream open while the page is seen. A browser has six connections to a server for all of its tabs, and each
+ * stream takes one: tabs that are not looked at must leave theirs to the others.
+ */
 export function openEvents() {
-  const source = new EventSource("api/v1/events");
+  const update = () => (document.hidden ? disconnect() : connect());
+  document.addEventListener("visibilitychange", update);
+  update();
+}
+
+function connect() {
+  if (source !== null) return;
+  source = new EventSource("api/v1/events");
   source.addEventListener("open", () => {
-    // Answers that failed meanwhile are asked for again.
-    if (connection === "interrupted") for (const listener of listeners) listener(NOTHING, true);
+    // Nobody has told what changed meanwhile, and answers may have failed.
+    if (wasLive) tellEverybody();
+    wasLive = true;
     become("live");
   });
-  source.addEventListener("error", () => become("interrupted"));
+  source.addEventListener("error", () => {
+    become("interrupted");
+    if (source?.readyState !== EventSource.CLOSED) return; // The browser tries again by itself.
+    source = null;
+    tellEverybody(); // The answers say why: a server that was started again has another token.
+    setTimeout(() => document.hidden || connect(), PAUSE_MS);
+  });
   source.addEventListener("change", (event) => {
     const { trials = [], gone = [], experiments = [], has_master: master, everything } = JSON.parse(/** @type {MessageEvent} */ (event).data);
     const change = { trials: [...trials, ...gone], experiments, isMaster: master != null };
     for (const listener of listeners) listener(change, everything === true);
   });
+}
+
+function tellEverybody() {
+  for (const listener of listeners) listener(NOTHING, true);
+}
+
+function disconnect() {
+  source?.close();
+  source = null;
+  become("connecting");
 }
 
 /** Calls `listener` at each change that `concerns` accepts, and when more has changed than is told. */
