@@ -169,5 +169,5 @@ def test_a_server_that_went_away_is_told_of(own_site: Site, open_view: OpenView)
         page = open_view(site, "trials/25")
         expect(page.locator(".connection-live")).to_be_visible()
 
-    expect(page.get_by_text("Server does not answer")).to_be_visible()
+    expect(page.locator(".connection-interrupted")).to_have_text("Server does not answer")
     expect(page.get_by_role("heading", name="Trial 25")).to_be_visible()

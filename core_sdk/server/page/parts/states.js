@@ -37,5 +37,6 @@ export const Remark = ({ children }) => html`<div class="remark" role="note">${c
 export function Answered({ answer, what, children }) {
   const { value, error, reload } = answer;
   if (value === undefined) return error ? html`<${Failure} error=${error} onRetry=${reload} />` : html`<${Loading} what=${what} />`;
-  return html`${error && html`<${Failure} error=${error} onRetry=${reload} />`}${children(value)}`;
+  // That the server does not answer stands once, in the head of the page.
+  return html`${error && error.kind !== "unreachable" && html`<${Failure} error=${error} onRetry=${reload} />`}${children(value)}`;
 }

@@ -46,7 +46,7 @@ export function useAnswers(urls, { follows = always } = {}) {
  * @returns {Answer<any>}
  */
 function useAsked(key, ask, follows) {
-  const [state, setState] = useState({ key: /** @type {string | null} */ (null), value: undefined, error: null });
+  const [state, setState] = useState(() => ({ key: key !== null && known.has(key) ? key : null, value: known.get(key ?? ""), error: null }));
   const again = useRef(() => {});
   const reload = useCallback(() => again.current(), []);
   useChanges(follows, reload);
@@ -56,6 +56,7 @@ function useAsked(key, ask, follows) {
     again.current = coalesced(async () => {
       try {
         const value = await ask(canceler.signal);
+        remember(key, value);
         setState({ key, value, error: null });
       } catch (error) {
         if (!canceler.signal.aborted) setState((last) => ({ ...last, key, error: /** @type {any} */ (error) }));
@@ -65,6 +66,16 @@ function useAsked(key, ask, follows) {
     return () => canceler.abort();
   }, [key]);
   return { value: state.value, error: state.key === key ? state.error : null, isLoading: state.key !== key, reload };
+}
+
+/** The newest answers: a view that was left shows them at once when it is seen again, until it knows better. */
+const known = new Map();
+const MAX_KNOWN = 60;
+
+function remember(/** @type {string} */ key, /** @type {any} */ value) {
+  known.delete(key);
+  known.set(key, value);
+  if (known.size > MAX_KNOWN) known.delete(known.keys().next().value);
 }
 
 const always = () => true;
