@@ -9,10 +9,15 @@ if TYPE_CHECKING:
     from playwright.sync_api._generated import LocatorAssertions
 
 
+_PATIENCE_MS = 15_000
+"""Other tests share the processors."""
+
+
 def expect(locator: Locator) -> LocatorAssertions:
     """Waits until what is expected is so."""
     from playwright.sync_api import expect as expect_of_playwright
 
+    expect_of_playwright.set_options(timeout=_PATIENCE_MS)
     return expect_of_playwright(locator, None)
 
 
