@@ -64,7 +64,7 @@ class Replicas:
 
     def restart(self, state: bytes) -> None:
         """As many workers as there is room for go on from the state. Raises `WorkersNotStartedError`."""
-        self._group.kill()
+        self.end()
         if self._engine.num_available() is not None:
             time.sleep(_SETTLING_S)
         for attempt in range(NUM_TRIES):
@@ -79,13 +79,13 @@ class Replicas:
             time.sleep(wait_s)
         else:
             raise WorkersNotStartedError(1, f"there was no room for any in {NUM_TRIES} tries")
-        logger.info("%d of %d workers go on from the last good state", self.size, self._num_wanted)
-        self.are_ended = False
+        logger.warning("%d of %d workers go on from the last good state", self.size, self._num_wanted)
         self._set_up()
         self.run(_runner.read_state, state, False)
+        self.are_ended = False
 
     def end(self) -> None:
-        """After an error in a pass: one worker may wait for another one that has left the pass."""
+        """Also after an error in a pass: one worker may wait for another one that has left the pass."""
         self.are_ended = True
         self._group.kill()
 

@@ -47,14 +47,15 @@ def tune(
     _check_arguments(trainer_arguments)
     if num_passes < 1:
         raise ValueError(f"num_passes is {num_passes}; it must be at least 1")
-    is_on_ray = trainer_arguments.get("engine") == "ray"
+    more = dict(experiment_config or {})
+    num_slots = 0 if trainer_arguments.get("engine") == "ray" else trainer_arguments.get("num_replicas", 1)
     config = {
         "name": name,
         "entrypoint": [sys.executable, "trial.py"],
         "hyperparameters": dict(hyperparameters),
         "searcher": dict(searcher),
-        "resources": {"slots_per_trial": 0 if is_on_ray else trainer_arguments.get("num_replicas", 1)},
-        **(experiment_config or {}),
+        **more,
+        "resources": {"slots_per_trial": num_slots, **more.get("resources", {})},
     }
     call = encode_request(_train, (trainer_arguments, num_passes, max_retries, searcher.get("metric")), {})
     with tempfile.TemporaryDirectory() as directory:

@@ -6,8 +6,10 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 from cli.commands import WarmCli
 from parts import needs
+from processes import Script, wait_for
 
 from core_sdk import client
 
@@ -36,8 +38,9 @@ LEADING = """
     with PyTorchTrainer(
         model_creator, data_creator, optimizer_creator, nn.MSELoss, config=config, num_replicas=2, job_id=job_id
     ) as trainer:
-        while trainer.epoch < 4 and not trainer.context.preempt.should_preempt():
+        while (trainer.epoch < 4 or dies_after < 0) and not trainer.context.preempt.should_preempt():
             trainer.train(max_retries=1)
+            print("epoch", trainer.epoch, flush=True)
             if trainer.epoch == dies_after:
                 os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -68,3 +71,16 @@ def test_a_trial_that_continues_another_takes_its_weights(
     assert "trial 2 failed (killed by SIGKILL)" in continued.errors, "it has died after its first pass, as told"
     (report,) = client.get_trial(2).iter_metrics("training")
     assert (report.steps_completed, report.metrics["epoch"]) == (3, 1)
+
+
+def test_an_interrupt_ends_the_trial_and_its_workers(start_script: Callable[..., Script]) -> None:
+    """Within a pass, as Ctrl-C does."""
+    script = start_script(LEADING, "-1")
+    script.read_until("epoch 1")
+    workers = psutil.Process(script.process.pid).children(recursive=True)
+    script.process.send_signal(signal.SIGINT)
+    _, _, errors = script.wait(120)
+
+    assert "KeyboardInterrupt" in errors
+    assert client.get_trial(1).state.name == "CANCELED"
+    wait_for(lambda: not any(worker.is_running() for worker in workers))

@@ -27,14 +27,22 @@ GRID: dict[str, Any] = {
 def test_a_search_trains_trainers(home: Home) -> None:
     """Each trial on slots for all its replicas; the best model can be had from its checkpoint."""
     with running_master(Home.create(home.root), num_slots=2):
-        experiment = sgd.tune(**GRID, num_passes=2, num_replicas=2, batch_size=8, **CREATORS)
+        experiment = sgd.tune(
+            **GRID,
+            num_passes=2,
+            experiment_config={"resources": {"max_slots": 2}, "description": "two rates"},
+            num_replicas=2,
+            batch_size=8,
+            **CREATORS,
+        )
         experiment.wait()
 
         trials = experiment.list_trials()
         best = experiment.top_checkpoint()
 
     assert [trial.state.name for trial in trials] == ["COMPLETED"] * 2
-    assert experiment.config["resources"]["slots_per_trial"] == 2
+    assert experiment.config["resources"]["slots_per_trial"] == experiment.config["resources"]["max_slots"] == 2
+    assert experiment.config["description"] == "two rates"
     assert best.get_trial().hparams == {"lr": 0.1}
 
 
