@@ -93,13 +93,6 @@ class PyTorchTrainer:
 
         Raises `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
         """
-        if num_replicas < 1:
-            raise ValueError(f"num_replicas is {num_replicas}; there must be at least 1")
-        if batch_size < num_replicas:
-            raise ValueError(
-                f"batch_size is {batch_size}, and counts the samples of all {num_replicas} replicas together: give at "
-                "least one for each"
-            )
         _check_functions(
             model_creator=model_creator,
             data_creator=data_creator,
@@ -110,19 +103,9 @@ class PyTorchTrainer:
             validation_function=validation_function or None,
             initialization_hook=initialization_hook,
         )
-        if isinstance(loss_creator, torch.nn.Module):
-            raise TypeError("loss_creator is a loss; give its class, or a function of config that returns one")
-        _check_loader_options(dataloader_config or {})
-        if not isinstance(engine, Engine) and engine not in ("local", "ray", None):
-            raise ValueError(f"engine is {engine!r}; it must be 'local', 'ray' or None")
-        if scheduler_step_freq not in ("batch", "epoch", None):
-            raise ValueError(f"scheduler_step_freq is {scheduler_step_freq!r}; it must be 'batch', 'epoch' or None")
+        _check_options(num_replicas, batch_size, dataloader_config or {}, engine, scheduler_step_freq)
         if apex_args:
-            logger.warning(
-                "torch.amp has taken the place of Apex: with use_fp16=True models compute under autocast, as with "
-                "opt_level O1, and losses are scaled as needed. These apex_args change nothing: %s",
-                ", ".join(apex_args),
-            )
+            _warn_of_apex(apex_args)
         self._trial: TrainerTrial | None = None
         if context is None:
             self._trial = TrainerTrial(config or {}, name=name, job_id=job_id, num_slots=num_replicas)
@@ -133,7 +116,7 @@ class PyTorchTrainer:
         self.context = context
         self.config = {**(config or {}), **hparams}
         try:
-            creators = Creators(
+            self._creators = Creators(
                 model_creator=model_creator,
                 data_creator=data_creator,
                 optimizer_creator=optimizer_creator,
@@ -151,14 +134,13 @@ class PyTorchTrainer:
                 seed=self.context.info.trial.trial_seed,
                 trial_id=self.context.info.trial.trial_id,
             )
-            self._creators = creators
             opened = open_engine(engine, num_replicas, num_gpus=1 if use_gpu else 0)
             if self._trial is not None:
                 opened.log_to(self._trial.log_path)
             self._replicas: Replicas | None = Replicas(
                 opened,
                 num_replicas,
-                creators,
+                self._creators,
                 ("nccl" if use_gpu else "gloo") if backend == "auto" else backend,
             )
             self._progress = _runner.Progress(0, 0)
@@ -184,7 +166,7 @@ class PyTorchTrainer:
     @property
     def num_workers(self) -> int:
         """How many workers run; fewer than `num_replicas` if there was no room for all of them."""
-        return self._running("num_workers").size
+        return 0 if self._replicas is None or self._replicas.are_ended else self._replicas.size
 
     def train(self, max_retries: int = 0, checkpoint: str | os.PathLike[str] | None = "auto") -> Metrics:
         """Trains one pass over the data, and returns its metrics: means over the samples of all workers.
@@ -218,9 +200,11 @@ class PyTorchTrainer:
         self._steps += trained[0].num_batches
         self._progress = trained[0].progress
         self._is_current = False
+        metrics = self._report_training(trained)
+        # After the report, which a resume from this checkpoint must find.
         if state is not None:
             self._keep(state)
-        return self._report_training(trained)
+        return metrics
 
     def _trained(
         self, replicas: Replicas, max_retries: int, read_last_good: Callable[[], bytes], keeps_states: bool
@@ -268,8 +252,7 @@ class PyTorchTrainer:
 
     def get_model(self) -> Any:
         """The trained model, on the CPU of this process; a list of them if the creator makes several."""
-
-        content = torch.load(io.BytesIO(self._running("get_model").read_state()), map_location="cpu", weights_only=True)
+        content = torch.load(io.BytesIO(self._read_state("get_model")), map_location="cpu", weights_only=True)
         models = as_list(self._creators.model_creator(self.config))
         for index, model in enumerate(models):
             model.load_state_dict(content["objects"][f"model_{index}"])
@@ -321,6 +304,9 @@ class PyTorchTrainer:
         with self.context.checkpoint.restore_path(info.latest_checkpoint) as directory:
             if (directory / _STATE_FILE).exists():
                 self._go_on_from((directory / _STATE_FILE).read_bytes(), is_resume=True)
+        if self.epoch > 0:  # it is a checkpoint of this trial
+            metadata = self.context.checkpoint.get_metadata(info.latest_checkpoint)
+            self._steps = max(self._steps, metadata["steps_completed"])
 
     def _go_on_from(self, state: bytes, *, is_resume: bool) -> None:
         self._progress = self._run("restore", _runner.read_state, state, is_resume)[0]
@@ -409,11 +395,34 @@ def _check_functions(**functions: Any) -> None:
         is_optional = name not in ("model_creator", "data_creator", "optimizer_creator", "loss_creator")
         if not callable(function) and not (function is None and is_optional):
             raise TypeError(f"{name} is a {type(function).__name__}; it must be a function")
+        if name == "loss_creator" and isinstance(function, torch.nn.Module):
+            raise TypeError("loss_creator is a loss; give its class, or a function of config that returns one")
 
 
-def _check_loader_options(options: Mapping[str, Any]) -> None:
-    if refused := sorted({"dataset", "batch_size", "batch_sampler"} & options.keys()):
+def _check_options(
+    num_replicas: int, batch_size: int, loader_options: Mapping[str, Any], engine: object, scheduler_step_freq: object
+) -> None:
+    if num_replicas < 1:
+        raise ValueError(f"num_replicas is {num_replicas}; there must be at least 1")
+    if batch_size < num_replicas:
+        raise ValueError(
+            f"batch_size is {batch_size}, and counts the samples of all {num_replicas} replicas together: give at "
+            "least one for each"
+        )
+    if refused := sorted({"dataset", "batch_size", "batch_sampler"} & loader_options.keys()):
         raise ValueError(
             f"dataloader_config has {', '.join(refused)}: the trainer makes the batches. Pass its own batch_size=, "
             "and return the datasets from data_creator()"
         )
+    if not isinstance(engine, Engine) and engine not in ("local", "ray", None):
+        raise ValueError(f"engine is {engine!r}; it must be 'local', 'ray' or None")
+    if scheduler_step_freq not in ("batch", "epoch", None):
+        raise ValueError(f"scheduler_step_freq is {scheduler_step_freq!r}; it must be 'batch', 'epoch' or None")
+
+
+def _warn_of_apex(arguments: Mapping[str, Any]) -> None:
+    logger.warning(
+        "torch.amp has taken the place of Apex: with use_fp16=True models compute under autocast, as with opt_level "
+        "O1, and losses are scaled as needed. These apex_args change nothing: %s",
+        ", ".join(arguments),
+    )
