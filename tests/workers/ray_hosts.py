@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from frameworks.environments import environment
 from hosts.hosts import Host, HostGroup, host_group
 from parts import require
 from processes import Script
+
+from core_sdk.tracking import Home
 
 _VARIABLES = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled", "GLOO_SOCKET_IFNAME": "eth0"}
 _PORT = 6399
@@ -24,13 +26,20 @@ class RayHosts:
     """The homes of all hosts are at the same place, and each is another one. The first host has no resource "away"."""
 
     hosts: HostGroup
+    homes: Path
+    """The directory in which the test finds the homes of all hosts."""
     directory: Path
+    """For programs."""
     home: Path
-    """Of the first host."""
+    """Of programs."""
 
-    def home_of(self, index: int) -> Path:
-        """Where the test finds the home of this host."""
-        return _home_of(self.directory, index)
+    def for_test(self, directory: Path) -> RayHosts:
+        """Programs have a home of their own, which the other hosts do not see."""
+        return replace(self, directory=directory, home=_home_of(self.homes, 0) / directory.name)
+
+    def spool_of(self, index: int) -> Path:
+        """Of the home of programs, on this host."""
+        return _home_of(self.homes, index) / "spools" / Home(self.home).identity()
 
     @property
     def address(self) -> str:
@@ -42,7 +51,7 @@ class RayHosts:
         path.write_text(source)
         process = self.hosts[0].start(
             [environment("ray").python, "-u", path],
-            env={**self._variables(), **variables},
+            env={**_variables(self.home), **variables},
             cwd=self.directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -55,7 +64,13 @@ class RayHosts:
         command = [str(environment("ray").program("ray")), "start", "--block", "--num-cpus=2"]
         command += [f"--node-ip-address={host.address}", "--object-store-memory=100000000"]
         command += options or [f"--address={self.address}", '--resources={"away": 2}']
-        node = host.start(command, env=self._variables(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        node = host.start(
+            command,
+            env=_variables(_home_of(self.homes, 0)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         assert node.stdout is not None
         said = []
         for line in node.stdout:
@@ -63,9 +78,6 @@ class RayHosts:
             if "Ray runtime started" in line:
                 return node
         raise AssertionError(f"Ray could not be started on {host.name}: {''.join(said)}")
-
-    def _variables(self) -> Mapping[str, str]:
-        return {**os.environ, **_VARIABLES, "CORE_SDK_HOME": str(self.home)}
 
 
 @contextmanager
@@ -80,11 +92,15 @@ def ray_hosts(directory: Path, count: int) -> Iterator[RayHosts]:
             _home_of(directory, index).mkdir(exist_ok=True)
             if index > 0:
                 host.bind(_home_of(directory, index), home)
-        cluster = RayHosts(hosts, directory, home)
+        cluster = RayHosts(hosts, directory, directory, home)
         cluster.start_node(hosts[0], "--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={sockets}")
         for host in list(hosts)[1:]:
             cluster.start_node(host)
         yield cluster
+
+
+def _variables(home: Path) -> dict[str, str]:
+    return {**os.environ, **_VARIABLES, "CORE_SDK_HOME": str(home)}
 
 
 def _home_of(directory: Path, index: int) -> Path:

@@ -51,10 +51,15 @@ def first_step():
 """
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[RayHosts]:
-    with ray_hosts(tmp_path, 2) as cluster:
+@pytest.fixture(scope="module")
+def two_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayHosts]:
+    with ray_hosts(tmp_path_factory.mktemp("homes"), 2) as cluster:
         yield cluster
+
+
+@pytest.fixture
+def cluster(two_hosts: RayHosts, tmp_path: Path) -> RayHosts:
+    return two_hosts.for_test(tmp_path)
 
 
 def start(cluster: RayHosts, source: str) -> Script:
@@ -74,9 +79,9 @@ def steps_at(home: Path, trial_id: int = 1) -> list[int]:
     return [int(metrics["step"]) for _, metrics in read_reports(Home(home).trial(trial_id))]
 
 
-def left_at(home: Path) -> list[str]:
-    """The trials of which something is left in the spools there."""
-    return [trial.name for spool in (home / "spools").iterdir() for trial in (spool / "runs").iterdir()]
+def trials_left(cluster: RayHosts) -> list[str]:
+    """Those of which something is left on the second host."""
+    return [trial.name for trial in (cluster.spool_of(1) / "runs").iterdir()]
 
 
 def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) -> None:
@@ -100,7 +105,7 @@ def test_reports_and_checkpoints_of_another_host_come_home(cluster: RayHosts) ->
 
     assert output[-1] == "h2 5 20 14"
     assert steps_at(cluster.home) == list(range(20))
-    assert left_at(cluster.home_of(1)) == []
+    assert trials_left(cluster) == []
 
 
 def test_a_checkpoint_is_brought_to_all_hosts_of_a_training_that_goes_on(cluster: RayHosts) -> None:
@@ -116,12 +121,12 @@ def test_a_checkpoint_is_brought_to_all_hosts_of_a_training_that_goes_on(cluster
             for step in range(first, 4):
                 train.report({"step": step})
             if first == 0:
-                if train.get_context().get_world_rank() == 0:
-                    report(4, has_checkpoint=True)
-                else:
-                    train.report({"step": 4})
+                is_chief = train.get_context().get_world_rank() == 0
+                report(4, has_checkpoint=True) if is_chief else train.report({"step": 4})
+                train.collective.barrier()
+                if not is_chief:
                     raise ValueError("again")
-            train.collective.barrier() if first == 0 else None
+                time.sleep(600)
             return first, host.item()
 
         print(fit(function, 2, {"CPU": 1}, "STRICT_SPREAD", max_failures=1).return_value)
@@ -176,7 +181,7 @@ def test_what_a_killed_program_has_left_comes_home_with_the_next_one(cluster: Ra
     wait_for(lambda: journal.exists() and '"report"' in journal.read_text())
     os.kill(program.process.pid, signal.SIGSTOP)
     size = journal.stat().st_size
-    (spooled,) = (cluster.home_of(1) / "spools").glob("*/runs/1/1.journal")
+    spooled = cluster.spool_of(1) / "runs/1/1.journal"
     wait_for(lambda: spooled.stat().st_size > 2 * size + 10_000)
     program.process.kill()
     program.wait()
@@ -187,7 +192,7 @@ def test_what_a_killed_program_has_left_comes_home_with_the_next_one(cluster: Ra
 
     assert journal.read_bytes() == written[: written.rfind(b"\n") + 1]
     assert len(written) > 2 * size
-    assert left_at(cluster.home_of(1)) == []
+    assert trials_left(cluster) == []
 
 
 def test_a_training_whose_host_dies_goes_on_on_another_one(tmp_path: Path) -> None:
