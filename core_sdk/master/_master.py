@@ -211,7 +211,11 @@ class Master:
                     "max_slots": run.experiment.max_slots,
                     "suspended": self._suspended.get(experiment_id, "") or run.pool.problem,
                     "waiting": len(run.experiment.waiting),
-                    "running": [{"trial_id": trial_id, "slots": list(slots)} for trial_id, slots in run.occupied()],
+                    "cluster": run.pool.cluster,
+                    "running": [
+                        {"trial_id": trial_id, "slots": list(slots), "node": node}
+                        for trial_id, slots, node in run.occupied()
+                    ],
                 }
                 for experiment_id, run in sorted(self._runs.items())
             ],
@@ -282,7 +286,7 @@ class Master:
 
     def _schedule(self, pool: ResourcePool) -> None:
         runs = {id_: run for id_, run in self._runs.items() if run.pool is pool}
-        used = {slot for run in runs.values() for _, slots in run.occupied() for slot in slots}
+        used = {slot for run in runs.values() for _, slots, _ in run.occupied() for slot in slots}
         active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
         decisions = decide(active, sum(pool.rooms()))
         for stopped, reason in (

@@ -111,13 +111,13 @@ class Run:
             frozenset(trial.request_id for trial in running if trial.stop is not None),
         )
 
-    def occupied(self) -> Iterator[tuple[int | None, tuple[int, ...]]]:
-        """The ids of the trials that run or are about to, and their slots."""
+    def occupied(self) -> Iterator[tuple[int | None, tuple[int, ...], str]]:
+        """The ids of the trials that run or are about to, their slots, and the names of their nodes in a cluster."""
         for trial in self.experiment.running():
-            yield trial.trial_id, trial.slots
+            yield trial.trial_id, trial.slots, self.pool.host_of(trial.boot)
         for claim in self._claims.values():
             if not claim.is_abandoned:
-                yield claim.folder.trial_id, claim.slot_ids
+                yield claim.folder.trial_id, claim.slot_ids, ""
 
     def start(self, request_id: UUID, used: Collection[int]) -> tuple[int, ...]:
         """Claims the trial's next attempt, on slots that are not `used`. `look` lets it begin as soon as everything for

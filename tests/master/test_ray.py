@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -158,6 +159,21 @@ def test_an_experiment_on_ray_is_paused_and_goes_on(cli: Cli, home: Home, ray_ad
     assert paused_at is not None
     assert paused_at < 20
     assert f"epoch {paused_at + 1} " in home.folder(1).log_path(2).read_text().splitlines()[0]
+
+
+@needs("ray")
+def test_slots_of_a_ray_cluster_are_listed_with_their_trials(cli: Cli, home: Home, ray_address: str) -> None:
+    """Beside those of this machine, of which none is in use."""
+    experiment_id = create(cli, home, ray_address, pause_s=600)
+    await_steps(home, 1, 1)
+
+    listed = json.loads(cli("slot", "list", "--json").stdout)
+
+    on_ray = [slot for slot in listed if slot["node"]]
+    assert len(on_ray) == 8
+    assert [slot["trial_id"] for slot in on_ray] == [1] + [None] * 7
+    assert on_ray[0]["experiment_id"] == experiment_id
+    assert all(slot["trial_id"] is None for slot in listed if not slot["node"])
 
 
 @needs("ray")

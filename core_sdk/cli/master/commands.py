@@ -63,7 +63,8 @@ def down() -> None:
 
 def _describe(found: dict[str, Any]) -> str:
     devices = "GPUs" if found["gpus"] else "places on the CPU"
-    num_used = sum(len(trial["slots"]) for experiment in found["experiments"] for trial in experiment["running"])
+    here = [experiment for experiment in found["experiments"] if not experiment["cluster"]]
+    num_used = sum(len(trial["slots"]) for experiment in here for trial in experiment["running"])
     return (
         f"process {found['pid']}, version {found['version']}: {num_used} of {found['num_slots']} {devices} in use, "
         f"{len(found['experiments'])} experiments that have not ended"

@@ -84,6 +84,9 @@ class ResourcePool(ABC):
     problem: str = ""
     """Why nothing can begin or end at the moment; experiments stand still meanwhile."""
 
+    cluster: str = ""
+    """The address of the cluster whose slots these are; empty for this machine."""
+
     largest_node: str
     """For messages."""
 
@@ -110,6 +113,10 @@ class ResourcePool(ABC):
     @abstractmethod
     def recover(self, order: AttemptOrder, folder: TrialFolder, begun: Begun) -> Execution | None:
         """An attempt that an earlier master has recorded. None if it never began, and is taken back."""
+
+    def host_of(self, boot: str) -> str:
+        """The node of the cluster that has this start, by name; empty for this machine."""
+        return ""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def slots(records: Records) -> SlotsAnswer:
     users = {
         slot: (one["experiment_id"], trial["trial_id"])
         for one in found["experiments"]
+        if not one["cluster"]
         for trial in one["running"]
         for slot in trial["slots"]
     }

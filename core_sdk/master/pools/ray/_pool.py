@@ -36,7 +36,7 @@ class ClusterPool(ResourcePool):
     def __init__(self, address: str, home_root: Path, tell: Callable[[], None]) -> None:
         """Connects in the background. `tell` is called, in any thread, when there is news."""
         self.largest_node = f"the largest node of the Ray cluster at {address}"
-        self._address = address
+        self._address = self.cluster = address
         self._namespace = f"core-sdk-{hashlib.sha256(str(home_root).encode()).hexdigest()[:16]}"
         self._tell = tell
         self._nodes: list[Node] = []
@@ -70,11 +70,13 @@ class ClusterPool(ResourcePool):
         return _ClusterExecution(self, order, begun)
 
     def describe(self) -> dict[str, Any]:
-        nodes = [
-            {"node": node.host, "num_slots": room, "is_gpu": self._has_gpus}
-            for node, room in zip(self._nodes, self.rooms(), strict=True)
-        ]
-        return {"address": self._address, "problem": self.problem, "nodes": nodes}
+        device = "GPU" if self._has_gpus else "CPU"
+        nodes = zip(self._nodes, self.rooms(), strict=True)
+        return {
+            "address": self._address,
+            "problem": self.problem,
+            "nodes": [{"node": node.host, "num_slots": room, "device": device} for node, room in nodes],
+        }
 
     def close(self) -> None:
         self._is_closed.set()
