@@ -133,7 +133,9 @@ def measure_views(page: Page, repeats: int) -> None:
     for name, (address, selector) in VIEWS.items():
         times = []
         for _ in range(repeats):
-            page.evaluate(_SHOW, ["#/nowhere", ".empty"])
+            page.evaluate("location.hash = '#/nowhere'")
+            page.reload()  # a page remembers what its views have shown
+            page.wait_for_selector("main .empty")
             times.append(page.evaluate(_SHOW, [f"#/{address}", selector]))
         show(name, milliseconds(times), "p95 at most 300 ms")
 

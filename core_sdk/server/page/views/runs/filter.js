@@ -9,10 +9,10 @@ export function Filter({ where, onChange, error, names }) {
   const [text, setText] = useState(where);
   const timer = useRef(0);
   useEffect(() => setText(where), [where]);
-  const change = (/** @type {string} */ next) => {
+  const change = (/** @type {string} */ next, pauseMs = PAUSE_MS) => {
     setText(next);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => onChange(next.trim()), PAUSE_MS);
+    timer.current = setTimeout(() => onChange(next.trim()), pauseMs);
   };
   const problem = error?.kind === "bad_condition" ? error : null;
   return html`
@@ -29,7 +29,7 @@ export function Filter({ where, onChange, error, names }) {
         list="filter-names"
         value=${text}
         onInput=${(/** @type {any} */ event) => change(event.target.value)}
-        onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && onChange(text.trim())}
+        onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Enter" && change(/** @type {HTMLInputElement} */ (event.target).value, 0)}
       />
       <datalist id="filter-names">${names.map((name) => html`<option value=${quoted(name)}></option>`)}</datalist>
       ${problem && html`<div class="filter-problem" id="filter-problem" role="alert"><${Place} text=${text} place=${problem.place} />${firstLine(problem.message)}</div>`}
