@@ -1,9 +1,9 @@
 """Brings records from nodes that do not see the home of the program.
 
     with Shipping(workers, folder, attempt) as shipping:
-        workers.run(train, shipping.spools)
+        workers.run(train, home, shipping.spools)
 
-A worker keeps its records in `shipping.home_of(node)`: `core_sdk.environment.use_home` tells it so.
+In a worker `core_sdk.environment.use_home(home, spools.get(number of its node))` says where its records are kept.
 """
 
 from __future__ import annotations
@@ -59,9 +59,12 @@ class Shipping:
         self._attempt = attempt
         self._home = Home(folder.home_root.absolute())
         self._storage = DirectoryStorage(self._home.checkpoints)
+        self._others: list[_Node] = []
+        """The nodes with a spool but rank 0's, which record nothing."""
         self._resources = contextlib.ExitStack()
         self._is_closing = threading.Event()
         self._is_over = threading.Event()
+        self._is_given_up = threading.Event()
         self._problem = ""
         self._thread = threading.Thread(target=self._run, name="core-sdk-shipping", daemon=True)
 
@@ -78,6 +81,8 @@ class Shipping:
                     self.spools[place.cross_rank] = there.root
                     if place.rank == 0:
                         self._chief = there
+                    else:
+                        self._others.append(there)
         if 0 in self.spools:
             self._resources.enter_context(self._group.hold())
             self._thread.start()
@@ -86,6 +91,9 @@ class Shipping:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for there in self._others:
+            with contextlib.suppress(NodeLostError):
+                there.call(node.forget, there.root, self._folder.trial_id)
         if 0 not in self.spools:
             return
         with self._resources:
@@ -94,13 +102,11 @@ class Shipping:
             self._is_over.set()
             self._thread.join(_LAST_RECORDS_S)
             if self._thread.is_alive():
+                # The next attempt may bring what is left, and two at once would double it.
+                self._is_given_up.set()
                 self._problem = f"they have not come within {_LAST_RECORDS_S:g} s"
             if self._problem:
                 self._say_what_is_missing()
-
-    def home_of(self, cross_rank: int) -> Path:
-        """The home in which the ranks of this node keep their records."""
-        return self.spools.get(cross_rank, self._home.root)
 
     def _run(self) -> None:
         try:
@@ -114,11 +120,19 @@ class Shipping:
     def _bring_all(self, receiver: Receiver) -> None:
         receiver.knows(*self._record())
         told: set[Path] = set()
-        while True:
+        while not self._is_given_up.is_set():
             # Before what it has written is read: then all is read once it has ended.
             is_running = not self._is_closing.is_set() or self._is_running()
             self._tell(told)
-            num_pieces = self._bring(self._chief, receiver, _NEWS_S if is_running else 0)
+            try:
+                num_pieces = self._bring(self._chief, receiver, _NEWS_S if is_running else 0)
+            except OSError as error:
+                if str(error) != self._problem:
+                    logger.error("records cannot be brought home, and are tried again: %s", error)
+                self._problem = str(error)
+                self._is_given_up.wait(_FULL_DISK_S)
+                continue
+            self._problem = ""
             if not is_running and not num_pieces:
                 self._chief.call(node.forget, self._chief.root, self._folder.trial_id)
                 return
@@ -137,19 +151,16 @@ class Shipping:
             self._chief.put(self._name(path), path.read_bytes(), is_whole=True)
 
     def _bring(self, there: _Node, receiver: Receiver, wait_s: float) -> int:
-        """Returns how many pieces there were."""
+        """Returns how many pieces there were. Raises `OSError` if they cannot be read or written."""
         pieces = there.call(node.read_news, there.root, receiver.trial_id, receiver.attempt, receiver.known(), wait_s)
         for piece in pieces:
+            if self._is_given_up.is_set():
+                break
             records = [] if not is_journal(piece.name) else _records(piece.content)
             for record in records:
                 if isinstance(record, CheckpointStored) and record.storage == self._storage.url:
                     self._bring_checkpoint(there, record.storage_id)
-            try:
-                receiver.receive(piece)
-            except OSError as error:
-                logger.error("%s cannot be written at home; it is tried again: %s", piece.name, error)
-                self._is_closing.wait(_FULL_DISK_S)
-                return len(pieces)
+            receiver.receive(piece)
             for record in records:
                 if isinstance(record, CheckpointDeleted):
                     with contextlib.suppress(CheckpointNotFoundError):
@@ -181,9 +192,13 @@ class Shipping:
             if folder.exists() and trial_id != self._folder.trial_id and folder.running_attempt() is not None:
                 continue
             receiver = Receiver(self._home.root, trial_id)
-            while folder.exists() and self._bring(there, receiver, 0):
-                pass
-            there.call(node.forget, there.root, trial_id)
+            try:
+                while folder.exists() and self._bring(there, receiver, 0):
+                    pass
+            except OSError as error:
+                logger.error("what was left of trial %d in %s stays there: %s", trial_id, there.root, error)
+            else:
+                there.call(node.forget, there.root, trial_id)
 
     def _fit_out(self, there: _Node) -> None:
         """With what `init()`, and the script after it, look for in the home."""
