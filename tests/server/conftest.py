@@ -1,11 +1,11 @@
-"""A home with trials of every kind, and a browser that asks for them."""
+"""A home with trials of every kind, and a visitor who asks for them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from server.browser import Browser
+from server.visitor import Visitor
 from tracking.journals import new_trial, record, report, started, stored
 
 from core_sdk.records import Ended
@@ -30,7 +30,7 @@ def trials(home: Home) -> list[TrialFolder]:
 
 
 @pytest.fixture
-def browser(home: Home, trials: list[TrialFolder]) -> Iterator[Browser]:
-    opened = Browser(home)
+def visitor(home: Home, trials: list[TrialFolder]) -> Iterator[Visitor]:
+    opened = Visitor(home)
     yield opened
     opened.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from server.browser import HOST, PORT, TOKEN, Browser
 from server.test_security import PATHS, url_of
+from server.visitor import HOST, PORT, TOKEN, Visitor
 
 from core_sdk.server.routes.table import ROUTES
 from core_sdk.tracking import Home
@@ -41,7 +41,7 @@ BODIES = [b"", b"{}", b"[]", b"null", b"{", b'{"add": ["x"]}', b'{"add": 1}', b"
           b"[" * 5000, b'{"force": "yes"}', b'{"a": 1e999}', b"0" * 70_000, b'{"name": "\\ud800"}']  # fmt: skip
 
 
-def fuzz(browser: Browser, num_requests: int, seed: int) -> None:
+def fuzz(visitor: Visitor, num_requests: int, seed: int) -> None:
     """Deletions, kills and pauses are left out, since they may rightly succeed."""
     drawn = random.Random(seed)
     routes = [
@@ -76,7 +76,7 @@ def fuzz(browser: Browser, num_requests: int, seed: int) -> None:
         headers = [(name, value) for name, values in HEADERS if (value := drawn.choice(values))]
         method = route.method if drawn.random() < 0.7 else drawn.choice(METHODS)
 
-        answer = browser.send_raw(method, f"{path}?{query}", headers, drawn.choice(BODIES))
+        answer = visitor.send_raw(method, f"{path}?{query}", headers, drawn.choice(BODIES))
 
         # 503: the master or a storage that a request names is not there.
         assert answer.status in (200, 304, 400, 401, 403, 404, 405, 409, 413, 415, 503), (
@@ -100,12 +100,12 @@ def everything_outside(home: Home) -> dict[Path, tuple[int, int]]:
     }
 
 
-def test_random_requests_neither_fail_nor_leave_the_home(browser: Browser, home: Home) -> None:
+def test_random_requests_neither_fail_nor_leave_the_home(visitor: Visitor, home: Home) -> None:
     """Three thousand of them."""
     (home.root.parent / "bystander").write_text("root: not to be read")
     before = everything_outside(home)
 
-    fuzz(browser, 3000, seed=1)
+    fuzz(visitor, 3000, seed=1)
 
     after = everything_outside(home)
     del before[home.root], after[home.root]
@@ -115,13 +115,13 @@ def test_random_requests_neither_fail_nor_leave_the_home(browser: Browser, home:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_a_hundred_thousand_random_requests(browser: Browser, home: Home) -> None:
+def test_a_hundred_thousand_random_requests(visitor: Visitor, home: Home) -> None:
     """The same for longer."""
     (home.root.parent / "bystander").write_text("root: not to be read")
     before = everything_outside(home)
 
     for seed in range(2, 12):
-        fuzz(browser, 10_000, seed)
+        fuzz(visitor, 10_000, seed)
 
     after = everything_outside(home)
     del before[home.root], after[home.root]

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from server.browser import Browser, target_of
 from server.conftest import HOSTILE
+from server.visitor import Visitor, target_of
 from tracking.journals import append, new_trial, record, report
 
 from core_sdk.tracking import Home, TrialFolder
 
 
-def test_the_home_says_what_it_holds(browser: Browser, home: Home) -> None:
+def test_the_home_says_what_it_holds(visitor: Visitor, home: Home) -> None:
     """Also how much of it is damaged."""
     append(home.folder(1), 1, b"a line that is none\n")
 
-    answer = browser.question("/home")
+    answer = visitor.question("/home")
 
     assert answer["location"] == str(home.root)
     assert (answer["num_trials"], answer["num_experiments"], answer["num_damaged_lines"]) == (3, 2, 1)
     assert (answer["has_master"], answer["can_act"]) == (False, True)
 
 
-def test_runs_are_filtered_sorted_and_paged(browser: Browser) -> None:
+def test_runs_are_filtered_sorted_and_paged(visitor: Visitor) -> None:
     """By the language of `trial list --where`, with any hyperparameter or metric as a column."""
-    first = browser.question("/runs", where="lr<0.5", sort="lr", columns="id,lr,model.layers,training.loss", limit=2)
-    second = browser.question("/runs", where="lr<0.5", sort="lr", columns="id", limit=2, cursor=first["next"])
+    first = visitor.question("/runs", where="lr<0.5", sort="lr", columns="id,lr,model.layers,training.loss", limit=2)
+    second = visitor.question("/runs", where="lr<0.5", sort="lr", columns="id", limit=2, cursor=first["next"])
 
     assert first["columns"] == ["id", "lr", "model.layers", "training.loss"]
     assert first["rows"] == [[3, 0.001, None, 2.0], [2, 0.01, None, None]]
@@ -32,22 +32,22 @@ def test_runs_are_filtered_sorted_and_paged(browser: Browser) -> None:
     assert (second["rows"], second["next"]) == ([[1]], None)
 
 
-def test_extremes_are_columns_too(browser: Browser) -> None:
+def test_extremes_are_columns_too(visitor: Visitor) -> None:
     """They are true although the last values differ."""
-    answer = browser.question("/runs", where="id=1", columns="max.training.loss,min.training.loss,training.loss")
+    answer = visitor.question("/runs", where="id=1", columns="max.training.loss,min.training.loss,training.loss")
 
     assert answer["rows"] == [[1.0, 0.5 / 60, 0.5 / 60]]
 
 
-def test_a_search_finds_text_anywhere(browser: Browser) -> None:
+def test_a_search_finds_text_anywhere(visitor: Visitor) -> None:
     """In upper or lower case."""
-    assert browser.question("/runs", search="ONERROR")["ids"] == [2]
-    assert browser.question("/runs", search="no such text")["ids"] == []
+    assert visitor.question("/runs", search="ONERROR")["ids"] == [2]
+    assert visitor.question("/runs", search="no such text")["ids"] == []
 
 
-def test_numbers_that_are_not_finite_have_names(browser: Browser) -> None:
+def test_numbers_that_are_not_finite_have_names(visitor: Visitor) -> None:
     """JSON has none for them."""
-    answer = browser.question("/runs", where="id=2", columns="accuracy,loss")
+    answer = visitor.question("/runs", where="id=2", columns="accuracy,loss")
 
     assert answer["rows"] == [["NaN", "Infinity"]]
 
@@ -65,22 +65,22 @@ def test_numbers_that_are_not_finite_have_names(browser: Browser) -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_place(
-    browser: Browser, query: dict[str, str], kind: str, place: int | None
+    visitor: Visitor, query: dict[str, str], kind: str, place: int | None
 ) -> None:
     """A condition that does not parse says where."""
-    answer = browser.get(target_of("/runs", **query))
+    answer = visitor.get(target_of("/runs", **query))
 
     assert answer.status == 400
     assert answer.problem == kind
     assert answer.json["error"]["place"] == place
 
 
-def test_curves_have_true_extremes_in_few_buckets(browser: Browser, home: Home) -> None:
+def test_curves_have_true_extremes_in_few_buckets(visitor: Visitor, home: Home) -> None:
     """A single spike among thousands of points is in its bucket."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=1e6 if step == 4321 else 1.0) for step in range(10_000)))
 
-    (curve,) = browser.question(f"/trials/{folder.trial_id}/metrics", buckets=100)["curves"]
+    (curve,) = visitor.question(f"/trials/{folder.trial_id}/metrics", buckets=100)["curves"]
 
     assert len(curve["x"]) == 100
     assert sum(curve["count"]) == 10_000
@@ -88,20 +88,20 @@ def test_curves_have_true_extremes_in_few_buckets(browser: Browser, home: Home) 
     assert max(curve["minimum"]) == 1.0
 
 
-def test_curves_zoom_by_steps(browser: Browser, home: Home) -> None:
+def test_curves_zoom_by_steps(visitor: Visitor, home: Home) -> None:
     """The buckets lie within the range that is asked for."""
     folder = new_trial(home)
     record(folder, *(report(step, loss=float(step)) for step in range(1000)))
 
-    (curve,) = browser.question(f"/trials/{folder.trial_id}/metrics", first=100, last=109, buckets=50)["curves"]
+    (curve,) = visitor.question(f"/trials/{folder.trial_id}/metrics", first=100, last=109, buckets=50)["curves"]
 
     assert curve["first_steps"] == curve["last_steps"] == list(range(100, 110))
     assert curve["mean"] == [float(step) for step in range(100, 110)]
 
 
-def test_what_was_superseded_has_curves_of_its_own(browser: Browser) -> None:
+def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
     """The first attempt went on to step 99; the second began again at 41."""
-    answer = browser.question("/trials/1/metrics", superseded="true")
+    answer = visitor.question("/trials/1/metrics", superseded="true")
 
     (curve,), (old,) = answer["curves"], answer["superseded"]
     assert curve["last_steps"][-1] == 59
@@ -109,7 +109,7 @@ def test_what_was_superseded_has_curves_of_its_own(browser: Browser) -> None:
     assert answer["resume_points"] == [40]
 
 
-def test_time_and_epochs_are_axes(browser: Browser, home: Home) -> None:
+def test_time_and_epochs_are_axes(visitor: Visitor, home: Home) -> None:
     """Epochs come from the metric of this name, between two reports of it too."""
     folder = new_trial(home)
     reports = [
@@ -117,18 +117,18 @@ def test_time_and_epochs_are_axes(browser: Browser, home: Home) -> None:
     ]
     record(folder, *reports)
 
-    by_time = browser.question(f"/trials/{folder.trial_id}/metrics", x="time", names="loss")["curves"][0]
-    by_epochs = browser.question(f"/trials/{folder.trial_id}/metrics", x="epochs", names="loss")["curves"][0]
+    by_time = visitor.question(f"/trials/{folder.trial_id}/metrics", x="time", names="loss")["curves"][0]
+    by_epochs = visitor.question(f"/trials/{folder.trial_id}/metrics", x="epochs", names="loss")["curves"][0]
 
     assert by_time["x"] == pytest.approx([one.time for one in reports])
     assert by_epochs["x"] == pytest.approx([step / 10 for step in range(21)])
 
 
-def test_logs_are_read_by_line_rank_and_text(browser: Browser) -> None:
+def test_logs_are_read_by_line_rank_and_text(visitor: Visitor) -> None:
     """The end comes with a negative line."""
-    last = browser.question("/trials/3/logs", first=-2)["page"]
-    of_rank = browser.question("/trials/3/logs", rank="1", limit=2)["page"]
-    found = browser.question("/trials/3/logs", search="LINE 77", limit=2)["page"]
+    last = visitor.question("/trials/3/logs", first=-2)["page"]
+    of_rank = visitor.question("/trials/3/logs", rank="1", limit=2)["page"]
+    found = visitor.question("/trials/3/logs", search="LINE 77", limit=2)["page"]
 
     assert [line["text"] for line in last["lines"]] == ["INFO: line 998", "INFO: line 999"]
     assert [line["number"] for line in of_rank["lines"]] == [1, 3]
@@ -136,47 +136,47 @@ def test_logs_are_read_by_line_rank_and_text(browser: Browser) -> None:
     assert found["next_line"] == 771
 
 
-def test_a_trial_that_was_deleted_meanwhile_is_named(browser: Browser, home: Home, trials: list[TrialFolder]) -> None:
+def test_a_trial_that_was_deleted_meanwhile_is_named(visitor: Visitor, home: Home, trials: list[TrialFolder]) -> None:
     """Each of its questions has the same answer."""
     trials[0].clear()
-    browser.records.forget()
+    visitor.records.forget()
 
     for path in ("", "/metrics", "/logs", "/attempts", "/configuration", "/system"):
-        answer = browser.get(f"/api/v1/trials/1{path}")
+        answer = visitor.get(f"/api/v1/trials/1{path}")
         assert (answer.status, answer.problem) == (404, "trial_not_found"), path
         assert "deleted" in answer.json["error"]["hint"]
 
 
-def test_an_experiment_is_told_with_its_curves_and_what_mattered(browser: Browser, home: Home) -> None:
+def test_an_experiment_is_told_with_its_curves_and_what_mattered(visitor: Visitor, home: Home) -> None:
     """The learning rate explains the loss, and the noise does not."""
     for number in range(40):
         folder = new_trial(home, "search", lr=number / 40, noise=number * 7 % 40)
         record(folder, report(1, "validation", loss=(number / 40) ** 2))
-    (found,) = browser.question("/experiments", where="name=search")["experiments"]
+    (found,) = visitor.question("/experiments", where="name=search")["experiments"]
     path = f"/experiments/{found['experiment_id']}"
 
-    curves = browser.question(f"{path}/curves", top=3)
-    lr, noise = browser.question(f"{path}/importance")["importances"]
+    curves = visitor.question(f"{path}/curves", top=3)
+    lr, noise = visitor.question(f"{path}/importance")["importances"]
 
     assert [curve["mean"] for curve in curves["curves"]] == [[0.0], [(1 / 40) ** 2], [(2 / 40) ** 2]]
     assert curves["num_trials"] == 40
     assert (lr["name"], lr["correlation"]) == ("lr", 1.0)
     assert lr["share"] > 0.9 > 0.3 > noise["share"]
-    assert browser.question(path)["states"] == {"ERROR": 40}
+    assert visitor.question(path)["states"] == {"ERROR": 40}
 
 
-def test_names_of_runs_are_data(browser: Browser) -> None:
+def test_names_of_runs_are_data(visitor: Visitor) -> None:
     """They arrive as they are, in JSON that no browser takes for a page."""
-    answer = browser.get("/api/v1/trials/2")
+    answer = visitor.get("/api/v1/trials/2")
 
     assert answer.json["trial"]["experiment_name"] == HOSTILE
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-def test_all_routes_are_described(browser: Browser) -> None:
+def test_all_routes_are_described(visitor: Visitor) -> None:
     """An OpenAPI document has each with its types."""
-    document = browser.question("/openapi.json")
+    document = visitor.question("/openapi.json")
 
     assert document["openapi"].startswith("3.1")
     operation = document["paths"]["/api/v1/runs"]["get"]

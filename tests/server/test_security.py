@@ -12,8 +12,8 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from server.browser import HOST, PORT, TOKEN, Browser, target_of
 from server.conftest import HOSTILE
+from server.visitor import HOST, PORT, TOKEN, Visitor, target_of
 from tracking.journals import new_trial, record
 
 import core_sdk.server
@@ -36,22 +36,22 @@ def url_of(route: Route) -> str:
 METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"]
 
 
-def test_nobody_is_answered_without_the_token(browser: Browser) -> None:
+def test_nobody_is_answered_without_the_token(visitor: Visitor) -> None:
     """Neither by a route nor by a file of the page, with any method; a wrong token is none."""
     wrong = [{}, {"authorization": "Bearer wrong"}, {"authorization": TOKEN}, {"cookie": f"core-sdk-{PORT}=wrong"}]
     for method, address, headers in itertools.product(METHODS, EVERY_ADDRESS, wrong):
-        answer = browser.send(method, address, headers=headers, with_token=False)
+        answer = visitor.send(method, address, headers=headers, with_token=False)
 
         assert answer.status == 401, (method, address, headers)
         assert TOKEN.encode() not in answer.content
 
 
-def test_the_token_of_the_address_becomes_a_cookie_that_scripts_cannot_read(browser: Browser) -> None:
+def test_the_token_of_the_address_becomes_a_cookie_that_scripts_cannot_read(visitor: Visitor) -> None:
     """With the cookie, and without the token, the page is served."""
-    entered = browser.send("GET", f"/?token={TOKEN}", with_token=False)
+    entered = visitor.send("GET", f"/?token={TOKEN}", with_token=False)
     cookie, *attributes = entered.headers["set-cookie"].split("; ")
 
-    page = browser.send("GET", "/", headers={"cookie": cookie}, with_token=False)
+    page = visitor.send("GET", "/", headers={"cookie": cookie}, with_token=False)
 
     assert entered.status == 200
     assert set(attributes) == {"Path=/", "HttpOnly", "SameSite=Strict"}
@@ -60,9 +60,9 @@ def test_the_token_of_the_address_becomes_a_cookie_that_scripts_cannot_read(brow
 
 
 @pytest.mark.parametrize("query", ["token=", "token=wrong", f"token={TOKEN}&token=x", f"token=x&token={TOKEN}"])
-def test_a_wrong_token_in_the_address_is_refused(browser: Browser, query: str) -> None:
+def test_a_wrong_token_in_the_address_is_refused(visitor: Visitor, query: str) -> None:
     """Also one of two."""
-    answer = browser.send("GET", f"/?{query}", with_token=False)
+    answer = visitor.send("GET", f"/?{query}", with_token=False)
 
     assert answer.status == 401
     assert "set-cookie" not in answer.headers
@@ -104,49 +104,49 @@ def test_the_server_listens_on_loopback_only() -> None:
         f"127.1:{PORT}", f"[::ffff:127.0.0.1]:{PORT}", f"127.0.0.1:{PORT}, evil.example", f"127.0.0.1:0{PORT}", "",
     ],
 )  # fmt: skip
-def test_a_name_that_was_rebound_to_us_is_refused(browser: Browser, host: str) -> None:
+def test_a_name_that_was_rebound_to_us_is_refused(visitor: Visitor, host: str) -> None:
     """A web page that lets its own name point here is stopped by its `Host`, although its browser has our cookie."""
     headers = {"host": host, "x_forwarded_host": HOST, "cookie": f"core-sdk-{PORT}={TOKEN}"}
 
     for address in ("/", "/api/v1/home", f"/?token={TOKEN}"):
-        answer = browser.send("GET", address, headers=headers)
+        answer = visitor.send("GET", address, headers=headers)
         assert (answer.status, answer.problem) == (403, "foreign_host"), address
         assert "set-cookie" not in answer.headers
 
 
-def test_two_hosts_are_none(browser: Browser) -> None:
+def test_two_hosts_are_none(visitor: Visitor) -> None:
     """The server behind us might have believed the other one."""
     hosts = [(b"host", HOST.encode()), (b"host", b"evil.example")]
 
-    answer = browser.send_raw("GET", "/api/v1/home", [*hosts, (b"authorization", f"Bearer {TOKEN}".encode())])
+    answer = visitor.send_raw("GET", "/api/v1/home", [*hosts, (b"authorization", f"Bearer {TOKEN}".encode())])
 
     assert answer.problem == "foreign_host"
 
 
 @pytest.mark.parametrize("host", [HOST, f"LOCALHOST:{PORT}", f"[::1]:{PORT}"])
-def test_our_own_names_are_answered(browser: Browser, host: str) -> None:
+def test_our_own_names_are_answered(visitor: Visitor, host: str) -> None:
     """With the port at which we listen."""
-    assert browser.get("/api/v1/home", host=host, origin=f"http://{host}").status == 200
+    assert visitor.get("/api/v1/home", host=host, origin=f"http://{host}").status == 200
 
 
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", f"http://localhost:{PORT}", f"http://127.0.0.1:{PORT + 1}"]
 )  # fmt: skip
-def test_another_web_page_is_refused(browser: Browser, origin: str) -> None:
+def test_another_web_page_is_refused(visitor: Visitor, origin: str) -> None:
     """By its `Origin`, with any method; nothing of the answer allows it to read."""
     for method in ("GET", "POST", "OPTIONS"):
-        answer = browser.send(method, "/api/v1/home", headers={"origin": origin, "x_core_sdk_action": "1"})
+        answer = visitor.send(method, "/api/v1/home", headers={"origin": origin, "x_core_sdk_action": "1"})
         assert (answer.status, answer.problem) == (403, "foreign_origin")
         assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-def test_no_action_without_its_header(browser: Browser, home: Home) -> None:
+def test_no_action_without_its_header(visitor: Visitor, home: Home) -> None:
     """A form of another page could send the cookie, were it not for SameSite, but never this header."""
     cookie = {"cookie": f"core-sdk-{PORT}={TOKEN}", "content_type": "text/plain"}
     for route in ROUTES:
         if route.method == "POST":
-            form = browser.send("POST", url_of(route), headers=cookie, body=b"{}", with_token=False)
-            link = browser.send("GET", url_of(route), headers=cookie, with_token=False)
+            form = visitor.send("POST", url_of(route), headers=cookie, body=b"{}", with_token=False)
+            link = visitor.send("GET", url_of(route), headers=cookie, with_token=False)
 
             assert (form.status, form.problem) == (403, "no_action_header")
             assert (link.status, link.problem) == (405, "method_not_allowed")
@@ -154,15 +154,15 @@ def test_no_action_without_its_header(browser: Browser, home: Home) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "TRACE", "CONNECT", "OPTIONS"])
-def test_no_route_has_another_method(browser: Browser, method: str) -> None:
+def test_no_route_has_another_method(visitor: Visitor, method: str) -> None:
     """Not even with the header of an action."""
     for route in ROUTES:
-        assert browser.send(method, url_of(route), headers={"x_core_sdk_action": "1"}).status == 405
+        assert visitor.send(method, url_of(route), headers={"x_core_sdk_action": "1"}).status == 405
 
 
 def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials: list[TrialFolder]) -> None:
     """One that was started to read only changes nothing."""
-    browser = Browser(home, can_act=False)
+    visitor = Visitor(home, can_act=False)
     bodies: dict[str, dict[str, object]] = {
         "label": {"add": ["x"]},
         "change": {"name": "x"},
@@ -171,23 +171,23 @@ def test_every_action_is_a_post_and_needs_a_server_that_acts(home: Home, trials:
     actions = [route for route in ROUTES if "/actions/" in route.path and not route.path.endswith("/verify")]
 
     answers = [
-        browser.act(url_of(route).removeprefix("/api/v1"), bodies.get(route.path.rpartition("/")[2]))
+        visitor.act(url_of(route).removeprefix("/api/v1"), bodies.get(route.path.rpartition("/")[2]))
         for route in actions
     ]
-    browser.close()
+    visitor.close()
 
     assert {route.path for route in ROUTES if route.method == "POST"} >= {route.path for route in actions}
     assert {answer.problem for answer in answers} == {"read_only"}
     assert home.trial_ids() == [1, 2, 3]
 
 
-def test_every_answer_has_the_headers_that_confine_it(browser: Browser) -> None:
+def test_every_answer_has_the_headers_that_confine_it(visitor: Visitor) -> None:
     """Refusals too."""
     addresses = [address.replace("{", "").replace("}", "") for address in EVERY_ADDRESS]
     for address, with_token in itertools.product(addresses, (True, False)):
         if address.endswith("/events") and with_token:
             continue  # a stream without an end
-        answer = browser.send("GET", address, with_token=with_token)
+        answer = visitor.send("GET", address, with_token=with_token)
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
         assert "frame-ancestors 'none'" in policy
@@ -198,17 +198,17 @@ def test_every_answer_has_the_headers_that_confine_it(browser: Browser) -> None:
         assert answer.headers["cross-origin-resource-policy"] == "same-origin"
 
 
-def test_nothing_of_a_run_is_a_page(browser: Browser, home: Home, trials: list[TrialFolder]) -> None:
+def test_nothing_of_a_run_is_a_page(visitor: Visitor, home: Home, trials: list[TrialFolder]) -> None:
     """Names, labels, logs and notes with markup are JSON, and files of checkpoints are attachments."""
     home.trial(2).log_path(1).write_text(HOSTILE)
 
-    answers = [browser.get(target_of(path)) for path in ("/trials/2", "/trials/2/logs", "/runs", "/experiments")]
+    answers = [visitor.get(target_of(path)) for path in ("/trials/2", "/trials/2/logs", "/runs", "/experiments")]
 
     assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
     assert answers[1].json["page"]["lines"][0]["text"] == HOSTILE
 
 
-def test_a_file_of_a_checkpoint_is_an_attachment(browser: Browser, home: Home) -> None:
+def test_a_file_of_a_checkpoint_is_an_attachment(visitor: Visitor, home: Home) -> None:
     """Of no type that a browser shows, whatever its name."""
     from core_sdk.records import CheckpointStored
     from core_sdk.storage import open_storage
@@ -227,10 +227,10 @@ def test_a_file_of_a_checkpoint_is_an_attachment(browser: Browser, home: Home) -
             time=0.0, storage_id="one", storage=url, steps_completed=1, metadata={}, resources={"page.html": 25}
         ),
     )
-    browser.records.forget()
+    visitor.records.forget()
 
-    answer = browser.get(target_of("/checkpoints/one/file", name="page.html"))
-    outside = browser.get(target_of("/checkpoints/one/file", name="../../home.json"))
+    answer = visitor.get(target_of("/checkpoints/one/file", name="page.html"))
+    outside = visitor.get(target_of("/checkpoints/one/file", name="../../home.json"))
 
     assert answer.content == b"<script>alert(1)</script>"
     assert answer.headers["content-type"] == "application/octet-stream"
@@ -260,17 +260,17 @@ PATHS = [
 ]  # fmt: skip
 
 
-def test_no_address_is_a_path(browser: Browser) -> None:
+def test_no_address_is_a_path(visitor: Visitor) -> None:
     """Files of the page are keys; ids are numbers, or are looked up in the records."""
     for path, before in itertools.product(PATHS, ("/", "/api/v1/", "/api/v1/trials/", "/api/v1/checkpoints/")):
         address = before + path
-        answer = browser.get(address)
+        answer = visitor.get(address)
         assert answer.status in (400, 404), address
         assert b"root:" not in answer.content
 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link", "..", ".", "", "a/../../b"])
-def test_code_is_read_by_its_names_in_the_archive(browser: Browser, home: Home, name: str) -> None:
+def test_code_is_read_by_its_names_in_the_archive(visitor: Visitor, home: Home, name: str) -> None:
     """An archive with a link or a name that leads outside gives nothing of outside."""
     from core_sdk.records import SubmissionRecord
 
@@ -286,18 +286,18 @@ def test_code_is_read_by_its_names_in_the_archive(browser: Browser, home: Home, 
     home.code_archive("0" * 64).write_bytes(content.getvalue())
     folder.write_submission(SubmissionRecord(code="0" * 64, cwd="/", environment={}))
 
-    answer = browser.get(target_of(f"/experiments/{folder.experiment_id}/code/file", name=name))
+    answer = visitor.get(target_of(f"/experiments/{folder.experiment_id}/code/file", name=name))
 
     assert (answer.status, answer.problem) == (404, "no_such_file")
 
 
-def test_the_server_writes_nothing_that_others_can_read(browser: Browser, home: Home) -> None:
+def test_the_server_writes_nothing_that_others_can_read(visitor: Visitor, home: Home) -> None:
     """Whatever the umask."""
     before = os.umask(0)
     try:
-        browser.question("/runs")
-        browser.act("/trials/1/actions/label", {"add": ["x"]})
-        browser.question("/runs")
+        visitor.question("/runs")
+        visitor.act("/trials/1/actions/label", {"add": ["x"]})
+        visitor.question("/runs")
     finally:
         os.umask(before)
 
@@ -315,20 +315,20 @@ def test_the_server_writes_nothing_that_others_can_read(browser: Browser, home: 
         "id=1\r\nSet-Cookie: a=b",
     ],
 )  # fmt: skip
-def test_conditions_are_parsed_and_never_become_sql(browser: Browser, text: str) -> None:
+def test_conditions_are_parsed_and_never_become_sql(visitor: Visitor, text: str) -> None:
     """Whatever cannot be understood is refused, and all trials are still there."""
     for query in ({"where": text}, {"sort": text}, {"columns": text}):
-        answer = browser.get(target_of("/runs", **query))
+        answer = visitor.get(target_of("/runs", **query))
         assert answer.status in (200, 400)
         assert "set-cookie" not in answer.headers
 
-    assert browser.question("/runs")["num_found"] == 3
+    assert visitor.question("/runs")["num_found"] == 3
 
 
-def test_conditions_nested_without_end_are_refused(browser: Browser) -> None:
+def test_conditions_nested_without_end_are_refused(visitor: Visitor) -> None:
     """They would else end the server's stack."""
     for text in ("(" * 990 + "id=1", "not " * 249 + "id=1", "(" * 400 + "id=1" + ")" * 400):
-        assert browser.get(target_of("/runs", where=text)).status in (200, 400)
+        assert visitor.get(target_of("/runs", where=text)).status in (200, 400)
 
 
 @pytest.mark.parametrize(
@@ -342,16 +342,16 @@ def test_conditions_nested_without_end_are_refused(browser: Browser) -> None:
         ("/checkpoints/" + "x" * 201, {}),
     ],
 )  # fmt: skip
-def test_what_would_cost_too_much_is_refused(browser: Browser, path: str, query: dict[str, object]) -> None:
+def test_what_would_cost_too_much_is_refused(visitor: Visitor, path: str, query: dict[str, object]) -> None:
     """Each limit is one beyond what is allowed."""
-    assert browser.get(target_of(path, **query)).status == 400
+    assert visitor.get(target_of(path, **query)).status == 400
 
 
-def test_a_body_has_a_limit(browser: Browser) -> None:
+def test_a_body_has_a_limit(visitor: Visitor) -> None:
     """It is not read to its end."""
-    assert browser.act("/experiments/1/actions/change", {"notes": "x" * 70_000}).status == 413
-    assert browser.act("/experiments/1/actions/change", {"notes": "x" * 60_001}).status == 400
-    assert browser.act("/experiments/1/actions/change", {"notes": "x" * 60_000}).status == 200
+    assert visitor.act("/experiments/1/actions/change", {"notes": "x" * 70_000}).status == 413
+    assert visitor.act("/experiments/1/actions/change", {"notes": "x" * 60_001}).status == 400
+    assert visitor.act("/experiments/1/actions/change", {"notes": "x" * 60_000}).status == 200
 
 
 def test_the_page_fetches_nothing_from_elsewhere() -> None:
@@ -372,8 +372,8 @@ def test_the_page_fetches_nothing_from_elsewhere() -> None:
 
 def test_a_server_without_a_home_is_empty(home: Home) -> None:
     """It makes none."""
-    browser = Browser(home)
+    visitor = Visitor(home)
 
-    assert browser.question("/runs")["num_trials"] == 0
-    browser.close()
+    assert visitor.question("/runs")["num_trials"] == 0
+    visitor.close()
     assert not home.root.exists()

@@ -1,4 +1,4 @@
-"""A browser as far as the server sees it: requests to the application in this process, header by header."""
+"""A visitor of the server: requests to the application in this process, header by header."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Answer:
         return str(self.json["error"]["kind"])
 
 
-class Browser:
+class Visitor:
     """Speaks to the application without a socket, so that a request may be as wrong as it likes."""
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
