@@ -17,8 +17,13 @@ from browser.conftest import CHROMIUM, OPTIONS, serving  # noqa: E402
 from browser.sample_home import write_sample_home  # noqa: E402
 from browser.sample_search import run_search  # noqa: E402
 
+_COLUMNS = "id,experiment,state,steps,validation.loss,validation.accuracy,lr,optimizer,started,label"
+
 PICTURES = {
-    "runs": ("runs", "light"),
+    "runs": (
+        f"runs?columns={_COLUMNS}&where=id < 26",
+        "light",
+    ),
     "trial": ("trials/25?smoothing=0.6", "light"),
     "trial-dark": ("trials/25", "dark"),
     "system": ("trials/25/system", "dark"),
