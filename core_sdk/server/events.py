@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -13,8 +14,11 @@ from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Change
 from core_sdk.server.records import Records
 
+logger = logging.getLogger("core_sdk.server")
+
 _MAX_STREAMS = 100
 _HEARTBEAT_S = 15.0
+_FAILURE_PAUSE_S = 5.0
 
 
 class Events:
@@ -62,7 +66,11 @@ class Events:
 
     async def _look(self) -> None:
         while self._num_streams > 0:
-            pause_s = await run_in_threadpool(self._records.look)
+            try:
+                pause_s = await run_in_threadpool(self._records.look)
+            except Exception:  # the pages that are open wait for us: we look again
+                logger.exception("the records cannot be looked at; trying again in %g s", _FAILURE_PAUSE_S)
+                pause_s = _FAILURE_PAUSE_S
             async with self._news:
                 self._news.notify_all()
             await asyncio.sleep(pause_s)
