@@ -51,6 +51,10 @@ class AliveLock:
         """Writes into the file that this process is the holder."""
         os.pwrite(self._descriptor, b"%-20d\n" % os.getpid(), 0)
 
+    def is_at(self, path: Path) -> bool:
+        """Whether this is still the lock of that path: somebody may have removed its file."""
+        return _is_file_at(path, self._descriptor)
+
     def fileno(self) -> int:
         return self._descriptor
 

@@ -93,7 +93,7 @@ class _Attempt:
         guardian.release(process.pid)
         with self._reaping:
             code = process.wait()
-        problems = record_end(self._folder, code)
+        problems = record_end(self._folder, code) if self._is_in_charge() else []
         self._lock.release()
         self._close_screen()
         self._tell(code=code, problems=problems)
@@ -123,6 +123,10 @@ class _Attempt:
             if self._stdin is not None:
                 os.close(self._stdin)
         return process, source
+
+    def _is_in_charge(self) -> bool:
+        """False once this host was taken for dead: the trial goes on elsewhere, in an attempt of its own."""
+        return self._lock.is_at(self._folder.supervised_path(self._order["attempt"]))
 
     def _prepare(self) -> None:
         """In the command's process, before it executes."""

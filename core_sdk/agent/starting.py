@@ -125,6 +125,7 @@ class Agent:
         order = {
             "home": str(folder.home_root.absolute()),
             "trial_id": folder.trial_id,
+            "attempt": start.number,
             "log": str(folder.log_path(start.number).absolute()),
             "argv": command.argv,
             "cwd": command.cwd,

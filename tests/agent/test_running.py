@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from core_sdk.agent.starting import Agent
 from core_sdk.errors import AgentNotFoundError, TrialRunningError
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.ending import read_end
-from core_sdk.tracking.attempts.running import await_end, kill, never_began, take_back
+from core_sdk.tracking.attempts.running import await_end, kill, never_began, take_back, take_for_dead
 from core_sdk.tracking.attempts.starting import Start, begin, resume
 from core_sdk.tracking.states import trial_state
 
@@ -152,3 +153,41 @@ def test_an_attempt_that_has_run_is_not_taken_back(start: Callable[..., Start]) 
 
     assert while_it_runs
     assert is_refused(begun.folder)
+
+
+def test_what_was_taken_for_dead_does_not_count_as_running_and_records_no_end(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end would be taken for that of the attempt which has begun elsewhere since."""
+    monkeypatch.chdir(tmp_path)
+    begun = begin(home.root, [sys.executable, "-c", WAITING])
+    agent = Agent()
+    agent.start(begun, stdin=None)
+    _, daemon = pids(tmp_path)
+
+    take_for_dead(begun.folder)
+    was_running = begun.folder.running_attempt()
+    (tmp_path / "go").touch()
+    ended = agent.wait()
+    os.kill(daemon, signal.SIGKILL)
+    agent.process.wait(TIMEOUT_S)
+    agent.close()
+
+    assert (was_running, ended.code) == (None, 3)
+    assert begun.folder.read_exit(1) is None
+
+
+def test_an_attempt_can_end_with_another_process(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all its processes; whoever sees that process end knows it, and no end is recorded."""
+    monkeypatch.chdir(tmp_path)
+    begun = begin(home.root, [sys.executable, "-c", WAITING])
+    agent = Agent()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        agent.start(begun, stdin=None, ends_with=other.pid)
+        started = pids(tmp_path)
+        other.kill()
+
+    agent.process.wait(TIMEOUT_S)
+    agent.close()
+    wait_for(lambda: not any(map(psutil.pid_exists, started)))
+    assert begun.folder.read_exit(1) is None

@@ -53,6 +53,17 @@ def take_back(folder: TrialFolder, attempt: int) -> None:
         lock.release()
 
 
+def take_for_dead(folder: TrialFolder) -> None:
+    """Lets nothing of the trial count as running any more, since the host on which it ran is dead.
+
+    A shared file system may hold the locks of a dead host for ever. An agent there that lives after all, cut off from
+    the others, sees that its lock is gone, and records no end.
+    """
+    for pattern in ("*.supervised", "*.alive"):
+        for path in folder.path.glob(pattern):
+            path.unlink(missing_ok=True)
+
+
 def _is_only_announced(folder: TrialFolder, attempt: int) -> bool:
     traces = (folder.log_path(attempt), folder.journal_path(attempt), folder.exit_path(attempt))
     return folder.run_info_path(attempt).exists() and not any(trace.exists() for trace in traces)

@@ -17,7 +17,8 @@ from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.master.pools.ray._messages import Ask, Claimed, Drop, Failed, Gone, News, Node, Over, Place, Signal, Watch
 from core_sdk.records import AttemptOutcome
-from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.attempts.running import take_for_dead
+from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.workers import WorkerGroup, this_worker
 
 if TYPE_CHECKING:
@@ -226,7 +227,11 @@ class _ClusterExecution(Execution):
 
     def hear(self, news: News) -> None:
         if isinstance(news, Over | Gone):
-            self.problem = news.problem if isinstance(news, Over) else ""
+            if isinstance(news, Over):
+                self.problem = news.problem
+            else:
+                with contextlib.suppress(OSError):  # the next attempt says what is wrong with the home
+                    take_for_dead(Home(self._order.home_root).folder(self._order.trial_id))
             self._end = news
             self._pool.forget(self._order.name, self)
 
