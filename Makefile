@@ -43,7 +43,7 @@ test: $(INSTALLED)  ## the tests that need no compiler, no system package and no
 	@echo "running the tests: about five minutes on two cores"
 	@$(PYTEST)
 
-test-integrations: $(ALL_INSTALLED)  ## the tests with Horovod, DeepSpeed, Ray, Slurm, ssh, strace and all bucket servers
+test-integrations: $(ALL_INSTALLED)  ## the tests of many processes, and those with Horovod, DeepSpeed, Ray, Slurm, ssh, strace, Chromium and all bucket servers
 	@echo "running the tests of integrations; those whose part is missing are skipped, by name"
 	@$(PYTEST) -m "integration and not slow and not ray"
 	@$(PYTEST_ALONE) -m "ray and not slow"

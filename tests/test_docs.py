@@ -53,7 +53,7 @@ def _trains_much(name: str) -> list[pytest.MarkDecorator]:
         "docs/train",
         "docs/tutorial",
     )
-    return [needs("torchrun"), pytest.mark.timeout(900)] if name.startswith(much) else []
+    return [needs("many processes"), pytest.mark.timeout(900)] if name.startswith(much) else []
 
 
 @dataclass(frozen=True)

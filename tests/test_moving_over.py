@@ -242,7 +242,7 @@ def test_a_script_that_falls_back_to_one_process_does_so(home: Home, run_script:
     assert shown == ["events.out.tfevents.1.0"]
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_a_detached_script_goes_on_with_its_trial_on_several_ranks(tmp_path: Path, home: Home) -> None:
     """No server, and nothing but its own two ids."""
     script = tmp_path / "train.py"

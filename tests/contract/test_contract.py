@@ -1320,7 +1320,7 @@ def test_51_each_batch_has_its_samples_on_any_number_of_ranks() -> None:
     assert [list(itertools.chain(*shares)) for shares in zip(*parts, strict=True)] == expected[1:]
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("victim", ["the program", "rank 0", "rank 1"])
 def test_52_a_fit_goes_on_from_its_last_checkpoint(home: Home, start_script: StartScript, victim: str) -> None:
     """A job's next start, or the program itself where it lives, calls the function again."""

@@ -113,7 +113,7 @@ def ranks_said(output: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("torchrun")), ("ours", "SIGTERM")]
+    ("launcher", "how"), [pytest.param("torchrun", "pause", marks=needs("many processes")), ("ours", "SIGTERM")]
 )
 def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: Home, launcher: str, how: str) -> None:
     """One journal, each point once, and the same checkpoint on every rank."""
@@ -141,7 +141,7 @@ def test_ranks_are_paused_and_resumed_as_one_trial(trainings: Trainings, home: H
 
 
 @pytest.mark.parametrize(
-    ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("torchrun")), ("ours", False)]
+    ("launcher", "is_run"), [pytest.param("torchrun", True, marks=needs("many processes")), ("ours", False)]
 )
 def test_restarted_ranks_go_on_with_the_trial(trainings: Trainings, home: Home, launcher: str, is_run: bool) -> None:
     """As its next attempt, from its newest checkpoint."""

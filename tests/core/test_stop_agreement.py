@@ -405,7 +405,7 @@ UNEVEN = """
 """
 
 
-@pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("torchrun")), 1])
+@pytest.mark.parametrize("seldom", [pytest.param(0, marks=needs("many processes")), 1])
 def test_ranks_that_ask_unevenly_are_named(ranks: Ranks, seldom: int) -> None:
     """The backend's error says that a connection was closed; ours, beside it, says who has asked how often."""
     ended = ranks.run(UNEVEN.replace("SELDOM", str(seldom)))

@@ -66,7 +66,7 @@ def succeed(*processes: subprocess.Popen[str]) -> None:
         assert process.returncode == 0, errors
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_ranks_under_torchrun_meet_before_during_and_after_a_process_group(
     start_torchrun: StartTorchrun, tmp_path: Path
 ) -> None:
@@ -98,7 +98,7 @@ def test_ranks_under_torchrun_meet_before_during_and_after_a_process_group(
     assert said(tmp_path, 2) == [(*([(word, 0), (word, 1)] for word in words), 2, 1)] * 2
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Path, free_port: int) -> None:
     """The ranks of both are one group; local calls stay with the ranks of each."""
     source = """
@@ -132,7 +132,7 @@ def test_two_torchruns_are_two_nodes(start_torchrun: StartTorchrun, tmp_path: Pa
     ]
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_ranks_that_torchrun_starts_again_form_a_new_group(start_torchrun: StartTorchrun, tmp_path: Path) -> None:
     """Also if the chief was killed while it waited for the others."""
     torchrun = start_torchrun(
@@ -337,7 +337,7 @@ def test_a_store_that_does_not_answer_is_named(as_under_torchrun: pytest.MonkeyP
     assert not isinstance(caught.value, ContradictoryRanksError)
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_ranks_that_a_framework_started_meet_through_their_process_group(
     start_script: Callable[..., Script], free_port: int
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 from parts import needs
 
 # They train, with PyTorch, to an accuracy.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")

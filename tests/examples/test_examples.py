@@ -16,7 +16,7 @@ import pytest
 from parts import needs
 
 # They train, with PyTorch, to an accuracy.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CHECKPOINTS = EXAMPLES / "2_checkpoints.py"

@@ -41,8 +41,8 @@ def trials(experiment_id: int) -> list[dict[str, Any]]:
         pytest.param("2_checkpoints.yaml", ["entrypoint=python3 2_checkpoints.py --epochs 1"], marks=pytest.mark.slow),
         pytest.param("3_search_ready.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
         ("4_search.yaml", ["searcher.max_trials=3", "searcher.max_time=3", "searcher.num_rungs=2"]),
-        pytest.param("5_distributed.yaml", [], marks=[pytest.mark.slow, needs("torchrun")]),
-        pytest.param("8_trial_distributed.yaml", [], marks=[pytest.mark.slow, needs("torchrun")]),
+        pytest.param("5_distributed.yaml", [], marks=[pytest.mark.slow, needs("many processes")]),
+        pytest.param("8_trial_distributed.yaml", [], marks=[pytest.mark.slow, needs("many processes")]),
         pytest.param("8_trial_search.yaml", ["searcher.max_trials=4"], marks=pytest.mark.slow),
     ],
 )

@@ -14,7 +14,7 @@ from processes import wait_for
 from core_sdk.tracking import Home
 
 # It trains, with PyTorch, for half a minute.
-pytestmark = [needs("torchrun"), pytest.mark.timeout(600)]
+pytestmark = [needs("many processes"), pytest.mark.timeout(600)]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "8_language_model.py"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")

@@ -14,7 +14,7 @@ from processes import wait_for
 from core_sdk.tracking import Home
 
 # They start several processes that import torch.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")

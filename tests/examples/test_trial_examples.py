@@ -25,7 +25,7 @@ from core_sdk.pytorch import Epoch, Trainer, init
 from core_sdk.tracking import Home
 
 # They train, with PyTorch, to an accuracy.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 CORE_SDK = Path(sys.executable).with_name("core-sdk")

@@ -109,7 +109,7 @@ def start(
     return started
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("server_name", ["strict GCS", "moto", "Azurite"])
 def test_no_kill_leaves_half_a_checkpoint_in_a_bucket(
     start: Callable[[str], BucketServer], tmp_path: Path, server_name: str

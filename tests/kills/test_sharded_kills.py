@@ -66,7 +66,7 @@ def kill_ranks(folder: Path, size: int, num_kills: int) -> int:
     return num_with_leftovers
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_no_kill_of_a_rank_leaves_half_a_checkpoint(tmp_path: Path, size: int) -> None:
     """The other ranks are told which one died."""
@@ -80,7 +80,7 @@ def test_three_hundred_kills_leave_no_half_a_checkpoint(tmp_path: Path) -> None:
     assert kill_ranks(tmp_path, size=3, num_kills=300) > 30
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("victim", [0, 1])
 def test_no_change_on_the_disk_is_the_wrong_one_for_a_rank_to_die_at(tmp_path: Path, victim: int) -> None:
     """A kill before each file or directory that it makes, renames or removes, from the first to the last of a save."""

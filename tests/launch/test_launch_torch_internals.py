@@ -28,7 +28,7 @@ del torch.distributed.run.config_from_args
 """
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize(
     ("removal", "name"),
     [

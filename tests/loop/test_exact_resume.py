@@ -135,7 +135,7 @@ def assert_exact(seen: list[Seen], undisturbed: list[Seen]) -> None:
     assert {(each.batches, each.what) for each in seen} == expected.keys()
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_a_training_that_is_stopped_and_killed_resumes_exactly(tmp_path: Path, undisturbed: list[Seen]) -> None:
     """With loader workers, by a signal to its process, and with the commands that a person types."""
     trial = Trial(tmp_path, 2, "3:TERM", "7:KILL")
@@ -185,7 +185,7 @@ def check_pair(directory: Path, undisturbed_pair: list[list[Seen]], num_workers:
     return trial
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.timeout(600)
 def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     tmp_path: Path, undisturbed_pair: list[list[Seen]]
@@ -197,7 +197,7 @@ def test_two_ranks_that_are_stopped_and_killed_resume_exactly(
     assert len(trial.codes) == 3
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -209,7 +209,7 @@ def test_a_training_on_two_ranks_resumes_exactly_from_each_batch(
     check_pair(tmp_path, undisturbed_pair, num_workers, stops)
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_training_resumes_on_another_number_of_ranks_with_the_same_batches(

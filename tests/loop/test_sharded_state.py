@@ -45,7 +45,7 @@ def weights(model: torch.nn.Module) -> list[tuple[str, Any]]:
     return list(model.state_dict().items())
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_it_is_stored_in_parts_and_goes_on_exactly(ranks: Ranks, tmp_path: Path) -> None:
     """On as many ranks, bit for bit; every file loads with `weights_only=True`."""
     ranks.run(train, 2, "whole", 4, tmp_path / "whole")

@@ -91,7 +91,7 @@ def assert_equal(found: object, expected: object) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=0)
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("num_ranks", [1, 2, 3])
 def test_what_two_ranks_wrote_is_read_by_any_number(ranks: Ranks, written: Path, num_ranks: int) -> None:
     """The parts differ, and some ranks have none; the tensors are the same, bit for bit."""

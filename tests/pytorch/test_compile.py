@@ -70,7 +70,7 @@ def test_a_model_is_compiled_with_the_given_arguments(model: nn.Module) -> None:
     assert torch.equal(output, model.forward(torch.ones(1, 2)))
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_a_model_on_several_ranks_is_compiled(ranks: Ranks, strategy: str) -> None:
     """With what exchanges its gradients."""

@@ -135,7 +135,7 @@ def train(what: str, directory: str) -> None:
         Trainer(RankTrial(context, what, Path(directory)), context).fit(max_length=Epoch(1))
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_the_workers_of_a_loader_end_after_their_training_was_killed(ranks: Ranks, tmp_path: Path) -> None:
     """By themselves, within some seconds."""
     (process,) = ranks.start(train, 1, "kill", tmp_path)
@@ -147,7 +147,7 @@ def test_the_workers_of_a_loader_end_after_their_training_was_killed(ranks: Rank
     wait_for(lambda: not any(map(psutil.pid_exists, workers)))
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_data_that_differ_between_ranks_are_refused_on_all_of_them(ranks: Ranks, tmp_path: Path) -> None:
     """As when each rank gives only its own share."""
     processes = ranks.start(train, 2, "length", tmp_path)
@@ -159,7 +159,7 @@ def test_data_that_differ_between_ranks_are_refused_on_all_of_them(ranks: Ranks,
         assert words in process.stderr.read_text()
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_hyperparameters_that_differ_between_ranks_are_warned_of(ranks: Ranks, tmp_path: Path) -> None:
     """By the chief, whose values are recorded."""
     processes = ranks.start(train, 2, "hparams", tmp_path)

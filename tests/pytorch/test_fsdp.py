@@ -106,20 +106,20 @@ def trains_as_one_model() -> None:
         torch.testing.assert_close(whole(model.state_dict()[name]), value)
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("check", [elements_of_lists, chosen_classes, refuses_absent_classes])
 def test_units_are_chosen(ranks: Ranks, check: Any) -> None:
     """By default they are the elements of lists of modules; otherwise, all modules of some classes."""
     ranks.run(check, 1)
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_all_ranks_begin_with_the_weights_of_the_chief(ranks: Ranks) -> None:
     """Even if a script has seeded each rank in its own way."""
     ranks.run(has_the_weights_of_the_chief, 2)
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("num_ranks", [1, 2])
 def test_a_sharded_model_trains_as_a_whole_one(ranks: Ranks, num_ranks: int) -> None:
     """With gradients summed over batches and clipped, to the precision of sums in another order."""

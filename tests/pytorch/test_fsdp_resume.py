@@ -102,7 +102,7 @@ def samples(ranks: list[dict[str, Any]]) -> list[list[float]]:
     return [sorted(x for batch in batches for x in batch[2]) for batches in zip(*trained, strict=True)]
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("kind", ["FsdpTrial", "TwoModelsTrial"])
 def test_a_resume_on_as_many_ranks_changes_nothing(ranks: Ranks, tmp_path: Path, kind: str) -> None:
     """Samples, losses, random numbers, weights and the optimizers' states are equal, bit for bit.
@@ -157,7 +157,7 @@ def test_a_checkpoint_of_a_whole_model_is_resumed_by_a_sharded_one(ranks: Ranks,
     torch.testing.assert_close(after[0]["model"], whole["model"], rtol=1e-3, atol=1e-4)
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_every_file_of_a_checkpoint_loads_with_weights_only(ranks: Ranks, tmp_path: Path) -> None:
     """JSON aside."""
     ranks.run(train, 2, "stopped", 2, tmp_path)

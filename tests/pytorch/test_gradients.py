@@ -80,7 +80,7 @@ def train(job: str, stop_after: str, home: str) -> None:
         print(json.dumps([trial.trained, weights(trial)]))
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_ranks_that_are_stopped_within_a_window_go_on_alike(ranks: Ranks, tmp_path: Path) -> None:
     """Each has gradients of its own, which are averaged only at the end of the window."""
 

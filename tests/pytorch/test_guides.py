@@ -364,7 +364,7 @@ def test_a_trial_with_all_that_its_guide_teaches_trains() -> None:
     assert state["lr_schedulers_state_dict"][0]["last_epoch"] == 3
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("launcher", ["torch.distributed.run", "launch.torch_distributed"])
 def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     """Step 3, with torchrun itself or with the launcher: each rank takes half of every batch."""
@@ -379,7 +379,7 @@ def test_a_script_trains_locally_on_two_ranks(launcher: str) -> None:
     assert steps("validation") == [8]
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("script", [ON_CLUSTER, LOCAL_OR_CLUSTER], ids=["on cluster", "local or cluster"])
 def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     """Steps 4 and 5, on two slots: the configuration says how long to train, whatever the script says besides."""
@@ -392,7 +392,7 @@ def test_a_configuration_is_submitted(home: Home, script: str) -> None:
     assert steps("validation")[-1] == 37
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize(
     "entrypoint",
     ["model_def:MNistTrial", "python3 -m determined.launch.torch_distributed --trial model_def:MNistTrial"],
@@ -412,7 +412,7 @@ def test_a_trial_class_trains_without_a_script(home: Home, entrypoint: str, num_
     assert steps("training") == [5, 10, 15, 16, 20, 25, 30, 32, 35, 37]
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize("is_class", [True, False], ids=["class", "script"])
 def test_an_experiment_is_tested_with_one_batch(home: Home, is_class: bool) -> None:
     """`--local --test`: nothing of it remains."""

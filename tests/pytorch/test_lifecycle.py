@@ -21,7 +21,7 @@ from core_sdk.experiments.calling import call
 from core_sdk.tracking import Home, HomeTracker
 
 # Each of them starts torch several times.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 CORE_SDK = Path(sys.executable).with_name("core-sdk")
 PAUSED = 75

@@ -71,7 +71,7 @@ ENDS = [
 QUICK = {(2, 0, End("batch", 7, "SIGKILL")), (1, 2, End("batch", 5, "SIGTERM"))}
 
 
-@needs("torchrun")
+@needs("many processes")
 @pytest.mark.parametrize(
     ("num_ranks", "num_workers", "end"),
     [

@@ -113,7 +113,7 @@ def test_ranks_divide_each_batch_and_have_the_same_result(ranks: Ranks, tmp_path
     assert [each.steps_completed for each in first] == [each.steps_completed for each in second]
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_a_signal_to_one_rank_stops_all_after_the_same_batch(ranks: Ranks, tmp_path: Path) -> None:
     """And the resume goes on as if nothing had been. The 17th sample, which both ranks validate, counts once."""
     ranks.run(train, 2, "whole", tmp_path, "", "RankTrial", 17)

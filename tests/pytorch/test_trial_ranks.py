@@ -89,7 +89,7 @@ def reduce(home: str) -> None:
         print(json.dumps([context.reduce_metrics(for_training=True), context.get_per_slot_batch_size()]))
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_values_of_all_ranks_reach_a_reducer_in_the_order_of_the_batches(ranks: Ranks, tmp_path: Path) -> None:
     """As if one rank had had them all."""
     first, second = (json.loads(printed) for printed in ranks.run(reduce, 2, tmp_path / "home"))
@@ -111,7 +111,7 @@ with open(f"said.{context.distributed.rank}", "w") as file:
 """
 
 
-@needs("torchrun")
+@needs("many processes")
 def test_a_launched_script_needs_nothing_but_init(tmp_path: Path) -> None:
     """It begins the process group, and ends it afterwards."""
     (tmp_path / "train.py").write_text(LAUNCHED)

@@ -14,7 +14,7 @@ from core_sdk import client
 from core_sdk.sgd import PyTorchTrainer
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 IN_ORDER: dict[str, Any] = {"dataloader_config": {"shuffle": False}}
 

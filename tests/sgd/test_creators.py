@@ -25,7 +25,7 @@ from core_sdk.errors import (
 from core_sdk.sgd import PyTorchTrainer, Runner
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 
 def two_models(config: dict[str, Any]) -> list[nn.Module]:

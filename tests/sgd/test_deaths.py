@@ -20,7 +20,7 @@ from core_sdk.errors import ReplicaDiedError
 from core_sdk.sgd import PyTorchTrainer
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 BATCH_SIZE = 13
 NUM_BATCHES = 4

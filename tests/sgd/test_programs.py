@@ -8,7 +8,7 @@ from workers.engines import NUM_CPUS
 from workers.programs import Programs
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 TIMEOUT_S = 170
 

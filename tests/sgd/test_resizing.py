@@ -23,7 +23,7 @@ from core_sdk.sgd import PyTorchTrainer
 from core_sdk.workers import LocalEngine
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 
 BATCH_SIZE = 8

@@ -14,7 +14,7 @@ from processes import Script, wait_for
 from core_sdk import client
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 LEADING = """
     import os, signal, sys

@@ -16,7 +16,7 @@ from core_sdk.errors import NotPicklableError
 from core_sdk.tracking import Home
 
 # Each starts several processes with torch: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 GRID: dict[str, Any] = {
     "hyperparameters": {"lr": {"type": "categorical", "vals": [0.0001, 0.1]}},

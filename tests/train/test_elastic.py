@@ -7,7 +7,7 @@ from parts import needs
 from workers.programs import Programs
 
 # Each starts a cluster's worth of processes that import torch.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 
 def test_a_training_grows_once_there_is_room(trainings: Programs) -> None:

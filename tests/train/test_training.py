@@ -14,7 +14,7 @@ from workers.programs import Programs
 from core_sdk.tracking import Home
 
 # They start several processes that import torch.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 COUNT = """
 def count(config):

@@ -12,7 +12,7 @@ from processes import wait_for
 from workers.programs import Programs
 
 # Many of them import torch in several processes: too long for `make test`.
-pytestmark = needs("torchrun")
+pytestmark = needs("many processes")
 
 
 def test_results_come_in_the_order_of_the_ranks(programs: Programs) -> None:
