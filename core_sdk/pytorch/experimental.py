@@ -1,0 +1,247 @@
+"""Batch inference: every rank works through its part of a dataset once, and no stop or death costs stored work."""
+
+from __future__ import annotations
+
+import abc
+import contextlib
+import json
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sized
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from core_sdk import client
+from core_sdk.core import Context, DistributedContext
+from core_sdk.pytorch._context import TrialContext, TrialSetup
+from core_sdk.pytorch._init import begun_attempt
+from core_sdk.pytorch._ranks import joined_ranks
+
+__all__ = ["TorchBatchProcessor", "TorchBatchProcessorContext", "torch_batch_process"]
+
+_DEFAULT_BATCH_SIZE = 1
+_NOTHING = object()
+
+
+class TorchBatchProcessorContext(TrialContext):
+    """What a processor works with: its device, hyperparameters, reducers, metrics, and a place for its output."""
+
+    def __init__(self, setup: TrialSetup, *, output: Path) -> None:
+        super().__init__(setup)
+        self._output = output
+
+    def prepare_model_for_inference(self, model: nn.Module) -> nn.Module:
+        """The model itself, on this rank's device and in evaluation mode."""
+        return model.to(self.device).eval()
+
+    @contextlib.contextmanager
+    def upload_path(self) -> Iterator[Path]:
+        """A directory, of whose files the next checkpoint keeps a copy below `rank_<rank>/`.
+
+        If the block raises, they are dropped. A file of the same name that is not stored yet is replaced. Checkpoints
+        with such files are pinned: no policy collects them.
+        """
+        with tempfile.TemporaryDirectory(dir=self._output.parent) as directory:
+            yield Path(directory)
+            _move_files(Path(directory), self._output)
+
+    def report_metrics(self, group: str, steps_completed: int, metrics: dict[str, Any]) -> None:
+        """As `core_context.train.report_metrics()`: only the chief may call it."""
+        self._core.train.report_metrics(group, steps_completed, metrics)
+
+    def report_task_using_checkpoint(self, checkpoint: client.Checkpoint) -> None:
+        """Records that this trial uses the checkpoint, which is not collected meanwhile."""
+        self._core.experimental.report_task_using_checkpoint(checkpoint)
+
+    def report_task_using_model_version(self, model_version: client.ModelVersion) -> None:
+        """As `report_task_using_checkpoint`, of the checkpoint of a version of a model."""
+        self._core.experimental.report_task_using_model_version(model_version)
+
+    def get_distributed_rank(self) -> int:
+        return self.distributed.rank
+
+    def get_distributed_size(self) -> int:
+        return self.distributed.size
+
+
+class TorchBatchProcessor(abc.ABC):
+    """What is to be done with each batch. It is made once on each rank, with the context."""
+
+    def __init__(self, context: TorchBatchProcessorContext) -> None:
+        self.context = context
+
+    @abc.abstractmethod
+    def process_batch(self, batch: Any, batch_idx: int) -> None:
+        """Called for each batch of this rank, which are numbered from 0. The batch is where the loader has put it."""
+
+    def on_checkpoint_start(self) -> None:  # noqa: B027 (need not be overridden)
+        """Called on every rank before each checkpoint: what it then gives to `upload_path()` is in that checkpoint."""
+
+    def on_finish(self) -> None:  # noqa: B027 (need not be overridden)
+        """Called on every rank after the last checkpoint, unless the work was stopped."""
+
+
+def torch_batch_process(
+    batch_processor_cls: type[TorchBatchProcessor],
+    dataset: Dataset[Any],
+    batch_size: int | None = None,
+    max_batches: int | None = None,
+    checkpoint_interval: int = 5,
+    dataloader_kwargs: Mapping[str, Any] | None = None,
+    distributed_context: DistributedContext | None = None,
+    *,
+    job_id: str | None = None,
+) -> None:
+    """Gives each batch of the dataset, in its order, to a processor on one of the ranks. Collective.
+
+    A checkpoint after every `checkpoint_interval` batches of a rank, and before a stop, says how far the work is; a
+    resume goes on there, on any number of ranks. `max_batches` limits the batches of each rank. `dataloader_kwargs`
+    are torch's, and `job_id` is that of `core.init()`. What reducers give is reported as metrics of validation at the
+    end of each attempt.
+
+    Raises `TypeError` for a dataset without a length, and `ValueError` for options that would change the order.
+    """
+    if not isinstance(dataset, Sized):
+        raise TypeError(f"a {type(dataset).__name__} has no length: the ranks cannot divide it")
+    if checkpoint_interval < 1:
+        raise ValueError(f"checkpoint_interval is {checkpoint_interval}; it must be at least 1")
+    if max_batches is not None and max_batches < 1:
+        raise ValueError(f"max_batches is {max_batches}; it must be at least 1, or None for all")
+    options = _Options.of(dataset, batch_size, dataloader_kwargs or {})
+    with (
+        joined_ranks(distributed_context) as ranks,
+        tempfile.TemporaryDirectory() as directory,
+        begun_attempt(
+            TorchBatchProcessorContext,
+            ranks,
+            hparams=None,
+            exp_conf=None,
+            enable_tensorboard_logging=True,
+            core_arguments={"job_id": job_id},
+            output=Path(directory, "output"),
+        ) as context,
+    ):
+        work = _Work(context, options, checkpoint_interval)
+        work.run(batch_processor_cls(context), dataset, max_batches)
+
+
+@dataclass(frozen=True)
+class _Options:
+    """How a dataset is cut into batches, and loaded."""
+
+    batch_size: int
+    num_batches: int
+    loading: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, dataset: Sized, batch_size: int | None, loading: Mapping[str, Any]) -> _Options:
+        rest = dict(loading)
+        if rest.pop("shuffle", False):
+            raise ValueError("shuffle must be False: a resume goes on by the position in the dataset")
+        for name in ("sampler", "batch_sampler"):
+            if rest.pop(name, None) is not None:
+                raise ValueError(
+                    f"dataloader_kwargs has a {name}: the dataset is divided by its order; wrap it instead"
+                )
+        if batch_size is not None and "batch_size" in rest:
+            raise ValueError("batch_size is given twice: as an argument and in dataloader_kwargs")
+        size = rest.pop("batch_size", batch_size) or _DEFAULT_BATCH_SIZE
+        num_batches = len(dataset) // size if rest.pop("drop_last", False) else math.ceil(len(dataset) / size)
+        return cls(size, num_batches, rest)
+
+
+class _Batches(Sampler[list[int]]):
+    """The samples of each batch of one rank: of all batches from `first` on, every `size`-th."""
+
+    def __init__(self, first: int, rank: int, size: int, options: _Options, num_samples: int) -> None:
+        self._numbers = range(first + rank, options.num_batches, size)
+        self._batch_size = options.batch_size
+        self._num_samples = num_samples
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for number in self._numbers:
+            begin = number * self._batch_size
+            yield list(range(begin, min(begin + self._batch_size, self._num_samples)))
+
+
+class _Work:
+    """How far the ranks have come. All of them make the same steps, of one batch each, some of which may be empty."""
+
+    def __init__(self, context: TorchBatchProcessorContext, options: _Options, checkpoint_interval: int) -> None:
+        self._context = context
+        self._core: Context = context._core
+        self._options = options
+        self._checkpoint_interval = checkpoint_interval
+        latest = self._core.info.latest_checkpoint
+        metadata = {} if latest is None else self._core.checkpoint.get_metadata(latest)
+        self._steps: int = metadata.get("steps_completed", 0)
+        self._batches: int = metadata.get("batches_completed", 0)
+        """Of all ranks, in this attempt and before."""
+
+    def run(self, processor: TorchBatchProcessor, dataset: Any, max_batches: int | None) -> None:
+        ranks, options = self._context.distributed, self._options
+        num_steps = max(0, math.ceil((options.num_batches - self._batches) / ranks.size))
+        if max_batches is not None:
+            num_steps = min(num_steps, max(0, max_batches - self._steps))
+        sampler = _Batches(self._batches, ranks.rank, ranks.size, options, len(dataset))
+        batches = iter(DataLoader(dataset, batch_sampler=sampler, **options.loading))
+        num_unsaved, is_stopped = 0, False
+        for left in reversed(range(num_steps)):
+            if is_stopped := self._core.preempt.should_preempt():
+                break
+            batch = next(batches, _NOTHING)
+            if batch is not _NOTHING:
+                processor.process_batch(batch=batch, batch_idx=self._steps)
+            self._steps += 1
+            self._batches += ranks.size
+            num_unsaved += 1
+            if left > 0 and num_unsaved == self._checkpoint_interval:
+                self._save(processor)
+                num_unsaved = 0
+        if num_unsaved:
+            self._save(processor)
+        self._report()
+        if not is_stopped:
+            processor.on_finish()
+
+    def _save(self, processor: TorchBatchProcessor) -> None:
+        """Collective."""
+        processor.on_checkpoint_start()
+        ranks, output = self._context.distributed, self._context._output
+        has_output = any(ranks.allgather(output.exists()))
+        position = {"steps_completed": self._steps, "batches_completed": self._batches}
+        with self._core.checkpoint.store_path(position if ranks.is_chief else None, shard=True) as (path, storage_id):
+            _move_files(output, path / f"rank_{ranks.rank}")
+            if ranks.is_chief:
+                (path / "batch_completed.json").write_text(json.dumps({"batch_completed": self._steps}))
+        if ranks.is_chief:
+            if has_output:
+                client.get_checkpoint(storage_id).pin("it has output of torch_batch_process()")
+            self._core.train.report_progress(min(1.0, self._batches / self._options.num_batches))
+
+    def _report(self) -> None:
+        """Collective."""
+        metrics = self._context.reduce_metrics(for_training=False)
+        if metrics and self._context.distributed.is_chief:
+            self._core.train.report_validation_metrics(self._steps, metrics)
+
+
+def _move_files(source: Path, target: Path) -> None:
+    """Does nothing if there are none. The directories may be on different file systems."""
+    if not source.exists() or not any(source.iterdir()):
+        return
+    shutil.copytree(source, target, dirs_exist_ok=True, copy_function=_move)
+    shutil.rmtree(source, ignore_errors=True)
+
+
+def _move(source: str, target: str) -> str:
+    Path(target).unlink(missing_ok=True)
+    return str(shutil.move(source, target))
