@@ -39,6 +39,13 @@ def test_a_package_of_many_modules_has_folders(graph: grimp.ImportGraph) -> None
     assert {package: count for package, count in counts.items() if count > MAX_MODULES} == {}
 
 
+def test_test_files_have_names_of_their_own() -> None:
+    """Pytest cannot collect two of one name."""
+    counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+
+    assert [name for name, count in counts.items() if count > 1] == []
+
+
 def test_what_an_inner_package_exports_is_imported_from_it() -> None:
     """A package exports what its `__init__` imports, and somebody outside of the package needs it."""
     inits = {init: ast.parse(init.read_text()) for init in (ROOT / "core_sdk").rglob("__init__.py")}

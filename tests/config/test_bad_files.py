@@ -60,7 +60,8 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ("resources: {slots_per_tril: 2}", "resources.slots_per_tril is unknown here; did you mean slots_per_trial?"),
         (
             "resources: {zzz: 2}",
-            "resources.zzz is unknown here; there are slots_per_trial, max_slots, priority, is_single_node",
+            "resources.zzz is unknown here; there are slots_per_trial, max_slots, priority, engine, address, "
+            "is_single_node",
         ),
         ("resources: 3", "resources must be a map, and is 3"),
         ("resources: {slots_per_trial: true}", "resources.slots_per_trial must be an int of at least 0, and is true"),

@@ -25,7 +25,10 @@ from core_sdk.config import to_mapping
         ("hyperparameters.optimizer.lr=1e-3", {"optimizer": {"lr": 1e-3}}),
         ("hyperparameters.lr={type: int, minval: 1, maxval: 3}", {"lr": {"type": "int", "minval": 1, "maxval": 3}}),
         ("searcher={name: single, metric: error}", {"name": "single", "metric": "error", "smaller_is_better": True}),
-        ("resources.priority=null", {"slots_per_trial": 1, "priority": 42, "is_single_node": False}),
+        (
+            "resources.priority=null",
+            {"slots_per_trial": 1, "priority": 42, "engine": "local", "address": "", "is_single_node": False},
+        ),
     ],
 )
 def test_an_override_sets_one_value(override: str, value: object) -> None:

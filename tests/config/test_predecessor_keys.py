@@ -29,9 +29,11 @@ KEPT = {
     },
     "reproducibility: {experiment_seed: 2147483647}": {"experiment_seed": 2**31 - 1},
     "resources: {slots_per_trial: 0, max_slots: 8, priority: 1, is_single_node: true}": {
-        "slots_per_trial": 0, "max_slots": 8, "priority": 1, "is_single_node": True,
+        "slots_per_trial": 0, "max_slots": 8, "priority": 1, "engine": "local", "address": "", "is_single_node": True,
     },
-    "resources: {priority: null}": {"slots_per_trial": 1, "priority": 42, "is_single_node": False},
+    "resources: {priority: null}": {
+        "slots_per_trial": 1, "priority": 42, "engine": "local", "address": "", "is_single_node": False,
+    },
     "environment: {environment_variables: [A=1, B=x=y]}": {"environment_variables": ["A=1", "B=x=y"]},
     "environment: {environment_variables: {cpu: [A=1], cuda: [B=1], rocm: []}}": {
         "environment_variables": {"cpu": ["A=1"], "cuda": ["B=1"], "rocm": []},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,11 +43,13 @@ class FillsTheDisk(PyTorchCallback):
 
     def on_checkpoint_write_end(self, checkpoint_dir: str) -> None:
         self.num_saved += 1
-        Path(checkpoint_dir, "more").write_bytes(bytes(2_000_000 if self.num_saved == 3 else 1))
+        Path(checkpoint_dir, "more").write_bytes(bytes(80_000_000 if self.num_saved == 3 else 1))
 
 
 def test_a_full_disk_costs_what_was_trained_since_the_last_checkpoint(small_disk: Path) -> None:
     """The error reaches the script, and the next start goes on exactly."""
+    # A checkpoint holds the code of the trial: here, of all tests that this process has imported.
+    subprocess.run(["mount", "-o", "remount,size=64m", small_disk], check=True)
     _, whole = fit(job="whole")
 
     def make(context: PyTorchTrialContext) -> LineTrial:
