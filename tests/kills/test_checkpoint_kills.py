@@ -39,6 +39,7 @@ def kill_after(writer: subprocess.Popen[str], life_s: float) -> None:
     writer.communicate()
 
 
+@needs("many processes")
 def test_no_kill_leaves_half_a_checkpoint(tmp_path: Path) -> None:
     """Random kills one after the other on the same storage."""
     generator = random.Random(9)

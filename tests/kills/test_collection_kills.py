@@ -14,6 +14,7 @@ import pytest
 from buckets.servers import BucketServer
 from cli.recorded import new_attempt, new_trial
 from client.trainings import Training
+from parts import needs
 from saving import checkpoint_ids, store_alone
 
 from core_sdk.records import CheckpointPinned, CheckpointStored
@@ -141,6 +142,7 @@ def kill_collections(home: Home, url: str, num_kills: int, max_life_s: float) ->
     return num_in_the_middle
 
 
+@needs("many processes")
 def test_no_killed_collection_deletes_a_wrong_checkpoint(home: Home, url: str) -> None:
     """A few kills; the next collection finishes what they interrupted."""
     kill_collections(home, url, num_kills=4, max_life_s=0.2)

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from parts import needs
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -19,6 +20,7 @@ def stop_trainings(num_stops: int, seed: int) -> str:
     return finished.stdout
 
 
+@needs("many processes")
 def test_no_stop_loses_a_step() -> None:
     """Of a process, one of two ranks, and a launcher."""
     assert "4 stops: 100.00% kept" in stop_trainings(4, seed=1)

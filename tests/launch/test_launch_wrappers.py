@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from launches import Ended, Launch, StartLaunch, live_processes
+from parts import needs
 from processes import wait_for
 
 from core_sdk.processes import Ranks
@@ -75,6 +76,7 @@ WRAPPERS = {
 }
 
 
+@needs("many processes")
 @pytest.mark.parametrize("program", WRAPPERS.values(), ids=WRAPPERS)
 def test_a_stop_reaches_the_training_inside_a_wrapper(program: tuple[str, ...], start_launch: StartLaunch) -> None:
     """It saves, and the wrapper goes on to its own end."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from master.searches import await_end, events_of, submit_search
+from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError
@@ -113,6 +114,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], in
     return decisions(home, experiment_id), len(events_of(home, experiment_id))
 
 
+@needs("many processes")
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize(
     "number", [pytest.param(number, marks=[] if number == 5 else [pytest.mark.slow]) for number in range(1, 27)]

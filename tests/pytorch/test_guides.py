@@ -339,6 +339,7 @@ def test_a_script_in_test_mode_trains_one_batch() -> None:
     assert steps("validation") == checkpoint_steps() == [1]
 
 
+@needs("many processes")
 def test_a_trial_is_loaded_from_its_checkpoint() -> None:
     """Step 6: with the code that lies in the checkpoint, and whatever the working directory has become."""
     run(TEST_MODE)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from parts import needs
 from processes import wait_for
 from searcher import killed_runner
 from searcher.methods import CONFIG, Promoting, Watching, num_trials, posted, write_code
@@ -80,6 +81,7 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
         LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
 
 
+@needs("many processes")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("method", "num_created", "max_kills"), [("promoting", 5, 100), ("optuna", 4, 10)])
 def test_a_killed_runner_goes_on_with_the_same_decisions(

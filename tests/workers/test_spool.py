@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from parts import needs
 from processes import wait_for
 from saving import store_alone
 
@@ -73,6 +74,7 @@ def bring(spool: Path, home: Path, attempt: int | None = 1) -> int:
     return count
 
 
+@needs("many processes")
 def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: Path, home: Path) -> None:
     """The writer is killed once, and who brings its records many times."""
     writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])
