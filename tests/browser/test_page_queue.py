@@ -133,6 +133,7 @@ def test_an_experiment_is_paused_resumed_and_killed_by_keys_only(open_view: Open
         expect(row).to_contain_text("Active")
         menu.focus()
         page.keyboard.press("Enter")
+        expect(page.get_by_role("menuitem", name="Pause")).to_be_focused()
         page.keyboard.press("End")
         expect(page.get_by_role("menuitem", name="Kill …")).to_be_focused()
         page.keyboard.press("Enter")

@@ -22,11 +22,13 @@ export function Menu({ label, text, items, kind = "quiet small" }) {
   const box = useRef(/** @type {any} */ (null));
   const button = useRef(/** @type {any} */ (null));
   useLayoutEffect(() => {
-    if (isOpen) placeBelow(box.current.querySelector("[role=menu]"), button.current);
+    if (!isOpen) return;
+    placeBelow(box.current.querySelector("[role=menu]"), button.current);
+    // Before the next key is pressed.
+    box.current.querySelector("[role=menuitem]")?.focus();
   }, [isOpen]);
   useEffect(() => {
     if (!isOpen) return undefined;
-    box.current.querySelector("[role=menuitem]")?.focus();
     const closeOutside = (/** @type {Event} */ event) => {
       if (!box.current.contains(event.target)) setIsOpen(false);
     };
