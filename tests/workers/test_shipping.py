@@ -18,7 +18,8 @@ from workers.ray_hosts import RayHosts, ray_hosts
 from core_sdk.tracking import Home
 from core_sdk.train.driver.reading import read_reports
 
-pytestmark = needs("ray", "hosts")
+# The hosts and their cluster take a minute to start.
+pytestmark = [needs("ray", "hosts"), pytest.mark.slow]
 
 _BEGINNING = """
 import os, signal, sys, tempfile, time
