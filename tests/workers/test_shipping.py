@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import textwrap
@@ -229,4 +230,8 @@ def test_a_training_whose_host_dies_goes_on_on_another_one(tmp_path: Path) -> No
 
 
 def commands_of(host: Host) -> list[str]:
-    return [" ".join(psutil.Process(pid).cmdline()) for pid in host.living() if psutil.pid_exists(pid)]
+    commands = []
+    for pid in host.living():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            commands.append(" ".join(psutil.Process(pid).cmdline()))
+    return commands
