@@ -204,7 +204,8 @@ class Rank:
             self.said.append(json.loads(line))
             if self.said[-1][0] == what:
                 return self.said[-1]
-        raise AssertionError(f"it ended with {self.process.wait()}, having said {self.said}")
+        _, errors = self.process.communicate()
+        raise AssertionError(f"it ended with {self.process.returncode}, having said {self.said}: {errors}")
 
     def freeze(self) -> None:
         """Stops it as Ctrl-Z does; afterwards none of its threads runs."""
