@@ -224,8 +224,9 @@ class ChiefChannel(StarChannel):
         try:
             self._hear_announced(member, last)
         except ConnectionEndedError:
-            # It has what it came for, or the other connection tells of its death.
-            with contextlib.suppress(KeyError):
+            # It has what it came for, or the other connection tells of its death. Or another thread is closing all
+            # connections: a closed one has no descriptor any more, which is a ValueError.
+            with contextlib.suppress(KeyError, ValueError):
                 self._poller.unregister(member.data)
 
     def _hear_announced(self, member: _Member, last: Call) -> None:
