@@ -20,9 +20,13 @@ from warm import warm_program
 
 from core_sdk.tracking import Home
 
+# Of this process and all that it starts: six processes with a thread for each core would mostly wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks each test that needs a part as one of an integration."""
+    """Marks each test that needs a part as one of an integration, and begins with the longest."""
+    items.sort(key=lambda item: item.path.name != "test_docs.py")
     for item in items:
         needed = parts.parts_of(item)
         if needed:

@@ -57,6 +57,12 @@ def begin_trial(home: Home) -> Begin:
     return begin_trial
 
 
+@pytest.fixture(autouse=True)
+def no_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has chosen it, not even the suite."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+
 def run(start: Start) -> Any:
     """Runs an attempt to its end, and returns what its script prints last, as JSON."""
     agent = Agent()
