@@ -147,6 +147,7 @@ def trainer() -> Any:
     """The module with `report()` and its like, also in workers."""
     import importlib
 
+    importlib.import_module(os.environ["BENCHMARKED"] + ".collective")  # Ray Train does not import it by itself
     return importlib.import_module(os.environ["BENCHMARKED"])
 
 

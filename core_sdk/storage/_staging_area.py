@@ -28,11 +28,9 @@ class LockedDirectory:
     """A private directory on the storage's file system, owned by this process until `release`."""
 
     def __init__(self, area: Path) -> None:
-        token = _new_token()
-        self.path = area / token
-        self.lock_path = area / f"{token}.lock"
         # The lock comes first: a directory without one may be swept.
-        self._lock = AliveLock(self.lock_path)
+        self._lock, self.lock_path = _new_lock(area)
+        self.path = self.lock_path.with_suffix("")
         self._process = os.getpid()
         try:
             self.path.mkdir()
@@ -115,6 +113,14 @@ class StagingArea:
         except FileNotFoundError:
             return []
         return sorted(filter(_TOKEN.fullmatch, names))
+
+
+def _new_lock(area: Path) -> tuple[AliveLock, Path]:
+    while True:
+        path = area / f"{_new_token()}.lock"
+        # A sweep may see the file before it is locked, take it for one of the dead, and lock it first.
+        with contextlib.suppress(BlockingIOError):
+            return AliveLock(path), path
 
 
 def _new_token() -> str:

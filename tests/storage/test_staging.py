@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from saving import checkpoint_ids, store_alone
 
+from core_sdk import alive
 from core_sdk.alive import AliveLock, is_alive
 from core_sdk.storage import DirectoryStorage
 
@@ -133,6 +134,22 @@ def test_many_saves_and_sweeps_at_once(tmp_path: Path) -> None:
     for storage_id in checkpoint_ids(storage):
         storage.verify(storage_id)
     assert list((tmp_path / ".staging").iterdir()) == []
+
+
+def test_a_sweep_may_take_a_lock_before_its_owner_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the new file, which nobody has locked yet, for one of the dead: then another place is found."""
+    lock, of_the_sweep = alive._lock, list[AliveLock]()
+
+    def lock_late(descriptor: int) -> None:
+        if not of_the_sweep:
+            monkeypatch.setattr(alive, "_lock", lock)
+            of_the_sweep.append(AliveLock(next((tmp_path / ".staging").glob("*.lock"))))
+        lock(descriptor)
+
+    monkeypatch.setattr(alive, "_lock", lock_late)
+    DirectoryStorage(tmp_path).check_writable()
+
+    of_the_sweep[0].release()
 
 
 def test_a_lock_is_held_once_in_a_process(tmp_path: Path) -> None:
