@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +12,7 @@ import msgspec
 
 from core_sdk.records import MANIFEST_NAME, CheckpointStored, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
-from core_sdk.tracking.index._schema import Where
+from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 
 _decode = msgspec.json.Decoder(CheckpointRecord).decode
@@ -61,16 +61,19 @@ def _folded(connection: sqlite3.Connection, where: Where) -> Iterator[tuple[tupl
     for record, attempt in others:
         if record.storage_id in fold_of:
             fold_of[record.storage_id].take(record, attempt)
-    resumed_steps = _resumed_steps(connection)
+    resumed_steps = _resumed_steps(connection, {trial_id for trial_id, _ in folds})
     for (trial_id, experiment_id), fold in sorted(folds.items(), key=lambda item: item[0], reverse=True):
         yield (trial_id, experiment_id), fold.checkpoints(resumed_steps[trial_id])
 
 
-def _resumed_steps(connection: sqlite3.Connection) -> defaultdict[int, dict[int, int | None]]:
+def _resumed_steps(
+    connection: sqlite3.Connection, trial_ids: Collection[int]
+) -> defaultdict[int, dict[int, int | None]]:
     """By trial and attempt."""
     resumed: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
-    query = "SELECT trial_id, attempt, resumed_steps FROM attempt WHERE attempt > 0 AND rank = 0"
-    for trial_id, attempt, steps in connection.execute(query):
+    where = among("trial_id", trial_ids)
+    query = f"SELECT trial_id, attempt, resumed_steps FROM attempt WHERE attempt > 0 AND rank = 0 AND {where.sql}"
+    for trial_id, attempt, steps in connection.execute(query, where.values):
         resumed[trial_id][attempt] = steps
     return resumed
 

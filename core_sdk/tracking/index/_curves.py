@@ -91,7 +91,8 @@ def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int
     if last < first:
         return []
     width = -(-(last - first + 1) // num_buckets)
-    values = (last - first) // width, first, width, first + width - 1, width, last, *where.values
+    _number_stretches(connection, num_buckets)
+    values = first, width, first + width - 1, width, last, (last - first) // width, *where.values
     rows = connection.execute(_buckets_query("point.value", of), values).fetchall()
     if any(isinstance(row["maximum"], str) for row in rows):  # text is greater than any number
         rows = connection.execute(_buckets_query(COMPARABLE, of), values).fetchall()
@@ -99,13 +100,20 @@ def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int
 
 
 def _buckets_query(value: str, of: BucketsOf) -> str:
-    # One seek per stretch: grouped by an expression over steps, SQLite would sort all points first.
-    return f"""WITH RECURSIVE stretch(number) AS (VALUES (0) UNION ALL SELECT number + 1 FROM stretch WHERE number < ?)
-        SELECT min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})
+    # One seek per stretch, in the order of a table's key: grouped by anything else, SQLite would sort all points first.
+    return f"""SELECT min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})
         FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
         CROSS JOIN point ON point.series_id = series.id AND {of.points()}
             AND point.steps BETWEEN ? + number * ? AND min(? + number * ?, ?)
-        WHERE {of.series().sql} GROUP BY number ORDER BY number"""
+        WHERE number <= ? AND {of.series().sql} GROUP BY number ORDER BY number"""
+
+
+def _number_stretches(connection: sqlite3.Connection, num_stretches: int) -> None:
+    """Makes a table of numbers from 0, which lasts as long as the transaction."""
+    connection.execute("CREATE TEMP TABLE IF NOT EXISTS stretch (number INTEGER PRIMARY KEY)")
+    numbers = "VALUES (0) UNION ALL SELECT number + 1 FROM numbers WHERE number < ?"
+    query = f"INSERT OR IGNORE INTO stretch WITH RECURSIVE numbers(number) AS ({numbers}) SELECT number FROM numbers"
+    connection.execute(query, (num_stretches - 1,))
 
 
 def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:
