@@ -118,6 +118,9 @@ class Collector:
         Raises `RecordDamagedError`, `TrialNotFoundError`, `ExperimentNotFoundError`, or `MetricNotFoundError` if the
         metric that was asked for is in no validation, but others are.
         """
+        wanted = self._wanted_experiment()
+        if wanted is not None and self._rules(wanted) is None:
+            return Plan({}, (), ())  # without a look at the trials, of which a home may have thousands
         trials = self._trials()
         found = {experiment_id: self._rules(experiment_id) for experiment_id in sorted(trials)}
         rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
@@ -208,11 +211,15 @@ class Collector:
                 histories[trial_id] = read_history(TrialFolder(self._home.root, trial_id), with_validation=True)
         return histories
 
+    def _wanted_experiment(self) -> int | None:
+        """None stands for all. Raises `TrialNotFoundError`."""
+        if self._request.trial_id is not None:
+            return self._home.trial(self._request.trial_id).read_record().experiment_id
+        return self._request.experiment_id
+
     def _trials(self) -> dict[int, set[int]]:
         """Those of the experiments that are asked for, by experiment."""
-        wanted = self._request.experiment_id
-        if self._request.trial_id is not None:
-            wanted = self._home.trial(self._request.trial_id).read_record().experiment_id
+        wanted = self._wanted_experiment()
         trials: dict[int, set[int]] = {}
         for trial_id in self._home.trial_ids():
             with contextlib.suppress(TrialNotFoundError):

@@ -58,9 +58,9 @@ export function Checkpoints({ query, experimentId, follows }) {
   `;
 }
 
-/** What collection would do. It reads journals and storages, so it is asked only when there are other checkpoints. */
+/** What collection would do. It reads journals and storages, so it is asked after the checkpoints, and only when they are others. */
 function useRetention(/** @type {number} */ experimentId, /** @type {any[] | undefined} */ checkpoints) {
-  const retention = useAnswer(address(["experiments", experimentId, "retention"]), { follows: () => false });
+  const retention = useAnswer(checkpoints ? address(["experiments", experimentId, "retention"]) : null, { follows: () => false });
   const marks = checkpoints?.map(({ storage_id: id, state, is_pinned: isPinned }) => `${id} ${state} ${isPinned}`).join("\n");
   const [seen, setSeen] = useState(/** @type {string | undefined} */ (undefined));
   useEffect(() => {
