@@ -222,10 +222,14 @@ class Index(View):
         return self._refresh()
 
     def _refresh(self, only_open: bool = False) -> RefreshResult:
+        with self._database.connect() as connection:
+            changes = _refresh.find_changes(connection, self.home, only_open=only_open)
+        if not changes:
+            return RefreshResult()
         # The whole file is verified: otherwise the seal of what is written would also cover damage that is not read.
         with self._database.connect(verify_anew=True) as connection:
             batch = Batch(connection, lambda: self._database.commit(connection))
-            return _refresh.refresh(self.home, batch, only_open=only_open)
+            return _refresh.index_changes(self.home, changes, batch)
 
     def _ask(
         self, question: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs

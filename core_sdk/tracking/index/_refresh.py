@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,71 +20,91 @@ from core_sdk.tracking.index._trials import open_attempts
 logger = logging.getLogger("core_sdk.tracking")
 
 
-def refresh(home: Home, batch: Batch, *, only_open: bool = False) -> RefreshResult:
-    """Indexes what the folder gained and forgets what it lost. One caller at a time.
+@dataclass(frozen=True)
+class Changes:
+    """The experiments and the trials that came, changed or went since they were indexed."""
+
+    experiments: list[int]
+    trials: list[int]
+
+    def __bool__(self) -> bool:
+        return bool(self.experiments or self.trials)
+
+
+def find_changes(connection: sqlite3.Connection, home: Home, *, only_open: bool = False) -> Changes:
+    """Looks at the folder, and writes nothing.
 
     With `only_open`, of the trials that are known only those are looked at whose newest attempt has not recorded its
     end: looking at ten thousand that have ended takes a tenth of a second.
     """
-    _index_experiments(home, batch)
-    known = known_trials(batch.connection)
-    present = home.trial_ids(include_deleted=True)
-    for trial_id in known.keys() - set(present):
-        forget_trial(batch.connection, trial_id)
-    is_open = {trial_id for trial_id, _ in open_attempts(batch.connection, Where())} if only_open else set()
-    for trial_id in present:
-        if only_open and trial_id in known and trial_id not in is_open:
-            continue
-        if trial_id not in known or has_changed(home, trial_id, known[trial_id]):
-            _index_or_forget(home.folder(trial_id), batch, is_known=trial_id in known)
-    return batch.finish()
+    known = {trial_id for (trial_id,) in connection.execute("SELECT trial_id FROM trial")}
+    present = set(home.trial_ids(include_deleted=True))
+    looked_at = {trial_id for trial_id, _ in open_attempts(connection, Where())} if only_open else None
+    # The folder of a trial that was deleted stays, without a record.
+    new = {trial_id for trial_id in present - known if home.folder(trial_id).exists()}
+    changed = {
+        trial_id
+        for trial_id, trial in known_trials(connection, looked_at).items()
+        if trial_id in present and has_changed(home, trial_id, trial)
+    }
+    return Changes(_changed_experiments(connection, home), sorted(new | changed | (known - present)))
 
 
-def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Iterable[int]) -> bool:
+def have_changed(connection: sqlite3.Connection, home: Home, trial_ids: Collection[int]) -> bool:
     """Whether a refresh would find something new in any of these trials."""
-    known = known_trials(connection)
+    known = known_trials(connection, trial_ids)
     return any(trial_id not in known or has_changed(home, trial_id, known[trial_id]) for trial_id in trial_ids)
 
 
-def _index_or_forget(folder: TrialFolder, batch: Batch, *, is_known: bool) -> None:
+def index_changes(home: Home, changes: Changes, batch: Batch) -> RefreshResult:
+    """Indexes what the folder gained and forgets what it lost. One caller at a time."""
+    for experiment_id in changes.experiments:
+        _index_or_forget_experiment(ExperimentFolder(home.root, experiment_id), batch)
+    for trial_id in changes.trials:
+        _index_or_forget_trial(home.folder(trial_id), batch)
+    return batch.finish()
+
+
+def _changed_experiments(connection: sqlite3.Connection, home: Home) -> list[int]:
+    known = dict(connection.execute("SELECT experiment_id, signature FROM experiment").fetchall())
+    present = {
+        experiment_id: _signature(ExperimentFolder(home.root, experiment_id).record_path)
+        for experiment_id in home.experiment_ids()
+    }
+    changed = {one for one, signature in present.items() if signature is None or known.get(one) != signature}
+    return sorted(changed | (known.keys() - present.keys()))
+
+
+def _index_or_forget_trial(folder: TrialFolder, batch: Batch) -> None:
     try:
         index_trial(folder, batch)
         return
-    except FileNotFoundError:
-        is_known = True  # in part, and being deleted
-    except TrialNotFoundError:
-        pass
+    except (FileNotFoundError, TrialNotFoundError):
+        pass  # it was deleted, or is being deleted
     except (RecordDamagedError, OSError) as error:
         _leave_out(folder.path, error, batch)
-    if is_known:
-        forget_trial(batch.connection, folder.trial_id)
+    forget_trial(batch.connection, folder.trial_id)
 
 
-def _index_experiments(home: Home, batch: Batch) -> None:
-    known = dict(batch.connection.execute("SELECT experiment_id, signature FROM experiment").fetchall())
-    present = set()
-    for experiment_id in home.experiment_ids():
-        folder = ExperimentFolder(home.root, experiment_id)
-        try:
-            signature = _signature(folder.record_path)
-            if known.get(experiment_id) != signature:
-                _index_experiment(folder, signature, batch.connection)
-            present.add(experiment_id)
-        except (FileNotFoundError, ExperimentNotFoundError):
-            continue
-        except (RecordDamagedError, OSError) as error:
-            _leave_out(folder.record_path, error, batch)
-    gone = [(experiment_id,) for experiment_id in known.keys() - present]
-    batch.connection.executemany("DELETE FROM experiment WHERE experiment_id = ?", gone)
+def _index_or_forget_experiment(folder: ExperimentFolder, batch: Batch) -> None:
+    try:
+        _index_experiment(folder, batch.connection)
+        return
+    except (FileNotFoundError, ExperimentNotFoundError):
+        pass
+    except (RecordDamagedError, OSError) as error:
+        _leave_out(folder.record_path, error, batch)
+    batch.connection.execute("DELETE FROM experiment WHERE experiment_id = ?", (folder.experiment_id,))
 
 
-def _index_experiment(folder: ExperimentFolder, signature: str, connection: sqlite3.Connection) -> None:
+def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) -> None:
+    signature = _signature(folder.record_path)  # before it is read, so that a later change is seen
     record = folder.read()
     labels = msgspec.json.encode(record.labels).decode()
     search = None if record.search is None else msgspec.json.encode(record.search).decode()
     row = (
         *(folder.experiment_id, record.name, record.created, labels, record.description),
-        *(record.parent, record.is_submitted, record.is_archived, search, signature),
+        *(record.parent, record.is_submitted, record.is_archived, search, signature or ""),
     )
     connection.execute(f"INSERT OR REPLACE INTO experiment VALUES ({', '.join('?' * len(row))})", row)
 
@@ -94,7 +115,10 @@ def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) ->
     batch.result.left_out.append(path)
 
 
-def _signature(record: Path) -> str:
-    """Changes whenever the file is replaced."""
-    status = record.stat()
+def _signature(record: Path) -> str | None:
+    """Changes whenever the file is replaced; None if it cannot be looked at."""
+    try:
+        status = record.stat()
+    except OSError:
+        return None
     return f"{status.st_ino}:{status.st_mtime_ns}:{status.st_size}"

@@ -17,7 +17,7 @@ from core_sdk.records import ExitRecord, TrialRecord
 from core_sdk.tracking.home import Home, TrialFolder, journal_name
 from core_sdk.tracking.index._batch import Batch
 from core_sdk.tracking.index._journal_indexing import AttemptRow, JournalIndexer, forget_attempts, insert_attempt
-from core_sdk.tracking.index._schema import FIRST_STEPS, LAST_VISIBLE_STEPS
+from core_sdk.tracking.index._schema import FIRST_STEPS, LAST_VISIBLE_STEPS, among
 from core_sdk.tracking.states import error_told
 from core_sdk.tracking.superseding import AttemptSpan, visible_until
 
@@ -41,12 +41,14 @@ class KnownTrial:
     """Bytes of each journal that are indexed."""
 
 
-def known_trials(connection: sqlite3.Connection) -> dict[int, KnownTrial]:
-    trials = connection.execute("SELECT trial_id, mtime_ns FROM trial")
+def known_trials(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> dict[int, KnownTrial]:
+    """Some of those that are indexed, or all."""
+    where = among("trial_id", trial_ids)
+    trials = connection.execute(f"SELECT trial_id, mtime_ns FROM trial WHERE {where.sql}", where.values)
     known = {trial_id: KnownTrial(mtime_ns) for trial_id, mtime_ns in trials}
-    for trial_id, *key, end_offset in connection.execute("SELECT trial_id, attempt, rank, end_offset FROM attempt"):
-        number, rank = key
-        known[trial_id].end_offsets[number, rank] = end_offset
+    query = f"SELECT trial_id, attempt, rank, end_offset FROM attempt WHERE {where.sql}"
+    for trial_id, attempt, rank, end_offset in connection.execute(query, where.values):
+        known[trial_id].end_offsets[attempt, rank] = end_offset
     return known
 
 
