@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -172,7 +173,10 @@ class Records:
         experiments, experiment_marks = self._read_experiments(trials)
         self._tell(trials, experiments, marks)
         self._marks, self._experiment_marks = marks, experiment_marks
-        self._snapshot = Snapshot(trials, experiments)
+        if trials and not self._snapshot.trials:
+            gc.freeze()  # each collection of garbage that looks at ten thousand trials would hold up all questions
+        if (trials, experiments) != (self._snapshot.trials, self._snapshot.experiments):
+            self._snapshot = Snapshot(trials, experiments)  # a former one has what was derived from it
         end = time.monotonic()
         self._next_look = end + max(_LEAST_AGE_S, _PAUSES * (end - start))
         self._latest_look = self._next_look + _GREATEST_AGE_S
