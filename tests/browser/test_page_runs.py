@@ -234,6 +234,7 @@ def test_keys_go_to_views_and_show_themselves(site: Site, open_view: OpenView) -
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
     page.keyboard.press("g")
     page.keyboard.press("r")
     expect(rows(page).first).to_be_visible()

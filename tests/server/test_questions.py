@@ -109,6 +109,21 @@ def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
     assert answer["resume_points"] == [40]
 
 
+def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:
+    """Each answer is that of the trial alone."""
+    found = visitor.question("/comparison", trials="3,1")["trials"]
+    curves = visitor.question("/comparison/metrics", trials="3,1", buckets=10)["trials"]
+
+    assert found == [visitor.question(f"/trials/{trial_id}") for trial_id in (3, 1)]
+    assert curves == [visitor.question(f"/trials/{trial_id}/metrics", buckets=10) for trial_id in (3, 1)]
+
+
+@pytest.mark.parametrize("trials", ["", "1,x", "0", "1.5", ",".join(map(str, range(1, 32)))])
+def test_a_comparison_is_of_1_to_30_trials(visitor: Visitor, trials: str) -> None:
+    """Others are refused, and so is what is no id."""
+    assert visitor.get(target_of("/comparison", trials=trials)).problem == "bad_parameter"
+
+
 def test_time_and_epochs_are_axes(visitor: Visitor, home: Home) -> None:
     """Epochs come from the metric of this name, between two reports of it too."""
     folder = new_trial(home)

@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from core_sdk.server.route import Route
-from core_sdk.server.routes import actions, checkpoints, cluster, code, experiments, home, logs, metrics, runs, trials
+from core_sdk.server.routes import (
+    actions,
+    checkpoints,
+    cluster,
+    code,
+    comparison,
+    experiments,
+    home,
+    logs,
+    metrics,
+    runs,
+    trials,
+)
 
 ROUTES = (
     Route("/home", home.home),
@@ -15,6 +27,8 @@ ROUTES = (
     Route("/trials/{trial_id}/system", metrics.system),
     Route("/trials/{trial_id}/logs", logs.logs),
     Route("/trials/{trial_id}/configuration", code.trial_configuration),
+    Route("/comparison", comparison.comparison),
+    Route("/comparison/metrics", comparison.compared_metrics),
     Route("/experiments", experiments.experiments),
     Route("/experiments/{experiment_id}", experiments.experiment),
     Route("/experiments/{experiment_id}/search", experiments.search),

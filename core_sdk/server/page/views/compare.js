@@ -12,7 +12,7 @@ import { csvText, saveFile } from "../parts/saving.js";
 import { Tabs } from "../parts/tabs.js";
 import { formatValue } from "../parts/text.js";
 import { address } from "../state/api.js";
-import { useAnswers } from "../state/answers.js";
+import { useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
 import { flattened } from "./facts.js";
 
@@ -33,7 +33,7 @@ export function Compare() {
     ["configuration", "Configurations"],
   ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
   const follows = (/** @type {any} */ change) => change.trials.some((/** @type {number} */ id) => shown.includes(String(id)));
-  const answer = useAnswers(shown.map((id) => address(["trials", id])), { follows });
+  const answer = useAnswer(shown.length ? address(["comparison"], { trials: shown.join(",") }) : null, { follows });
   if (shown.length === 0) {
     return html`<${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
   }
@@ -43,7 +43,7 @@ export function Compare() {
       <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
       ${ids.length > shown.length && html`<${Remark}>Only the first ${MAX_TRIALS} of ${ids.length} trials are compared: more curves cannot be told apart.<//>`}
       <${Answered} answer=${answer} what="trials">
-        ${(/** @type {any[]} */ found) => html`
+        ${(/** @type {{trials: any[]}} */ { trials: found }) => html`
           <div class="tab">
             ${tab === "metrics" && html`<${Metrics} found=${found} follows=${follows} />`}
             ${tab === "values" && html`<div class="pane"><${Values} found=${found} /></div>`}
@@ -60,8 +60,8 @@ function Metrics({ found, follows }) {
   const [search, setSearch] = useSetting("search");
   const all = [...new Set(found.flatMap((/** @type {any} */ { series }) => series.map(nameOf)))];
   const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
-  const urls = found.map(({ trial }) => address(["trials", trial.trial_id, "metrics"], { names: names.join(","), x: settings.axis, buckets: NUM_BUCKETS }));
-  const answer = useAnswers(urls, { follows });
+  const ids = found.map(({ trial }) => trial.trial_id).join(",");
+  const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names: names.join(","), x: settings.axis, buckets: NUM_BUCKETS }), { follows });
   return html`
     <${ChartSettingsBar}>
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
@@ -72,7 +72,7 @@ function Metrics({ found, follows }) {
       </ul>
       ${all.length > names.length && search === "" && html`<${Remark}>The first ${MAX_CHARTS} of ${all.length} metrics are drawn. The search finds others.<//>`}
       <${Answered} answer=${answer} what="curves">
-        ${(/** @type {any[]} */ answers) => html`
+        ${(/** @type {{trials: any[]}} */ { trials: answers }) => html`
           <div class="charts">
             ${names.map((name) => html`<${ComparedChart} key=${name} name=${name} found=${found} answers=${answers} settings=${settings} />`)}
           </div>
