@@ -144,11 +144,12 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     found = [
         one
         for one in everything
-        if query.experiment in (None, one.row.experiment_id)
-        and one.row.experiment_id not in hidden
-        and (condition is None or condition.holds(one.values.get))
-        and (not query.search or _mentions(one, query.search.casefold()))
+        if query.experiment in (None, one.row.experiment_id) and one.row.experiment_id not in hidden
     ]
+    if condition is not None:
+        found = [one for one in found if condition.holds(one.values.get)]
+    if text := query.search.casefold():
+        found = [one for one in found if _mentions(one, text)]
     if query.sort:
         found = in_order(found, query.sort)
     page = found[query.cursor : query.cursor + query.limit]

@@ -89,6 +89,8 @@ class _Parser:
         rules = [parse()]
         while self._take_keyword(keyword):
             rules.append(parse())
+        if len(rules) == 1:
+            return rules[0]
         return lambda lookup: combine(rule(lookup) for rule in rules)
 
     def _one(self) -> _Rule:

@@ -1,6 +1,6 @@
 /** Answers of the server that follow what changes. */
 
-import { useCallback, useEffect, useRef, useState } from "../preact.js";
+import { useCallback, useLayoutEffect, useRef, useState } from "../preact.js";
 import { get } from "./api.js";
 import { coalesced } from "./coalescing.js";
 import { useChanges } from "./events.js";
@@ -50,7 +50,7 @@ function useAsked(key, ask, follows) {
   const again = useRef(() => {});
   const reload = useCallback(() => again.current(), []);
   useChanges(follows, reload);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (key === null) return undefined;
     const canceler = new AbortController();
     again.current = coalesced(async () => {

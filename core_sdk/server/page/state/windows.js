@@ -1,6 +1,6 @@
 /** Stretches of a long list that the server keeps: those in view are asked for, the others are not. */
 
-import { useCallback, useEffect, useReducer, useRef } from "../preact.js";
+import { useCallback, useLayoutEffect, useReducer, useRef } from "../preact.js";
 import { get } from "./api.js";
 import { coalesced } from "./coalescing.js";
 import { useChanges } from "./events.js";
@@ -51,7 +51,7 @@ export function useWindows(urlOf, read, { size, follows }) {
     [read, size],
   );
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const canceler = new AbortController();
     viewed.current = [0, 1];
     again.current = coalesced(async () => {
