@@ -3,7 +3,8 @@
     python benchmarks/page.py [--home HOME] [--trials 10000] [--points 10000000] [--repeats 20]
 
 The first useful paint of a view is the time from the change of the address to the second frame after its content is
-there. It needs Debian's chromium and playwright. Without --home one is written first, which takes a minute or two.
+there, in a page that was loaded anew and has no answer yet. The server is a process of its own. It needs Debian's
+chromium and playwright. Without --home one is written first, which takes a minute or two.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gzip
+import math
 import statistics
 import sys
 import tempfile
@@ -19,15 +21,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import psutil
-
 import core_sdk.server
 from core_sdk.tracking import Home
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from browser.conftest import CHROMIUM, OPTIONS, Site, serving
+from browser.conftest import CHROMIUM, OPTIONS
 from page_home import write_home
+from page_server import Server, serving
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -95,10 +96,10 @@ def main() -> int:
         home = Home.open(arguments.home) if arguments.home else Home.create(Path(directory, "home"))
         if not arguments.home:
             write_home(home, arguments.trials, arguments.points)
-        with serving(home) as site, opened(site) as page:
+        with serving(home.root) as server, opened(server.entrance) as page:
             measure_views(page, arguments.repeats)
             measure_table(page, arguments.repeats)
-            measure_memory(page)
+            measure_memory(page, server)
     return 0
 
 
@@ -110,7 +111,7 @@ def measure_weight() -> None:
 
 
 @contextlib.contextmanager
-def opened(site: Site) -> Iterator[Page]:
+def opened(entrance: str) -> Iterator[Page]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -118,7 +119,7 @@ def opened(site: Site) -> Iterator[Page]:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.set_default_timeout(300_000)
         start = time.perf_counter()
-        page.goto(site.entrance)
+        page.goto(entrance)
         page.wait_for_selector(".grid-row:not(.waiting)")
         show("first visit, until the table is there", f"{time.perf_counter() - start:.2f} s", "indexes a new home")
         start = time.perf_counter()
@@ -136,8 +137,9 @@ def measure_views(page: Page, repeats: int) -> None:
             page.evaluate("location.hash = '#/nowhere'")
             page.reload()  # a page remembers what its views have shown
             page.wait_for_selector("main .empty")
+            page.wait_for_selector(".connection-live")  # its own start, of 80 files, is no part of a view
             times.append(page.evaluate(_SHOW, [f"#/{address}", selector]))
-        show(name, milliseconds(times), "p95 at most 300 ms")
+        show(name, f"{milliseconds(times)}, first {times[0]:.0f} ms", "p95 at most 300 ms")
 
 
 def measure_table(page: Page, repeats: int) -> None:
@@ -152,20 +154,19 @@ def measure_table(page: Page, repeats: int) -> None:
     show("filter of all rows", milliseconds(times), "at most 100 ms")
 
 
-def measure_memory(page: Page) -> None:
+def measure_memory(page: Page, server: Server) -> None:
     heap = page.evaluate("() => performance.memory.usedJSHeapSize")
-    server = psutil.Process().memory_info().rss
-    show("memory", f"{heap / 1e6:.0f} MB of scripts; {server / 1e6:.0f} MB of the server and this program")
+    show("memory", f"{heap / 1e6:.0f} MB of scripts, {server.rss_mb():.0f} MiB of the server", "server at most 200 MB")
 
 
 def milliseconds(times: Sequence[float]) -> str:
     ordered = sorted(times)
-    p95 = ordered[min(len(ordered) - 1, round(0.95 * len(ordered)))]
+    p95 = ordered[math.ceil(0.95 * len(ordered)) - 1]
     return f"median {statistics.median(ordered):.0f} ms, p95 {p95:.0f} ms"
 
 
 def show(what: str, figure: str, target: str = "") -> None:
-    print(f"{what:<40} {figure:<36} {target}", flush=True)
+    print(f"{what:<40} {figure:<44} {target}", flush=True)
 
 
 if __name__ == "__main__":

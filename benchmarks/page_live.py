@@ -70,7 +70,7 @@ def main() -> None:
                 trainings.enter_context(training(home, _BESIDE))
             watched = trainings.enter_context(training(home, _TOLD))
             report(watched, 1)
-            with serving(home) as site, opened(site) as page:
+            with serving(home) as site, opened(site.entrance) as page:
                 page.evaluate("location.hash = '#/runs?columns=id,training.seen&sort=-training.seen'")
                 page.evaluate(_PAINTED, "1")
                 delays = []

@@ -158,6 +158,10 @@ class Server:
         self._address, _, self._token = line.strip().partition("/?token=")
         self._process = psutil.Process(process.pid)
 
+    @property
+    def entrance(self) -> str:
+        return f"{self._address}/?token={self._token}"
+
     def open(self, path: str) -> tuple[HTTPConnection, HTTPResponse]:
         connection = HTTPConnection(self._address.removeprefix("http://"), timeout=600)
         connection.request("GET", path, headers={"Authorization": f"Bearer {self._token}"})
