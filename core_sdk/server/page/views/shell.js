@@ -113,7 +113,7 @@ function useShortcuts(/** @type {() => void} */ openHelp) {
     const onKey = (/** @type {KeyboardEvent} */ event) => {
       const target = /** @type {HTMLElement} */ (event.target);
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
-      if (target.closest("input, textarea, select, dialog")) return;
+      if (target.closest("input, textarea, select, dialog[open]")) return;
       if (event.key === "?") openHelp();
       else if (isAfterG && event.key === "r") go(linkTo(["runs"]));
       else if (isAfterG && event.key === "q") go(linkTo(["queue"]));
