@@ -79,6 +79,7 @@ def test_charts_zoom_by_keys_and_by_dragging(site: Site, open_view: OpenView) ->
     expect(page.get_by_role("button", name="Show all").first).to_be_visible()
     page.keyboard.press("0")
     page.wait_for_function("() => !location.hash.includes('from=')")
+    expect(page.get_by_role("button", name="Show all")).to_have_count(0)
     box = page.locator(".chart .u-over").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 60, box["y"] + 50)
