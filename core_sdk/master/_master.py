@@ -60,6 +60,8 @@ class Master:
         self._machine = MachinePool(machine, self._wake, spawner)
         self._clusters: dict[str, ResourcePool] = {}
         """By address."""
+        self._waits: dict[int, str] = {}
+        """Experiments of which a trial waits for a node, in words."""
 
     def recover(self) -> None:
         """Takes up the experiments that had not ended."""
@@ -144,7 +146,7 @@ class Master:
     def _check_slots(self, run: Run) -> None:
         if not run.pool.is_known:
             raise _PoolNotKnown(run.pool)
-        num_wanted, num_slots = run.slots_per_trial, max(run.pool.rooms(), default=0)
+        num_wanted, num_slots = run.slots_per_trial, max(run.pool.sizes(), default=0)
         if run.pool.problem or num_wanted > num_slots:
             experiment_id = run.experiment.experiment_id
             self._runs.pop(experiment_id).close()
@@ -209,7 +211,9 @@ class Master:
                     "state": run.experiment.state,
                     "priority": run.experiment.priority,
                     "max_slots": run.experiment.max_slots,
-                    "suspended": self._suspended.get(experiment_id, "") or run.pool.problem,
+                    "suspended": self._suspended.get(experiment_id, "")
+                    or run.pool.problem
+                    or self._waits.get(experiment_id, ""),
                     "waiting": len(run.experiment.waiting),
                     "cluster": run.pool.cluster,
                     "running": [
@@ -288,7 +292,16 @@ class Master:
         runs = {id_: run for id_, run in self._runs.items() if run.pool is pool}
         used = {slot for run in runs.values() for _, slots, _ in run.occupied() for slot in slots}
         active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
-        decisions = decide(active, sum(pool.rooms()))
+        decisions = decide(active, pool.rooms())
+        for experiment_id in runs:
+            self._waits.pop(experiment_id, None)
+        for experiment_id, most in decisions.scattered.items():
+            self._waits[experiment_id] = (
+                f"a trial waits for {runs[experiment_id].slots_per_trial} free slots on one node, of which each has "
+                f"{most} at most"
+            )
+        for experiment_id, request_id in decisions.withdraw:
+            runs[experiment_id].withdraw(request_id)
         for stopped, reason in (
             (decisions.preempt, "its slots are needed for an experiment of a higher priority"),
             (decisions.excess, "max_slots of its experiment was lowered"),

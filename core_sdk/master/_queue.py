@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -22,6 +23,10 @@ class Demand:
     """Trials that wait, the first first."""
     running: Sequence[UUID]
     """Trials that run, the oldest first."""
+    nodes: Mapping[UUID, str]
+    """The node of each of them."""
+    unplaced: Sequence[UUID] = ()
+    """Trials that were started, and whose node is not known yet."""
     stopping: frozenset[UUID] = frozenset()
     """Those of them that are about to free their slots."""
 
@@ -35,54 +40,102 @@ class Decisions:
     """So that more important ones can start."""
     excess: list[tuple[int, UUID]] = field(default_factory=list)
     """Since `max_slots` of their experiment was lowered."""
+    withdraw: list[tuple[int, UUID]] = field(default_factory=list)
+    """Not placed yet, and no node has room for them any more. They wait again."""
+    scattered: dict[int, int] = field(default_factory=dict)
+    """Experiments whose next trial waits although there are enough slots, since no node has them all, each with the
+    most that a node has for it."""
 
 
-def decide(demands: Iterable[Demand], num_slots: int) -> Decisions:
-    """Gives out free slots by priority, and then by age.
+def decide(demands: Iterable[Demand], rooms: Mapping[str, int]) -> Decisions:
+    """Gives out free slots by priority, and then by age. `rooms` are the slots of each node, free or not.
 
-    A trial for which there are not enough free slots keeps what is free, or soon will be, from those behind it. Running
-    trials of less important experiments are stopped for it, the youngest first, if that frees enough. Before all that,
-    an experiment that has more than its `max_slots` gives up its youngest trials.
+    A trial has all its slots on one node. If no node has enough free slots for it, it keeps what is free, or soon will
+    be, from those behind it. Running trials of less important experiments are stopped for it, the youngest first, if
+    that frees enough on one node. Before all that, an experiment that has more than its `max_slots` gives up its
+    youngest trials.
     """
     ordered = sorted(demands, key=lambda demand: (demand.priority, demand.experiment_id))
     if excess := [(demand.experiment_id, request_id) for demand in ordered for request_id in _excess(demand)]:
         return Decisions(excess=excess)
-    num_free = num_slots - sum(demand.slots_per_trial * len(demand.running) for demand in ordered)
-    num_free_without = MAX_WITHOUT_SLOTS - sum(len(demand.running) for demand in ordered if not demand.slots_per_trial)
+    free, coming = Counter(rooms), Counter[str]()
+    for demand in ordered:
+        for request_id in demand.running:
+            free[demand.nodes[request_id]] -= demand.slots_per_trial
+        for request_id in demand.stopping:
+            coming[demand.nodes[request_id]] += demand.slots_per_trial
+    if withdrawn := [
+        (demand.experiment_id, request_id)
+        for demand in ordered
+        for request_id in demand.unplaced
+        if not _take(free, rooms, demand)
+    ]:
+        return Decisions(withdraw=withdrawn)
+    num_free_without = MAX_WITHOUT_SLOTS - sum(_num_begun(demand) for demand in ordered if not demand.slots_per_trial)
     decisions = Decisions()
     for demand in ordered:
-        cost, num_used = demand.slots_per_trial, demand.slots_per_trial * len(demand.running)
+        cost = demand.slots_per_trial
+        num_used = cost * _num_begun(demand)
+        if demand.waiting and cost > (largest := max(rooms.values(), default=0)):
+            decisions.scattered[demand.experiment_id] = largest
+            continue
         for request_id in demand.waiting:
             num_used += cost
-            if cost > num_slots or (demand.max_slots is not None and num_used > demand.max_slots):
+            if demand.max_slots is not None and num_used > demand.max_slots:
                 break
             if cost == 0:
                 if num_free_without == 0:
                     break
                 num_free_without -= 1
-            elif cost > num_free:
-                num_coming = sum(other.slots_per_trial * len(other.stopping) for other in ordered)
-                less_important = [other for other in ordered if other.priority > demand.priority]
-                decisions.preempt = _victims(less_important, cost - num_free - num_coming)
+            elif not _take(free, rooms, demand):
+                if sum(free[node] for node in rooms) >= cost:
+                    decisions.scattered[demand.experiment_id] = max(free[node] for node in rooms)
+                decisions.preempt = _victims(ordered, demand, rooms, free, coming)
                 return decisions
-            num_free -= cost
             decisions.start.append((demand.experiment_id, request_id))
     return decisions
+
+
+def _num_begun(demand: Demand) -> int:
+    return len(demand.running) + len(demand.unplaced)
+
+
+def _take(free: Counter[str], rooms: Iterable[str], demand: Demand) -> bool:
+    """Takes the slots of one trial from the fullest node that has them. False if none has."""
+    cost = demand.slots_per_trial
+    node = min((node for node in rooms if free[node] >= cost), key=lambda node: free[node], default=None)
+    if node is not None:
+        free[node] -= cost
+    return node is not None or cost == 0
 
 
 def _excess(demand: Demand) -> list[UUID]:
     if demand.max_slots is None or not demand.slots_per_trial:
         return []
     staying = [request_id for request_id in demand.running if request_id not in demand.stopping]
+    staying += demand.unplaced
     return staying[demand.max_slots // demand.slots_per_trial :]
 
 
-def _victims(less_important: Sequence[Demand], num_wanted: int) -> list[tuple[int, UUID]]:
-    """Running trials that have enough slots together; none if there are not enough, or none is wanted."""
+def _victims(
+    ordered: Sequence[Demand], demand: Demand, rooms: Mapping[str, int], free: Counter[str], coming: Counter[str]
+) -> list[tuple[int, UUID]]:
+    """The fewest running trials of less important experiments that have enough slots on one node; none if there are not
+    enough, or none is wanted."""
+    less_important = [other for other in ordered if other.priority > demand.priority]
+    cost = demand.slots_per_trial
+    wanted = {node: cost - free[node] - coming[node] for node, room in rooms.items() if room >= cost}
+    choices = (_victims_on(node, less_important, num_wanted) for node, num_wanted in wanted.items())
+    return min((choice for choice in choices if choice is not None), key=len, default=[])
+
+
+def _victims_on(node: str, less_important: Sequence[Demand], num_wanted: int) -> list[tuple[int, UUID]] | None:
+    """None if this node has not enough of them."""
     chosen = []
     for demand in reversed(less_important):
         for request_id in reversed(demand.running):
-            if num_wanted > 0 and demand.slots_per_trial and request_id not in demand.stopping:
+            is_there = demand.nodes[request_id] == node and request_id not in demand.stopping
+            if num_wanted > 0 and demand.slots_per_trial and is_there:
                 chosen.append((demand.experiment_id, request_id))
                 num_wanted -= demand.slots_per_trial
-    return chosen if num_wanted <= 0 else []
+    return chosen if num_wanted <= 0 else None

@@ -100,14 +100,18 @@ class Run:
     def demand(self) -> Demand:
         experiment = self.experiment
         running = list(experiment.running())
-        beginning = [request_id for request_id, claim in self._claims.items() if not claim.is_abandoned]
+        claims = {request_id: claim for request_id, claim in self._claims.items() if not claim.is_abandoned}
+        nodes = {trial.request_id: trial.boot for trial in running}
+        nodes |= {request_id: claim.node for request_id, claim in claims.items() if claim.node is not None}
         return Demand(
             experiment.experiment_id,
             experiment.priority,
             self.slots_per_trial,
             experiment.max_slots,
             [request_id for request_id in experiment.waiting if request_id not in self._claims],
-            [*(trial.request_id for trial in running), *beginning],
+            list(nodes),
+            nodes,
+            [request_id for request_id in claims if request_id not in nodes],
             frozenset(trial.request_id for trial in running if trial.stop is not None),
         )
 
@@ -132,10 +136,14 @@ class Run:
         )
         return claim.slot_ids
 
+    def withdraw(self, request_id: UUID) -> None:
+        """Takes back the claim."""
+        self._claims[request_id].abandon()
+
     def preempt(self, request_id: UUID, reason: str) -> None:
         trial = self.experiment.trials[request_id]
         if request_id in self._claims:
-            self._claims[request_id].abandon()
+            self.withdraw(request_id)
         elif trial.stop is None:
             self.carry_out([AskToStop(request_id, reason)])
 

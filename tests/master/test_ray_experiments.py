@@ -18,6 +18,7 @@ from frameworks.environments import environment
 from hosts.hosts import HostGroup, host_group
 from master.searches import await_end, events_of
 from parts import needs
+from ports import reserved_port
 from processes import wait_for
 from workers.engines import ray_node
 
@@ -30,7 +31,7 @@ TRAIN = """
 import os, time
 from core_sdk import core
 
-with core.init() as context:
+with core.init(distributed=core.DistributedContext()) as context:  # one process, on however many slots
     first = context.info.trial._steps_completed + 1
     for epoch in range(first, 21):
         context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": 1 / epoch})
@@ -62,6 +63,8 @@ def cli(home: Home, tmp_path: Path) -> Iterator[Cli]:
     python = environment("ray").python
     os.environ["PATH"] = f"{python.parent}{os.pathsep}{os.environ['PATH']}"
     os.environ["RAY_AUTH_MODE"] = "disabled"
+    # Ray ends a program this long after its cluster has gone; by default after a minute.
+    os.environ["RAY_gcs_rpc_server_reconnect_timeout_s"] = "10"  # noqa: SIM112
     (tmp_path / "train.py").write_text(TRAIN)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -73,11 +76,13 @@ def cli(home: Home, tmp_path: Path) -> Iterator[Cli]:
         run("experiment", "kill", str(experiment["experiment_id"]))
 
 
-def create(cli: Cli, home: Home, address: str, *, pause_s: float = 0, slots: int = 1, searcher: str = SINGLE) -> int:
+def create(
+    cli: Cli, home: Home, address: str, *options: str, pause_s: float = 0, slots: int = 1, searcher: str = SINGLE
+) -> int:
     """The experiment's id."""
     config = home.root.parent / "ray.yaml"
     config.write_text(CONFIG.format(address=address, pause_s=pause_s, slots=slots, searcher=searcher))
-    done = cli("experiment", "create", "ray.yaml")
+    done = cli("experiment", "create", "ray.yaml", *options)
     assert done.returncode == 0, done.stderr
     return int(done.stdout.split()[-1])
 
@@ -95,6 +100,12 @@ def await_steps(home: Home, trial_id: int, steps: int) -> None:
         return any(f"epoch {steps} " in log.read_text() for log in logs)
 
     wait_for(has_come, timeout_s=60)
+
+
+def problem_of(cli: Cli, experiment_id: int) -> str:
+    """What the queue says of it."""
+    queue = json.loads(cli("queue", "list", "--json").stdout)
+    return next(str(row["suspended"]) for row in queue if row["experiment_id"] == experiment_id)
 
 
 def master_pid(home: Home) -> int:
@@ -210,6 +221,42 @@ def test_experiments_that_no_cluster_can_run_are_refused(
     assert list(home.experiments.glob("*/experiment.json")) == []
 
 
+HOLD_ONE_CPU_OF_EACH_NODE = """
+import sys
+import ray
+from ray.util.placement_group import placement_group
+
+ray.init(sys.argv[1])
+ray.get(placement_group([{"CPU": 1}] * 2, strategy="STRICT_SPREAD").ready())
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@needs("ray")
+def test_a_trial_waits_for_one_node_with_all_its_slots(cli: Cli, home: Home, two_ray_nodes: str) -> None:
+    """There are enough, but not on one node. The queue says so, and smaller trials go on until there is such a node."""
+    holder = subprocess.Popen(
+        [environment("ray").python, "-c", HOLD_ONE_CPU_OF_EACH_NODE, two_ray_nodes],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdin is not None
+        assert any("held" in line for line in holder.stdout)
+
+        large = create(cli, home, two_ray_nodes, slots=2)
+        wait_for(lambda: bool(problem_of(cli, large)), timeout_s=60)
+        small = create(cli, home, two_ray_nodes)
+
+        assert problem_of(cli, large) == "a trial waits for 2 free slots on one node, of which each has 1 at most"
+        assert await_end(home, small).state == "COMPLETED"
+        holder.stdin.close()
+    assert await_end(home, large).state == "COMPLETED"
+
+
 class RayOnHosts:
     def __init__(self, hosts: HostGroup, nodes: contextlib.ExitStack) -> None:
         self.hosts = hosts
@@ -261,6 +308,46 @@ def test_a_trial_goes_on_elsewhere_when_its_node_dies(
 
 @needs("hosts", "ray")
 @pytest.mark.timeout(300)
+def test_a_trial_begins_elsewhere_when_its_node_dies_before(
+    cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
+) -> None:
+    """As if that node had never been there."""
+    ray_on_hosts.join(1)
+    run = partial(ray_on_hosts.cli, cwd=tmp_path)
+    experiment_id = create(run, home, ray_on_hosts.address, "--paused")
+    hanging = tmp_path / "hanging"
+    hanging.mkdir()
+    os.mkfifo(hanging / "experiment.json")
+    ray_on_hosts.hosts[1].bind(hanging, home.experiment(experiment_id).path)
+    run("experiment", "activate", str(experiment_id))
+    with opened_with_reader(hanging / "experiment.json"):
+        ray_on_hosts.hosts[1].kill()
+    ray_on_hosts.join(2)
+
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    assert [event.outcome for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)] == [
+        "completed"
+    ]
+    assert home.folder(1).log_path(1).read_text().splitlines()[0].endswith(" on h3")
+
+
+@contextlib.contextmanager
+def opened_with_reader(fifo: Path) -> Iterator[None]:
+    """Waits for somebody who opens it, and lets him wait for what is written to it."""
+    writers: list[int] = []
+
+    def has_opened() -> bool:
+        with contextlib.suppress(OSError):
+            writers.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        return bool(writers)
+
+    wait_for(has_opened, timeout_s=60)
+    yield
+    os.close(writers[0])
+
+
+@needs("hosts", "ray")
+@pytest.mark.timeout(300)
 def test_a_node_that_does_not_see_the_home_is_named(
     cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
 ) -> None:
@@ -275,3 +362,25 @@ def test_a_node_that_does_not_see_the_home_is_named(
     assert await_end(home, experiment_id).state == "ERROR"
     [end] = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)]
     assert end.reason.startswith(f"node h2 of the Ray cluster does not see the home {home.root}: put it")
+
+
+@needs("ray")
+@pytest.mark.timeout(300)
+def test_an_experiment_waits_for_a_cluster_that_goes_away(cli: Cli, home: Home, tmp_path: Path) -> None:
+    """The queue says so, other experiments go on, and it goes on when there is a cluster again."""
+    with reserved_port() as port:
+        with ray_node("--head", f"--port={port}", "--num-cpus=1"):
+            experiment_id = create(cli, home, f"127.0.0.1:{port}", pause_s=0.3)
+            await_steps(home, 1, 3)
+        wait_for(lambda: bool(problem_of(cli, experiment_id)), timeout_s=120)
+        assert f"the Ray cluster at 127.0.0.1:{port} cannot be used" in problem_of(cli, experiment_id)
+        text = CONFIG.format(address="", pause_s=0, slots=1, searcher=SINGLE).replace('address: "", ', "")
+        (tmp_path / "here.yaml").write_text(text.replace("engine: ray", "engine: local"))
+        here = cli("experiment", "create", "here.yaml").stdout.split()[-1]
+        assert await_end(home, int(here)).state == "COMPLETED"
+
+        with ray_node("--head", f"--port={port}", "--num-cpus=1"):
+            assert await_end(home, experiment_id).state == "COMPLETED"
+    ends = [(event.outcome, event.reason) for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)]
+    assert [outcome for outcome, _ in ends] == ["failed", "completed"], ends
+    assert home.folder(1).log_path(2).read_text().splitlines()[0] != "epoch 1"

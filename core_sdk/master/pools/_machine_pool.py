@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,11 @@ class MachinePool(ResourcePool):
         self._tell = tell
         self._spawner = spawner or Spawner()
 
-    def rooms(self) -> Sequence[int]:
+    def sizes(self) -> Sequence[int]:
         return [self.machine.num_slots]
+
+    def rooms(self) -> Mapping[str, int]:
+        return {_boot(): self.machine.num_slots}
 
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
         free = [slot for slot in range(self.machine.num_slots) if slot not in used]
@@ -81,6 +84,7 @@ class _MachineClaim(Claim):
         """Calls `make_start` in a thread of its own, and `tell` after that."""
         self.folder = folder
         self.slot_ids = slot_ids
+        self.node = _boot()
         self._agent = agent
         self._tell = tell
         self._is_over = False

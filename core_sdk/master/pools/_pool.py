@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,13 +47,15 @@ class Execution(ABC):
 
 
 class Claim(ABC):
-    """An attempt that is about to begin. It has its slots from construction on.
+    """An attempt that is about to begin. Its slots are kept for it from construction on.
 
     It becomes whole in another thread: a storage or a cluster that does not answer holds up nothing else.
     """
 
     folder: TrialFolder
     slot_ids: tuple[int, ...] = ()
+    node: str | None = None
+    """What `Begun.boot` will be; None if it is not known yet."""
     is_abandoned: bool = False
 
     @property
@@ -99,8 +101,12 @@ class ResourcePool(ABC):
         """Not for ever. Called in any thread."""
 
     @abstractmethod
-    def rooms(self) -> Sequence[int]:
-        """How many slots each node has, free or not."""
+    def sizes(self) -> Sequence[int]:
+        """How many slots each node has."""
+
+    @abstractmethod
+    def rooms(self) -> Mapping[str, int]:
+        """How many slots each node has for attempts of this home, free or not, by what `Begun.boot` is there."""
 
     @abstractmethod
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:

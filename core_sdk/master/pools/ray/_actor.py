@@ -35,8 +35,13 @@ class AttemptActor:
         self._agent: Agent | None = None
         self._problem = ""
 
-    def claim(self) -> tuple[int, str] | str:
-        """Makes the attempt, which is this process's until it is started. Returns its number, and its node's id."""
+    def node_id(self) -> str:
+        """Where Ray has placed it."""
+        node_id: str = ray.get_runtime_context().get_node_id()
+        return node_id
+
+    def claim(self) -> int | str:
+        """Makes the attempt, which is this process's until it is started. Returns its number."""
         try:
             if not self._sees_home():
                 node = os.uname().nodename
@@ -51,7 +56,7 @@ class AttemptActor:
             self._start = self._order.make_start(submission, self._slots())
         except (CoreSDKError, OSError) as error:
             return str(error)
-        return self._start.number, ray.get_runtime_context().get_node_id()
+        return self._start.number
 
     def run(self) -> str:
         """Starts the claimed attempt, if that is not done, and returns when it has ended."""

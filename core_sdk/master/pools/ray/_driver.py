@@ -5,22 +5,44 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor
-from core_sdk.master.pools.ray._messages import Ask, Claimed, Drop, Failed, Gone, News, Node, Over, Place, Signal, Watch
+from core_sdk.master.pools.ray._messages import (
+    Ask,
+    Claimed,
+    Device,
+    Drop,
+    Failed,
+    Gone,
+    Located,
+    News,
+    Node,
+    Over,
+    Place,
+    Signal,
+    Watch,
+)
 from core_sdk.workers.ray import Cluster, reason_of
 
 # How long a step waits for news.
 _STEP_S = 0.2
 # How often the nodes are asked for.
 _NODES_S = 1.0
+# What Ray says of free slots comes late: those that our attempts have just left count as free only after some reads.
+_NUM_READS = 3
+# How long Ray may take from giving slots to an actor until the actor answers.
+_PLACING_S = 30.0
+# How many actors may die before one has claimed an attempt, apart from those that die with their node.
+_NUM_TRIES = 3
 # How long an actor that was taken back has to do that.
 _WITHDRAWING_S = 5.0
 
@@ -35,7 +57,11 @@ class _Placed:
     actor: Any = None
     answer: Any = None
     """Of the call that waits for what comes next."""
+    is_claimed: bool = False
     is_running: bool = False
+    asked_at: float = field(default_factory=time.monotonic)
+    num_deaths: int = 0
+    """Of actors that should have claimed it."""
     try_again_at: float = field(default_factory=time.monotonic)
 
 
@@ -48,6 +74,8 @@ class Driver:
         self._placed: dict[str, _Placed] = {}
         self._nodes: dict[str, Node] = {}
         self._nodes_at = 0.0
+        self._device: Device = "CPU"
+        self._foreign: deque[Mapping[str, int]] = deque(maxlen=_NUM_READS)
 
     def step(self, asks: Sequence[Ask]) -> tuple[list[Node], list[News]]:
         """The nodes that live, and the news since the last step. Waits for a moment if there are none."""
@@ -92,18 +120,16 @@ class Driver:
             ray.kill(stale)
             placed.try_again_at = time.monotonic() + _STEP_S
             return
-        has_gpus = any(node.gpus for node in self._nodes.values())
         with contextlib.suppress(ValueError):  # the name is still taken by one that dies
             placed.actor = _new_actor(
-                placed.order, placed.order.num_slots, has_gpus, name=placed.order.name, lifetime="detached"
+                placed.order, placed.order.num_slots, self._device, name=placed.order.name, lifetime="detached"
             )
-            placed.answer = placed.actor.claim.remote()
+            placed.answer = placed.actor.node_id.remote()
 
     def _news(self) -> Iterator[News]:
         for name, placed in list(self._placed.items()):
             if placed.node_id and placed.node_id not in self._nodes:
-                yield Gone(name)
-                self._placed.pop(name)
+                yield self._lost_node(name, placed)
             elif placed.answer is not None and ray.wait([placed.answer], timeout=0)[0]:
                 answer, placed.answer = placed.answer, None
                 yield from self._heard(name, placed, answer)
@@ -112,10 +138,15 @@ class Driver:
         try:
             value = ray.get(answer)
         except ray.exceptions.RayError as error:
+            self._read_nodes(at_once=True)
             if placed.is_running:
                 # Its actor has died, and perhaps its node: the agent goes on if the node does.
                 placed.actor, placed.try_again_at = None, time.monotonic() + _NODES_S
-                self._nodes_at = 0.0
+            elif placed.node_id and placed.node_id not in self._nodes:
+                yield self._lost_node(name, placed)
+            elif placed.num_deaths + 1 < _NUM_TRIES:
+                placed.num_deaths += 1
+                yield self._place_anew(name, placed)
             else:
                 self._drop(name)
                 yield Failed(name, f"its actor on the Ray cluster: {reason_of(error)}")
@@ -123,13 +154,29 @@ class Driver:
         if placed.is_running:
             self._drop(name)
             yield Over(name, value)
+        elif not placed.node_id:
+            placed.node_id = value
+            self._read_nodes(at_once=value not in self._nodes)
+            placed.answer = placed.actor.claim.remote()
+            yield Located(name, value)
         elif isinstance(value, str):
             self._drop(name)
             yield Failed(name, value)
         else:
-            number, placed.node_id = value
-            placed.try_again_at = math.inf
-            yield Claimed(name, number, placed.node_id)
+            placed.is_claimed, placed.try_again_at = True, math.inf
+            yield Claimed(name, value, placed.node_id)
+
+    def _lost_node(self, name: str, placed: _Placed) -> News:
+        if not placed.is_running and not placed.is_claimed:
+            return self._place_anew(name, placed)
+        self._placed.pop(name)
+        return Gone(name)
+
+    def _place_anew(self, name: str, placed: _Placed) -> News:
+        """It has not begun: wherever there is room."""
+        placed.node_id, placed.actor, placed.answer, placed.asked_at = "", None, None, time.monotonic()
+        placed.try_again_at = time.monotonic() + _NODES_S
+        return Located(name, "")
 
     def _drop(self, name: str) -> None:
         placed = self._placed.pop(name, None)
@@ -140,15 +187,47 @@ class Driver:
                     ray.wait([actor.withdraw.remote()], timeout=_WITHDRAWING_S)
                 ray.kill(actor)
 
-    def _read_nodes(self) -> None:
-        if time.monotonic() - self._nodes_at < _NODES_S:
+    def _read_nodes(self, *, at_once: bool = False) -> None:
+        if not at_once and time.monotonic() - self._nodes_at < _NODES_S:
             return
         self._nodes_at = time.monotonic()
-        self._nodes = {node["NodeID"]: _node(node) for node in ray.nodes() if node["Alive"]}
+        alive = [node for node in ray.nodes() if node["Alive"]]
+        self._device = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
+        num_slots = {node["NodeID"]: int(node["Resources"].get(self._device, 0)) for node in alive}
+        self._foreign.append(self._read_foreign(num_slots))
+        self._nodes = {
+            node_id: Node(
+                node_id,
+                node["NodeManagerHostname"],
+                self._device,
+                num_slots[node_id],
+                num_foreign=min(read.get(node_id, 0) for read in self._foreign),
+            )
+            for node_id, node in ((node["NodeID"], node) for node in alive)
+        }
+
+    def _read_foreign(self, num_slots: Mapping[str, int]) -> Mapping[str, int]:
+        """How many slots of each node are in use, but not by attempts of this home."""
+        free = available_resources_per_node()
+        own = Counter[str]()
+        for placed in self._placed.values():
+            own[placed.node_id] += placed.order.num_slots
+        in_use = {
+            node_id: max(0, room - own[node_id] - int(free[node_id].get(self._device, 0)))
+            for node_id, room in num_slots.items()
+            if node_id in free
+        }
+        if any(
+            not placed.node_id and time.monotonic() - placed.asked_at < _PLACING_S for placed in self._placed.values()
+        ):
+            # Its slots are perhaps among these.
+            last = {node.node_id: node.num_foreign for node in self._nodes.values()}
+            return {node_id: min(number, last.get(node_id, 0)) for node_id, number in in_use.items()}
+        return in_use
 
 
-def _new_actor(order: AttemptOrder, num_slots: int, has_gpus: bool = False, **options: Any) -> Any:
-    cpus, gpus = (0, num_slots) if has_gpus else (num_slots, 0)
+def _new_actor(order: AttemptOrder, num_slots: int, device: Device = "CPU", **options: Any) -> Any:
+    cpus, gpus = (0, num_slots) if device == "GPU" else (num_slots, 0)
     actor = ray.remote(AttemptActor)
     return actor.options(num_cpus=cpus, num_gpus=gpus, max_concurrency=NUM_THREADS, **options).remote(order)
 
@@ -159,13 +238,3 @@ def _find(name: str) -> Any:
         return ray.get_actor(name)
     except ValueError:
         return None
-
-
-def _node(node: dict[str, Any]) -> Node:
-    resources = node["Resources"]
-    return Node(
-        node["NodeID"],
-        node["NodeManagerHostname"],
-        int(resources.get("CPU", 0)),
-        int(resources.get("GPU", 0)),
-    )

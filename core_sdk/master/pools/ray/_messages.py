@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from core_sdk.master.pools._order import AttemptOrder
+
+Device = Literal["CPU", "GPU"]
 
 
 class Node(NamedTuple):
@@ -13,8 +15,10 @@ class Node(NamedTuple):
     node_id: str
     """Another one after each start of Ray on it."""
     host: str
-    cpus: int
-    gpus: int
+    device: Device
+    num_slots: int
+    num_foreign: int
+    """Slots that other programs hold."""
 
 
 class Place(NamedTuple):
@@ -44,6 +48,13 @@ class Drop(NamedTuple):
 Ask = Place | Watch | Signal | Drop
 
 
+class Located(NamedTuple):
+    """Ray has found slots for the attempt. An empty `node_id`: it is looking for others, since the node has died."""
+
+    name: str
+    node_id: str
+
+
 class Claimed(NamedTuple):
     name: str
     number: int
@@ -70,4 +81,4 @@ class Gone(NamedTuple):
     name: str
 
 
-News = Claimed | Failed | Over | Gone
+News = Located | Claimed | Failed | Over | Gone

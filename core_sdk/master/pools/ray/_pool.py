@@ -7,7 +7,7 @@ import hashlib
 import logging
 import signal
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from core_sdk.errors import AttemptNotPlacedError, CoreSDKError, RayClusterError, WorkerDiedError, WorkerFailedError
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
-from core_sdk.master.pools.ray._messages import Ask, Claimed, Drop, Failed, Gone, News, Node, Over, Place, Signal, Watch
+from core_sdk.master.pools.ray._messages import (
+    Ask,
+    Claimed,
+    Drop,
+    Failed,
+    Gone,
+    Located,
+    News,
+    Node,
+    Over,
+    Place,
+    Signal,
+    Watch,
+)
 from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.attempts.running import take_for_dead
 from core_sdk.tracking.home import Home, TrialFolder
@@ -56,8 +69,11 @@ class ClusterPool(ResourcePool):
     def is_known(self) -> bool:
         return self._is_known.is_set()
 
-    def rooms(self) -> Sequence[int]:
-        return [node.gpus if self._has_gpus else node.cpus for node in self._nodes]
+    def sizes(self) -> Sequence[int]:
+        return [node.num_slots for node in self._nodes]
+
+    def rooms(self) -> Mapping[str, int]:
+        return {node.node_id: node.num_slots - node.num_foreign for node in self._nodes}
 
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
         """Which slots are free is Ray's to say."""
@@ -71,12 +87,10 @@ class ClusterPool(ResourcePool):
         return _ClusterExecution(self, order, begun)
 
     def describe(self) -> dict[str, Any]:
-        device = "GPU" if self._has_gpus else "CPU"
-        nodes = zip(self._nodes, self.rooms(), strict=True)
         return {
             "address": self._address,
             "problem": self.problem,
-            "nodes": [{"node": node.host, "num_slots": room, "device": device} for node, room in nodes],
+            "nodes": [{"node": node.host, "num_slots": node.num_slots, "device": node.device} for node in self._nodes],
         }
 
     def close(self) -> None:
@@ -99,10 +113,6 @@ class ClusterPool(ResourcePool):
 
     def ask(self, ask: Ask) -> None:
         self._asks.put(ask)
-
-    @property
-    def _has_gpus(self) -> bool:
-        return any(node.gpus for node in self._nodes)
 
     def _follow(self) -> None:
         while not self._is_closed.is_set():
@@ -195,7 +205,9 @@ class _ClusterClaim(Claim):
         return Place(self._order)
 
     def hear(self, news: News) -> None:
-        if isinstance(news, Claimed | Failed):
+        if isinstance(news, Located):
+            self.node = news.node_id or None
+        elif isinstance(news, Claimed | Failed):
             self._news = news
 
 
