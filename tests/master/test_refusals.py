@@ -8,6 +8,7 @@ import socket
 import stat
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,17 @@ def test_slots_that_this_machine_will_never_have_are_refused(home: Home, tmp_pat
         submit_text(home, tmp_path, text, TRAIN)
 
     assert call(home.root, "status")["experiments"] == []
+    assert home.experiment_ids() == []
+
+
+@pytest.mark.skipif(find_spec("ray") is not None, reason="Ray is installed")
+def test_a_cluster_where_ray_is_missing_is_refused(home: Home, tmp_path: Path) -> None:
+    """With what to install."""
+    text = ASHA.format(max_trials=1, max_concurrent=1, max_time=4) + "resources: {engine: ray}\n"
+
+    with pytest.raises(MasterRefusedError, match=r'needs ray: pip install "core-sdk\[ray\]"'):
+        submit_text(home, tmp_path, text, TRAIN)
+
     assert home.experiment_ids() == []
 
 

@@ -249,6 +249,7 @@ class _ClusterExecution(Execution):
 
 
 def _connect(address: str, namespace: str) -> None:
+    import core_sdk.workers.ray  # noqa: F401 - first: it says what to install where Ray is missing
     from core_sdk.master.pools.ray._driver import Driver  # imports Ray
 
     this_worker().state["driver"] = Driver(address, namespace)
