@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -82,7 +83,9 @@ class Visitor:
         return self.send_raw(method, target, raw, body)
 
     def send_raw(self, method: str, target: str, headers: RawHeaders, body: bytes = b"") -> Answer:
-        return asyncio.run(_request(self.app, method, target, headers, body))
+        # In a thread of its own: this one has a loop that runs once a browser was steered from it.
+        with ThreadPoolExecutor(1) as executor:
+            return executor.submit(asyncio.run, _request(self.app, method, target, headers, body)).result()
 
 
 def target_of(path: str, **query: object) -> str:
