@@ -113,7 +113,7 @@ class Shipping:
             self._bring_all(Receiver(self._home.root, self._folder.trial_id, self._attempt))
         except NodeLostError as error:
             self._problem = str(error)
-        except Exception as error:
+        except Exception as error:  # in a thread nobody would hear of it: `__exit__` says what is missing
             logger.exception("records of trial %d cannot be brought home", self._folder.trial_id)
             self._problem = f"{error}."
 

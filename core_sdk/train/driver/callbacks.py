@@ -71,5 +71,5 @@ class Callbacks:
         for callback in self._callbacks:
             try:
                 call(callback)
-            except Exception:
+            except Exception:  # it is the user's, and only looks on: a training must not end by it
                 logger.exception("%s has failed; the training goes on", type(callback).__name__)

@@ -247,7 +247,7 @@ class _HereFit(_Fit):
         with run_info_used(trial.run_info_path):
             try:
                 return execute(program, DistributedContext())
-            except Exception as error:
+            except Exception as error:  # whatever the function raises is told as a worker's failure is
                 lines = traceback.format_exception(error)
                 function = f"{getattr(program.function, '__qualname__', program.function)}()"
                 raise WorkerFailedError(0, function, lines[-1].strip(), "".join(lines)) from error
