@@ -13,7 +13,7 @@ from core_sdk.charts.svg import PICTURE_FORMATS, svg, write_picture
 from core_sdk.errors import NothingToDrawError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Picture:
     """Static charts, one below the other. A notebook shows them by itself, also where no server runs."""
 
@@ -32,6 +32,9 @@ class Picture:
         if Path(path).suffix.lower() not in PICTURE_FORMATS:
             raise ValueError(f"the file's name must end in {', '.join(PICTURE_FORMATS)}, not {os.fspath(path)!r}")
         write_picture(Path(path), self._drawable())
+
+    def __repr__(self) -> str:
+        return f"<Picture of {', '.join(chart.title for chart in self.charts)}>"
 
     def _repr_html_(self) -> str:
         try:

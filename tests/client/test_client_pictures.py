@@ -24,6 +24,7 @@ def test_a_trial_is_drawn_without_a_server(home: Home, tmp_path: Path) -> None:
 
     ElementTree.fromstring(picture.svg)
     assert "training loss" in picture._repr_html_()
+    assert repr(picture) == "<Picture of training loss>"
     assert "accuracy" not in picture.svg
     assert "<svg" in (tmp_path / "curves.html").read_text()
     with pytest.raises(NoSuchMetricError):
