@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from core_sdk.agent.resuming import resume_in_background
 from core_sdk.client._checkpoint_order import (
     Scope,
     known_metric,
@@ -314,6 +315,7 @@ class Trial(Training):
         self.latest_checkpoint = row.latest_checkpoint
         self.continued_from = row.continued_from
         self.num_dropped = row.num_dropped
+        self.archived = row.is_archived
         self.ranks = row.ranks
 
     @property
@@ -424,6 +426,23 @@ class Trial(Training):
         `TrialNotRunningError`, or `AgentNotFoundError` for a script that `core-sdk` has not started here.
         """
         kill_trial(self._tracker, self.trial_id, _BY)
+
+    def resume(self) -> None:
+        """Goes on with the trial from its newest good checkpoint, as `core-sdk trial resume` does, in the background.
+
+        `wait` waits for its end. Raises `TrialRunningError`, `TrialCompletedError`, `NothingToResumeError` or
+        `CommandError`, or `ExperimentStateError` for a trial of a submitted experiment that has not ended.
+        """
+        resume_in_background(self._tracker, self.trial_id)
+
+    def archive(self) -> None:
+        """Hides the trial from lists, until it is resumed. Raises `TrialRunningError`."""
+        self._tracker.archive_trial(self.trial_id)
+        self.reload()
+
+    def unarchive(self) -> None:
+        self._tracker.archive_trial(self.trial_id, is_archived=False)
+        self.reload()
 
     def delete(self, *, force: bool = False) -> None:
         """Deletes the trial with its records and checkpoints.
@@ -628,9 +647,6 @@ class Experiment(Training):
 
     def archive(self) -> None:
         """Marks the experiment as one of the past. Raises `ExperimentStateError` if it has not ended."""
-        self.reload()
-        if self._search is not None and not self._search.has_ended:
-            raise ExperimentStateError(self.id, f"is {self._search.state}: only what has ended can be archived")
         self._change(ExperimentChange(is_archived=True))
 
     def unarchive(self) -> None:

@@ -68,6 +68,7 @@ from core_sdk.records._journal import (
     Settled,
     StatusSet,
     StopAcknowledged,
+    TrialArchivedSet,
     TrialLabelsChanged,
 )
 from core_sdk.records._models import ModelRecord, ModelVersionRecord

@@ -148,6 +148,13 @@ class TrialLabelsChanged(Line, tag="trial_labels"):
     removed: list[str] = []
 
 
+class TrialArchivedSet(Line, tag="trial_archived"):
+    """Lists leave the trial out, until a later attempt than `attempt` begins; or show it again."""
+
+    attempt: int | None
+    """The trial's newest one; None shows the trial again."""
+
+
 class Settled(Line, tag="settled"):
     """What became of a trial whose attempt was stopped or killed by somebody; it holds until a later attempt begins."""
 
@@ -200,6 +207,7 @@ Record = (
     | CheckpointUnpinned
     | CheckpointMetadataSet
     | TrialLabelsChanged
+    | TrialArchivedSet
     | Settled
     | CheckpointUsed
     | StopAcknowledged

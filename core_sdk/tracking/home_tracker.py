@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from core_sdk.errors import AgentNotFoundError, ExperimentStateError, TrialNotFoundError, TrialNotRunningError
+from core_sdk.errors import (
+    AgentNotFoundError,
+    ExperimentStateError,
+    TrialNotFoundError,
+    TrialNotRunningError,
+    TrialRunningError,
+)
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     CommandRecord,
@@ -20,6 +26,7 @@ from core_sdk.records import (
     Settled,
     StopAcknowledged,
     StopRequest,
+    TrialArchivedSet,
     TrialRecord,
 )
 from core_sdk.tracking.home import Home, TrialFolder
@@ -142,7 +149,18 @@ class HomeTracker(Tracker):
     def append_change(self, trial_id: int, change: Record) -> None:
         self.home.trial(trial_id).append_change(change)
 
+    def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
+        folder = self.home.trial(trial_id)
+        if is_archived and (running := folder.running_attempt()) is not None:
+            is_stopping = folder.read_stop_request(running) is not None
+            raise TrialRunningError(trial_id, running, "archive", is_stopping=is_stopping)
+        newest = max(folder.attempts(), default=0) if is_archived else None
+        folder.append_change(TrialArchivedSet(time=time.time(), attempt=newest))
+
     def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
+        search = self.experiment_record(experiment_id).search
+        if change.is_archived and search is not None and not search.has_ended:
+            raise ExperimentStateError(experiment_id, f"is {search.state}: only what has ended can be archived")
         experiment = self.home.experiment(experiment_id)
         if change.name is not None:
             experiment.rename(change.name)

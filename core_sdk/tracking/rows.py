@@ -80,6 +80,7 @@ class TrialRow:
     labels: tuple[str, ...]
     environment: EnvironmentRecord | None
     """The newest that an attempt has recorded."""
+    is_archived: bool = False
 
 
 @dataclass(frozen=True)

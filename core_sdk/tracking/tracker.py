@@ -172,8 +172,11 @@ class Tracker(Protocol):
     def append_change(self, trial_id: int, change: Record) -> None:
         """Records, durably, something that was done to the trial from outside."""
 
+    def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
+        """Hides the trial from lists until a later attempt begins, or shows it again. Raises `TrialRunningError`."""
+
     def change_experiment(self, experiment_id: int, change: ExperimentChange) -> None:
-        """Raises `ExperimentNotFoundError` or `NameTakenError`."""
+        """Raises `ExperimentNotFoundError` or `NameTakenError`, or `ExperimentStateError` if it may not be archived."""
 
     def delete_trial(self, trial_id: int, *, is_forced: bool = False) -> None:
         """Deletes the trial with its records and checkpoints. Raises as `tracking.deletion.delete_trial`."""

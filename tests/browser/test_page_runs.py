@@ -186,6 +186,25 @@ def test_trials_are_labelled(own_site: Site, open_view: OpenView) -> None:
     expect(page.locator(".grid .chip", has_text="night run")).to_have_count(2)
 
 
+def test_a_trial_is_archived_and_brought_back(own_site: Site, open_view: OpenView) -> None:
+    """From the table and on its own page; the table leaves it out unless archived ones are asked for."""
+    page = open_view(own_site, "runs?where=id+%3E+30")
+    rows(page).first.get_by_role("checkbox").click()
+    page.get_by_role("button", name="Archive", exact=True).click()
+    page.wait_for_function("() => document.querySelectorAll('.grid-row').length === 3")
+    hidden = column(page, 1)
+
+    page.get_by_role("button", name="More of the table").click()
+    page.get_by_role("menuitem", name="Show archived ones too").click()
+    page.wait_for_function("() => document.querySelectorAll('.grid-row').length === 4")
+    page.goto(own_site.address("trials/34"))
+    expect(page.locator(".subject .chip", has_text="archived")).to_be_visible()
+    page.get_by_role("button", name="Unarchive").click()
+
+    expect(page.get_by_role("button", name="Archive", exact=True)).to_be_visible()
+    assert hidden == ["33", "32", "31"]
+
+
 def test_an_experiment_is_archived_and_brought_back(own_site: Site, open_view: OpenView) -> None:
     """The table leaves archived ones out unless they are asked for."""
     page = open_view(own_site, "runs?kind=experiments")

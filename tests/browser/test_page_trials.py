@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from browser.conftest import OpenView, Site
+from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_log_lines
 from browser.seeing import expect, wait_for_query
-from processes import wait_for
+from processes import Script, wait_for
 
 from core_sdk.journal import encode_line
 from core_sdk.records import Report
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.attempts.running import await_end
 
 LOSS = "training loss"
+
+# Says when it has begun; ends when it is asked to stop.
+OBEDIENT = """
+    from core_sdk import core
+
+    with core.init(name="obedient") as context:
+        print("begun", flush=True)
+        steps = 0
+        while not context.preempt.should_preempt():
+            steps += 1
+            context.train.report_training_metrics(steps_completed=steps, metrics={"loss": 1 / steps})
+"""
 
 
 def test_each_metric_has_a_chart(site: Site, open_view: OpenView) -> None:
@@ -193,3 +208,22 @@ def test_a_trial_that_does_not_exist_says_so(site: Site, open_view: OpenView) ->
     page = open_view(site, "trials/4711")
 
     expect(page.get_by_role("alert")).to_contain_text("deleted meanwhile")
+
+
+def test_a_paused_trial_is_resumed(home: Home, open_view: OpenView, start_script: Callable[..., Script]) -> None:
+    """By its button; the page follows it, and the button becomes one to pause it."""
+    script = start_script(OBEDIENT)
+    assert script.process.stdout is not None
+    script.process.stdout.readline()
+    HomeTracker(home).request_stop(1, "a test")
+    script.wait()
+    with serving(home) as site:
+        page = open_view(site, "trials/1")
+
+        page.get_by_role("button", name="Resume").click()
+
+        expect(page.locator(".toast")).to_contain_text("resumed trial 1 from its beginning, as its attempt 2")
+        expect(page.locator(".subject-facts")).to_contain_text("2 attempts")
+        page.get_by_role("button", name="Pause").click()
+        expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert await_end(home.trial(1), 60)

@@ -110,6 +110,22 @@ def test_labels_are_given_and_taken_away(folder: TrialFolder, cli: Cli) -> None:
     assert experiment["labels"] == ["good"]
 
 
+def test_archived_trials_are_hidden(folder: TrialFolder, home: Home, cli: Cli) -> None:
+    """One that does not exist fails alone."""
+    new_attempt(new_trial(home)).end()
+
+    archived = cli("trial", "archive", "1", "7")
+    listed = [json.loads(cli("trial", "list", "--json", *more).output) for more in ([], ["--all"])]
+    found = json.loads(cli("trial", "list", "--where", "archived=true", "--all", "--json").output)
+    back = cli("trial", "unarchive", "1", "--json")
+
+    assert (archived.status, archived.output) == (3, "trial 1: archived\n")
+    assert "there is no trial 7" in archived.errors
+    assert [[row["trial_id"] for row in rows] for rows in (*listed, found)] == [[2], [1, 2], [1]]
+    assert json.loads(back.output) == [{"trial_id": 1, "state": "unarchived"}]
+    assert len(json.loads(cli("trial", "list", "--json").output)) == 2
+
+
 def test_the_beginning_of_an_id_names_a_checkpoint(home: Home, cli: Cli) -> None:
     """In every command, whatever its letters' case; one that begins several ids is refused and changes nothing."""
     training = new_attempt(new_trial(home))

@@ -15,6 +15,7 @@ from core_sdk.client import Tracker, TrialState
 from core_sdk.errors import PausedError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
 from core_sdk.records import MetadataSet, Progress, StatusSet
 from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.running import await_end
 
 # Says when it has begun; ends when it is asked to stop.
 OBEDIENT_SCRIPT = """
@@ -95,6 +96,31 @@ def test_the_end_of_a_trial_is_awaited(tracker: Tracker, train: Train) -> None:
     waiting.join(timeout=30)
 
     assert ended == [TrialState.COMPLETED]
+
+
+def test_a_trial_is_resumed_in_the_background(
+    tracker: Tracker, home: Home, start_script: Callable[..., Script]
+) -> None:
+    """It is ACTIVE when the call has returned, and is archived and brought back when it has ended."""
+    script = start_script(OBEDIENT_SCRIPT)
+    assert script.process.stdout is not None
+    script.process.stdout.readline()
+    trial = tracker.get_trial(1)
+    trial.pause()
+    script.wait()
+
+    trial.resume()
+    trial.reload()
+    state, num_attempts = trial.state, trial.num_attempts
+    trial.pause()
+    await_end(home.trial(1))
+    trial.archive()
+    is_archived = trial.archived
+    trial.unarchive()
+
+    assert (state, num_attempts) == (TrialState.ACTIVE, 2)
+    assert trial.state is TrialState.PAUSED
+    assert (is_archived, trial.archived) == (True, False)
 
 
 def test_a_trial_that_does_not_run_cannot_be_paused(tracker: Tracker, train: Train) -> None:

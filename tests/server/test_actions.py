@@ -10,7 +10,8 @@ from processes import Script
 from server.visitor import Visitor
 from tracking.journals import new_trial
 
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.attempts.running import await_end
 
 TRAIN = """
     import time
@@ -79,6 +80,63 @@ def test_a_running_trial_is_asked_to_stop(home: Home, start_script: Callable[...
     assert asked.status == 200
     assert (state["state"], state["reason"]) == ("PAUSED", "core-sdk ui")
     assert (again.status, again.problem) == (409, "trial_not_running")
+
+
+def test_a_trial_is_resumed_and_outlives_the_server(home: Home, start_script: Callable[..., Script]) -> None:
+    """In the background, from where it was, with its output kept; a running one is refused in words."""
+    script = start_script(TRAIN)
+    assert script.process.stdout is not None
+    script.process.stdout.readline()
+    visitor = Visitor(home)
+    early = visitor.act("/trials/1/actions/resume")
+    visitor.act("/trials/1/actions/pause")
+    script.wait()
+    visitor.act("/trials/1/actions/archive")
+    archived = visitor.question("/runs")["ids"]
+
+    resumed = visitor.act("/trials/1/actions/resume")
+    state = visitor.question("/trials/1")["trial"]
+    listed = visitor.question("/runs")["ids"]
+    refused = visitor.act("/trials/1/actions/archive")
+    visitor.close()
+    folder = home.trial(1)
+    while b"running" not in HomeTracker(home).read_log(1, 2, 0, 1000):
+        pass
+    HomeTracker(home).request_stop(1, "a test")
+
+    assert (early.status, early.problem) == (409, "trial_running")
+    assert archived == []
+    assert (resumed.status, resumed.json) == (200, {"message": "resumed trial 1 from its beginning, as its attempt 2"})
+    assert (state["state"], state["num_attempts"]) == ("ACTIVE", 2)
+    assert listed == [1]
+    assert (refused.status, refused.problem) == (409, "trial_running")
+    assert await_end(folder, 60)
+
+
+def test_a_trial_that_cannot_be_resumed_says_why(visitor: Visitor) -> None:
+    """One that is completed, and one whose command nobody knows."""
+    refused = [visitor.act(f"/trials/{trial_id}/actions/resume") for trial_id in (1, 3, 77)]
+
+    assert [(one.status, one.problem) for one in refused] == [
+        (409, "nothing_to_resume"),
+        (409, "nothing_to_resume"),
+        (404, "trial_not_found"),
+    ]
+    assert "Give it a command" in refused[0].json["error"]["message"]
+
+
+def test_archived_trials_are_left_out_unless_they_are_asked_for(visitor: Visitor) -> None:
+    """Those of an archived experiment too, but not where that experiment is asked for."""
+    assert visitor.act("/trials/3/actions/archive").json == {"message": "archived trial 3"}
+    assert visitor.question("/runs")["ids"] == [2, 1]
+    assert visitor.question("/runs", archived="true", columns="archived")["rows"] == [[True], [False], [False]]
+    assert visitor.act("/trials/3/actions/unarchive").json == {"message": "trial 3 is in lists again"}
+    assert visitor.question("/runs")["ids"] == [3, 2, 1]
+
+    visitor.act("/experiments/1/actions/archive")
+
+    assert visitor.question("/runs")["ids"] == [2]
+    assert visitor.question("/runs", experiment=1)["ids"] == [3, 1]
 
 
 def test_without_a_master_a_submitted_experiment_is_only_read(visitor: Visitor, home: Home) -> None:

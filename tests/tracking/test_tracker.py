@@ -8,8 +8,8 @@ import pytest
 from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError
-from core_sdk.records import CheckpointPinned, TrialLabelsChanged
+from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
+from core_sdk.records import CheckpointPinned, Ended, TrialLabelsChanged
 from core_sdk.tracking import Home, HomeTracker, Tracker
 from core_sdk.tracking.rows import ExperimentChange, StreamPosition
 
@@ -152,3 +152,37 @@ def test_labels_of_a_trial_are_added_and_removed(tracker: Tracker, home: Home) -
 
     with tracker.view() as view:
         assert view.trial(folder.trial_id).labels == ("best",)
+
+
+def test_a_trial_is_archived_until_its_next_attempt(tracker: Tracker, home: Home) -> None:
+    """Or until it is brought back; its other records stay."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0), Ended(time=1.0, outcome="paused"))
+
+    def is_archived() -> bool:
+        with tracker.view() as view:
+            return view.trial(folder.trial_id).is_archived
+
+    found = [is_archived()]
+    tracker.archive_trial(folder.trial_id)
+    found.append(is_archived())
+    tracker.archive_trial(folder.trial_id, is_archived=False)
+    found.append(is_archived())
+    tracker.archive_trial(folder.trial_id)
+    record(folder, report(2, loss=0.5), attempt=2, resumed_steps=1)
+    found.append(is_archived())
+
+    assert found == [False, True, False, False]
+
+
+def test_a_trial_that_runs_is_not_archived(tracker: Tracker, home: Home) -> None:
+    """The refusal says how to stop it."""
+    folder = new_trial(home)
+    record(folder, report(1, loss=1.0))
+    lock = AliveLock(folder.alive_path(1))
+
+    with pytest.raises(TrialRunningError, match=r"cannot archive trial 1: its attempt 1 is running\. Pause it first"):
+        tracker.archive_trial(1)
+
+    lock.release()
+    tracker.archive_trial(1)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
 from core_sdk.cli._arguments import parse_experiment
-from core_sdk.cli._failures import ExitCode, exit_status_of
+from core_sdk.cli._each import for_each
+from core_sdk.cli._failures import ExitCode
 from core_sdk.cli._home import open_home, open_tracker, submitted_id
 from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
 from core_sdk.cli.render.text import printable
-from core_sdk.errors import CoreSDKError, ExperimentStateError
 from core_sdk.experiments.calling import call, ensure_master
 from core_sdk.tracking.rows import ExperimentChange
 
@@ -137,38 +137,17 @@ def _want(experiments: Iterable[str], state: str, command: str, as_json: bool) -
         by = f"core-sdk experiment {command}"
         return str(call(open_home().root, "want", experiment_id=experiment_id, state=state, by=by)["state"])
 
-    _for_each([submitted_id(text) for text in experiments], want, as_json)
+    for_each("experiment", [submitted_id(text) for text in experiments], want, as_json)
 
 
 def _archive(experiments: Iterable[str], is_archived: bool, as_json: bool) -> None:
     tracker = open_tracker()
 
     def change(experiment_id: int) -> str:
-        search = tracker.experiment_record(experiment_id).search
-        if is_archived and search is not None and not search.has_ended:
-            raise ExperimentStateError(experiment_id, f"is {search.state}: only what has ended can be archived")
         tracker.change_experiment(experiment_id, ExperimentChange(is_archived=is_archived))
         return "archived" if is_archived else "unarchived"
 
-    _for_each(_ids(experiments), change, as_json)
-
-
-def _for_each(experiment_ids: Iterable[int], do: Callable[[int], str], as_json: bool) -> None:
-    """Does it to all of them, even if it fails for some; the exit status is that of the last failure."""
-    done: list[dict[str, Any]] = []
-    status = ExitCode.OK
-    for experiment_id in dict.fromkeys(experiment_ids):
-        try:
-            done.append({"experiment_id": experiment_id, "state": do(experiment_id)})
-        except CoreSDKError as error:
-            status = ExitCode(exit_status_of(error))
-            continue
-        if not as_json:
-            typer.echo(f"experiment {experiment_id}: {done[-1]['state']}")
-    if as_json:
-        print_list(done)
-    if status is not ExitCode.OK:
-        raise typer.Exit(status)
+    for_each("experiment", _ids(experiments), change, as_json)
 
 
 def _ids(experiments: Iterable[str]) -> list[int]:

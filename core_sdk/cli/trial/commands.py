@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from core_sdk.charts.trials import trial_charts
 from core_sdk.cli._arguments import Force, Labels, Metrics, Output, Remove, TrialId, TrialIds, Yes, parse_experiment
+from core_sdk.cli._each import for_each
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli._messages import say
@@ -60,6 +61,7 @@ def list_trials(
     column: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Show this as the first column; may be repeated.")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also those that are archived.")] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -77,7 +79,13 @@ def list_trials(
     with open_tracker().view() as view:
         experiment_id = None if experiment is None else view.experiment(parse_experiment(experiment)).experiment_id
         found, names = choose_trials(
-            view, experiment_id, labels=label or (), where=where, sort=sort, columns=column or ()
+            view,
+            experiment_id,
+            labels=label or (),
+            where=where,
+            sort=sort,
+            columns=column or (),
+            with_archived=every,
         )
         if not found and form is Format.TABLE:
             any_trials = bool(view.trials(experiment_id))
@@ -262,6 +270,31 @@ def continue_(trial_id: TrialId) -> None:
 
     folder = open_tracker().home.trial(trial_id)
     raise typer.Exit(run_in_foreground(agent, lambda: continue_from(folder)))
+
+
+@app.command()
+def archive(trial_ids: TrialIds, as_json: AsJson = False) -> None:
+    """Hide trials that do not run from lists; `list --all` shows them.
+
+    A trial that is resumed is in lists again.
+    """
+    _archive(trial_ids, True, as_json)
+
+
+@app.command()
+def unarchive(trial_ids: TrialIds, as_json: AsJson = False) -> None:
+    """Show trials in lists again."""
+    _archive(trial_ids, False, as_json)
+
+
+def _archive(trial_ids: list[int], is_archived: bool, as_json: bool) -> None:
+    tracker = open_tracker()
+
+    def change(trial_id: int) -> str:
+        tracker.archive_trial(trial_id, is_archived=is_archived)
+        return "archived" if is_archived else "unarchived"
+
+    for_each("trial", trial_ids, change, as_json)
 
 
 @app.command()

@@ -25,7 +25,14 @@ _COUNTS = ("batches", "epochs")
 
 
 def choose_trials(
-    view: View, experiment_id: int | None, *, labels: Collection[str], where: str, sort: str, columns: Sequence[str]
+    view: View,
+    experiment_id: int | None,
+    *,
+    labels: Collection[str],
+    where: str,
+    sort: str,
+    columns: Sequence[str],
+    with_archived: bool,
 ) -> tuple[list[Facts], list[str]]:
     """The trials, and the names that are mentioned. Raises `typer.BadParameter` for a mistake in them."""
     condition = _parse(where)
@@ -39,6 +46,7 @@ def choose_trials(
         if problem := unknown_name(name, found):
             raise typer.BadParameter(str(ConditionError(problem, where, place)), param_hint="--where")
     chosen = [one for one in found if condition is None or condition.holds(one.values.get)]
+    chosen = [one for one in chosen if with_archived or not one.row.is_archived]
     chosen = [one for one in chosen if set(labels) <= set(one.row.labels)]
     return (in_order(chosen, sort) if sort else chosen), list(names)
 

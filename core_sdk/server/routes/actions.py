@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from core_sdk.agent.resuming import resume_in_background
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, TrialNotRunningError
 from core_sdk.experiments.calling import call_running
 from core_sdk.experiments.killing import kill_trial
@@ -88,6 +89,30 @@ def kill_one_trial(records: Records, trial_id: Id) -> Done:
     return _done(records, f"killed trial {trial_id}")
 
 
+def resume_trial(records: Records, trial_id: Id) -> Done:
+    """Goes on with a trial from its newest good checkpoint, in the background; its output is kept."""
+    records.check_actions()
+    start = resume_in_background(records.tracker, trial_id)
+    continuation = start.continuation
+    checkpoint = None if continuation is None else continuation.checkpoint
+    steps = "from its beginning" if checkpoint is None else f"from step {checkpoint.steps_completed}"
+    return _done(records, f"resumed trial {trial_id} {steps}, as its attempt {start.number}")
+
+
+def archive_trial(records: Records, trial_id: Id) -> Done:
+    """Hides a trial that does not run from lists, until it is resumed."""
+    records.check_actions()
+    records.tracker.archive_trial(trial_id)
+    return _done(records, f"archived trial {trial_id}")
+
+
+def unarchive_trial(records: Records, trial_id: Id) -> Done:
+    """Shows a trial in lists again."""
+    records.check_actions()
+    records.tracker.archive_trial(trial_id, is_archived=False)
+    return _done(records, f"trial {trial_id} is in lists again")
+
+
 def label_trial(records: Records, trial_id: Id, body: LabelsBody) -> Done:
     """Gives a trial labels, or takes them away."""
     records.check_actions()
@@ -146,9 +171,6 @@ def kill_experiment(records: Records, experiment_id: Id) -> Done:
 def archive_experiment(records: Records, experiment_id: Id) -> Done:
     """Hides an experiment that has ended from lists."""
     records.check_actions()
-    search = records.tracker.experiment_record(experiment_id).search
-    if search is not None and not search.has_ended:
-        raise ExperimentStateError(experiment_id, f"is {search.state}: only what has ended can be archived")
     records.tracker.change_experiment(experiment_id, ExperimentChange(is_archived=True))
     return _done(records, f"archived experiment {experiment_id}")
 

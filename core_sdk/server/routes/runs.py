@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core_sdk.server.errors import RequestError
-from core_sdk.server.records import Records
+from core_sdk.server.records import Records, Snapshot
 from core_sdk.server.route import Id, Names, Query, Text, split_names
 from core_sdk.tracking.finding.facts import EXTREMES, Facts, unknown_name
 from core_sdk.tracking.finding.order import in_order
@@ -31,6 +31,7 @@ _FIELDS = {
     "duration": "number",
     "progress": "number",
     "status": "text",
+    "archived": "bool",
     "checkpoint": "text",
     "continued_from": "text",
     "damaged_lines": "number",
@@ -66,7 +67,7 @@ class RunsQuery(Query, frozen=True):
     cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
     """`next` of the page before."""
     archived: bool = False
-    """Also trials of archived experiments."""
+    """Also trials that are archived, or whose experiment is."""
 
 
 class RunsAnswer(msgspec.Struct, frozen=True):
@@ -133,19 +134,13 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     mentioned = [*names, *([sort_name] if sort_name else []), *(condition.names if condition else ())]
     with_extremes = any(name.startswith(EXTREMES) for name in mentioned)
     snapshot = records.with_extremes() if with_extremes else records.snapshot()
-    archived = {row.experiment_id for row in snapshot.experiments.values() if row.is_archived}
-    hidden = set() if query.archived else archived
     everything = list(snapshot.trials.values())
     for name in mentioned:
         if name not in _FIELDS and (problem := unknown_name(name, everything)):
             if condition and name in condition.names:
                 raise ConditionError(problem, query.where, condition.names[name])
             raise RequestError(400, "unknown_column", problem)
-    found = [
-        one
-        for one in everything
-        if query.experiment in (None, one.row.experiment_id) and one.row.experiment_id not in hidden
-    ]
+    found = _in_question(snapshot, query)
     if condition is not None:
         found = [one for one in found if condition.holds(one.values.get)]
     if text := query.search.casefold():
@@ -162,6 +157,17 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
         num_trials=len(everything),
         next=end if end < len(found) else None,
     )
+
+
+def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
+    """Of the experiment or of all, without what is archived: an experiment that is asked for may be."""
+    trials = list(snapshot.trials.values())
+    if query.experiment is not None:
+        trials = [one for one in trials if one.row.experiment_id == query.experiment]
+    if query.archived:
+        return trials
+    hidden = {row.experiment_id for row in snapshot.experiments.values() if row.is_archived} - {query.experiment}
+    return [one for one in trials if not one.row.is_archived and one.row.experiment_id not in hidden]
 
 
 def _mentions(one: Facts, text: str) -> bool:

@@ -4,7 +4,7 @@ A name is `id`, `experiment`, `state`, `steps`, `attempts`, `reason` or `label`;
 `model.layers`); or a metric, which means its last value (`accuracy`, `training.loss`), or `min.` or `max.` before one.
 A metric without its group is that of "validation", else of "training", else of any other group. What no hyperparameter
 and no metric is called may also be `experiment_id`, `started`, `ended`, `duration` (in seconds), `progress`, `status`,
-`checkpoint` (the latest), `continued_from` or `damaged_lines`.
+`archived`, `checkpoint` (the latest), `continued_from` or `damaged_lines`.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ def _course(row: TrialRow) -> dict[str, Any]:
         "duration": (row.ended or time.time()) - row.created,
         "progress": row.progress,
         "status": row.status,
+        "archived": row.is_archived,
         "checkpoint": row.latest_checkpoint,
         "continued_from": row.continued_from,
         "damaged_lines": row.num_bad_lines,

@@ -25,6 +25,7 @@ from core_sdk.records import (
     Settled,
     StatusSet,
     StopAcknowledged,
+    TrialArchivedSet,
     TrialLabelsChanged,
     from_json,
 )
@@ -47,6 +48,7 @@ _COURSE = (
     "status",
     "metadata",
     "label_changes",
+    "archived_attempt",
     "settled",
 )
 _END = ("stop_source", "ended", "outcome", "error", "exit_time", "exit_code", "exit_problem")
@@ -172,6 +174,8 @@ class JournalIndexer:
                 changes = msgspec.json.decode(row["label_changes"] or "{}")
                 changes |= dict.fromkeys(record.added, True) | dict.fromkeys(record.removed, False)
                 row["label_changes"] = _json(changes)
+            case TrialArchivedSet():
+                row["archived_attempt"] = record.attempt
             case Settled():
                 row["settled"] = _json(record)
             case StopAcknowledged():

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-REVISION = 8
+REVISION = 9
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -60,6 +60,8 @@ CREATE TABLE attempt (
     environment TEXT,
     -- Label -> whether the trial was given it, or lost it.
     label_changes TEXT,
+    -- The newest attempt when the trial was archived.
+    archived_attempt INTEGER,
     -- What somebody has settled about the trial, as JSON.
     settled TEXT,
     stop_source TEXT,

@@ -116,6 +116,7 @@ def _trial_row(
         num_bad_lines=sum(found["num_bad_lines"] for found in attempts),
         ranks=_ranks(chief, others),
         labels=_labels(row, chief),
+        is_archived=_is_archived(chief),
         environment=None if environment is None else msgspec.json.decode(environment, type=EnvironmentRecord),
     )
 
@@ -131,6 +132,11 @@ def _labels(row: sqlite3.Row, chief: Sequence[sqlite3.Row]) -> tuple[str, ...]:
     changes = msgspec.json.decode(_newest(chief, "label_changes") or "{}")
     labels = dict.fromkeys([*msgspec.json.decode(row["labels"]), *changes])
     return tuple(label for label in labels if changes.get(label, True))
+
+
+def _is_archived(chief: Sequence[sqlite3.Row]) -> bool:
+    """Until an attempt begins that is newer than the archiving."""
+    return bool(chief) and (chief[-1]["archived_attempt"] or -1) >= chief[0]["attempt"]
 
 
 def _experiment_row(row: sqlite3.Row, states: Sequence[TrialState]) -> ExperimentRow:

@@ -30,7 +30,10 @@ const FORCE = "Also checkpoints that are pinned, or that another trial began wit
 export const ACTIONS = {
   trials: [
     { name: "pause", label: "Pause", done: "asked to pause", fits: isActive },
+    { name: "resume", label: "Resume", done: "resumed", fits: (row) => ["PAUSED", "CANCELED", "ERROR"].includes(row.state) },
     { name: "kill", label: "Kill", done: "killed", question: "Their processes are killed at once, without a last checkpoint.", isDangerous: true, fits: isActive },
+    { name: "archive", label: "Archive", done: "archived", fits: (row) => !isActive(row) && !row.is_archived },
+    { name: "unarchive", label: "Unarchive", done: "brought back from the archive", fits: (row) => row.is_archived },
     { name: "delete", label: "Delete", done: "deleted", question: "Their records, output and checkpoints are deleted for good.", force: FORCE, isDangerous: true, fits: (row) => !isActive(row) },
   ],
   experiments: [

@@ -11,7 +11,7 @@ import { linkTo } from "../../state/place.js";
 const NUM_OF_A_KIND = 4;
 
 /** What the table needs of each trial beside the columns in view. */
-export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label"];
+export const ALWAYS_READ = ["id", "experiment_id", "state", "progress", "reason", "label", "archived"];
 
 /** Fields that are shown in another way than as text. @type {Record<string, Partial<Column>>} */
 const FIELDS = {
@@ -30,6 +30,7 @@ const FIELDS = {
   progress: { title: "Progress", width: 84, show: ({ values: { progress } }) => (progress == null ? "" : `${Math.floor(progress * 100)}%`) },
   label: { title: "Labels", width: 130, show: ({ values: { label } }) => showLabels(label) },
   attempts: { title: "Attempts", width: 84 },
+  archived: { title: "Archived", width: 90, show: ({ values: { archived } }) => (archived ? "archived" : "") },
   reason: { title: "Reason", width: 200 },
   status: { title: "Status", width: 140 },
   experiment_id: { title: "Experiment ID", width: 110 },

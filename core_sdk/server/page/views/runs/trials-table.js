@@ -120,7 +120,7 @@ export function Trials({ experiment }) {
     html`
       <${SelectionBar}
         kind="trials"
-        runs=${[...chosen.values()].map(({ values }) => ({ ...values, trial_id: values.id, labels: values.label }))}
+        runs=${[...chosen.values()].map(({ values }) => ({ ...values, trial_id: values.id, labels: values.label, is_archived: values.archived }))}
         onClear=${() => setChosen(new Map())}
         onHide=${() => {
           setHidden([...hidden, ...chosen.keys()]);

@@ -62,6 +62,7 @@ function Head({ trial, onDone }) {
         <h1>Trial ${trial.trial_id}</h1>
         <${StateBadge} state=${trial.state} reason=${trial.reason} />
         ${trial.state === "ACTIVE" && trial.progress != null && html`<${Progress} part=${trial.progress} />`}
+        ${trial.is_archived && html`<span class="chip">archived</span>`}
         ${trial.labels.map((/** @type {string} */ label) => html`<span class="chip">${label}</span>`)}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="trials" rows=${[trial]} onDone=${onDone} /></div>
