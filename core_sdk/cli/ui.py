@@ -45,7 +45,7 @@ def ui(
     if not serving.is_loopback(host):
         say(
             f"listening at {host}: every machine that reaches it can read this home with the token"
-            f"{'' if read_only else ', and pause, kill and delete'}; the connection is not encrypted"
+            f"{'' if read_only else ', and pause, resume, kill and delete'}; the connection is not encrypted"
         )
 
     def tell(address: Address) -> None:

@@ -57,8 +57,8 @@ def check_exposure(host: str, token: str | None) -> None:
     if not is_loopback(host) and token is None:
         raise ValueError(
             f"--host {host} lets other machines reach this home: its metrics, logs, configurations and checkpoints; "
-            "whoever has the token can pause, kill and delete, and the connection is not encrypted. Give a token of "
-            "your own with --token, or leave --host out and reach this machine through `ssh -L`"
+            "whoever has the token can pause, resume, kill and delete, and the connection is not encrypted. Give a "
+            "token of your own with --token, or leave --host out and reach this machine through `ssh -L`"
         )
 
 

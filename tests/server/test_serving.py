@@ -108,7 +108,7 @@ def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str
     status, _, err = script.wait()
 
     assert (status, url) == (2, "")
-    assert "whoever has the token can pause, kill and delete" in " ".join(err.split())
+    assert "whoever has the token can pause, resume, kill and delete" in " ".join(err.split())
 
 
 def test_pages_hear_of_what_is_reported(
