@@ -87,7 +87,7 @@ class App:
         arguments = msgspec.convert(in_path, dict[str, Any], strict=False)
         arguments = {name: _converted(value, route.path_types[name], name) for name, value in arguments.items()}
         if "query" in route.hints:
-            arguments["query"] = msgspec.convert(_query(request), route.query, strict=False)
+            arguments["query"] = msgspec.convert(_query(request, route), route.query, strict=False)
         if "body" in route.hints:
             arguments["body"] = msgspec.json.decode(await _body(request) or b"{}", type=route.hints["body"])
         answer = await run_in_threadpool(route.answer, self._records, **arguments)
@@ -125,11 +125,12 @@ def _converted(value: str, kind: Any, name: str) -> Any:
         raise RequestError(400, "bad_parameter", f"{name} in the address: {error}") from error
 
 
-def _query(request: Request) -> dict[str, str]:
-    pairs = request.query_params.multi_items()
-    if len({name for name, _ in pairs}) != len(pairs):
+def _query(request: Request, route: Route) -> dict[str, Any]:
+    given = {name: request.query_params.getlist(name) for name in request.query_params}
+    lists = route.lists
+    if any(len(values) > 1 and name not in lists for name, values in given.items()):
         raise RequestError(400, "bad_parameter", "a parameter is given twice")
-    return dict(pairs)
+    return {name: values if name in lists else values[0] for name, values in given.items()}
 
 
 async def _body(request: Request) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -13,11 +14,12 @@ from core_sdk.records import MAX_INT
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
-Names = Annotated[str, msgspec.Meta(max_length=8000, description="Separated by commas.")]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=1000)]
 
 
 class Query(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The parameters of a route."""
+    """The parameters of a route. One that is a tuple may be given several times, since names may hold any character."""
 
 
 class NoQuery(Query, frozen=True):
@@ -47,11 +49,22 @@ class Route:
         return query
 
     @property
+    def lists(self) -> frozenset[str]:
+        """The parameters that may be given several times."""
+        return _lists(self.query)
+
+    @property
     def path_types(self) -> dict[str, Any]:
         names = [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
         return {name: self.hints[name] for name in names}
 
 
-def split_names(text: str) -> list[str]:
-    """The names of a list in a query: each once, without the spaces around it."""
-    return list(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
+@functools.cache
+def _lists(query: type[Query]) -> frozenset[str]:
+    fields = msgspec.structs.fields(query)
+    return frozenset(field.name for field in fields if get_origin(_plain(field.type)) is tuple)
+
+
+def _plain(kind: Any) -> Any:
+    """A type without what is annotated to it."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_many_trials
 from browser.seeing import column, expect, rows, wait_for_query
+from tracking.journals import new_trial, record, report
 
 from core_sdk.tracking import Home
 
@@ -285,3 +288,27 @@ def test_an_empty_home_says_how_it_is_filled(open_view: OpenView, tmp_path: Path
 
         expect(page.get_by_role("heading", name="No trial yet.")).to_be_visible()
         expect(page.get_by_text("report_training_metrics")).to_be_visible()
+
+
+def test_names_with_a_comma_are_names(home: Home, open_view: OpenView) -> None:
+    """Of hyperparameters, metrics and labels: as columns, as charts, side by side, and in the address."""
+    numbers: list[dict[str, Any]] = [{"top,1": 0.5}, {"top,1": 0.75}]
+    for lr in (0.1, 0.2):
+        record(new_trial(home, "commas", **{"a,b": lr}), report(1, **numbers[0]), report(2, **numbers[1]))
+    with serving(home) as site:
+        page = open_view(site, "runs?columns=id,a%5C,b,training.top%5C,1,label&sort=-a,b")
+        page.wait_for_function("() => document.querySelectorAll('.grid-row:not(.waiting)').length === 2")
+        table = [column(page, number) for number in (1, 2, 3)]
+        page.get_by_label("Choose 2").check()
+        page.get_by_role("button", name="Label …").click()
+        page.get_by_label("New labels").fill("x\\, y, z")
+        page.get_by_role("button", name="Add").click()
+        expect(page.locator(".grid .chip")).to_have_text(["x, y", "z"])
+        page.goto(site.address("trials/1"))
+        expect(page.get_by_role("img", name="Chart of training top,1")).to_have_attribute(
+            "aria-label", re.compile("highest 0.75")
+        )
+        page.goto(site.address("compare?trials=1,2"))
+        expect(page.get_by_role("img", name="top,1")).to_be_visible()
+
+    assert table == [["2", "1"], ["0.2", "0.1"], ["0.75", "0.75"]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from server.conftest import HOSTILE
 from server.visitor import Visitor, target_of
@@ -23,7 +25,9 @@ def test_the_home_says_what_it_holds(visitor: Visitor, home: Home) -> None:
 
 def test_runs_are_filtered_sorted_and_paged(visitor: Visitor) -> None:
     """By the language of `trial list --where`, with any hyperparameter or metric as a column."""
-    first = visitor.question("/runs", where="lr<0.5", sort="lr", columns="id,lr,model.layers,training.loss", limit=2)
+    first = visitor.question(
+        "/runs", where="lr<0.5", sort="lr", columns=["id", "lr", "model.layers", "training.loss"], limit=2
+    )
     second = visitor.question("/runs", where="lr<0.5", sort="lr", columns="id", limit=2, cursor=first["next"])
 
     assert first["columns"] == ["id", "lr", "model.layers", "training.loss"]
@@ -34,7 +38,9 @@ def test_runs_are_filtered_sorted_and_paged(visitor: Visitor) -> None:
 
 def test_extremes_are_columns_too(visitor: Visitor) -> None:
     """They are true although the last values differ."""
-    answer = visitor.question("/runs", where="id=1", columns="max.training.loss,min.training.loss,training.loss")
+    answer = visitor.question(
+        "/runs", where="id=1", columns=["max.training.loss", "min.training.loss", "training.loss"]
+    )
 
     assert answer["rows"] == [[1.0, 0.5 / 60, 0.5 / 60]]
 
@@ -47,7 +53,7 @@ def test_a_search_finds_text_anywhere(visitor: Visitor) -> None:
 
 def test_numbers_that_are_not_finite_have_names(visitor: Visitor) -> None:
     """JSON has none for them."""
-    answer = visitor.question("/runs", where="id=2", columns="accuracy,loss")
+    answer = visitor.question("/runs", where="id=2", columns=["accuracy", "loss"])
 
     assert answer["rows"] == [["NaN", "Infinity"]]
 
@@ -111,15 +117,34 @@ def test_what_was_superseded_has_curves_of_its_own(visitor: Visitor) -> None:
 
 def test_several_trials_are_asked_at_once(visitor: Visitor) -> None:
     """Each answer is that of the trial alone."""
-    found = visitor.question("/comparison", trials="3,1")["trials"]
-    curves = visitor.question("/comparison/metrics", trials="3,1", buckets=10)["trials"]
+    found = visitor.question("/comparison", trials=[3, 1])["trials"]
+    curves = visitor.question("/comparison/metrics", trials=[3, 1], buckets=10)["trials"]
 
     assert found == [visitor.question(f"/trials/{trial_id}") for trial_id in (3, 1)]
     assert curves == [visitor.question(f"/trials/{trial_id}/metrics", buckets=10) for trial_id in (3, 1)]
 
 
-@pytest.mark.parametrize("trials", ["", "1,x", "0", "1.5", ",".join(map(str, range(1, 32)))])
-def test_a_comparison_is_of_1_to_30_trials(visitor: Visitor, trials: str) -> None:
+def test_names_may_hold_a_comma(visitor: Visitor, home: Home) -> None:
+    """Metrics, hyperparameters and labels: in columns, conditions, orders and lists of names."""
+    folder = new_trial(home, "commas", **{"a,b": 3, 'q"uote': 4})
+    metrics: list[dict[str, Any]] = [{"loss": 1.0, "top,1": value} for value in (2.0, 3.0)]
+    record(folder, report(1, **metrics[0]), report(2, **metrics[1]))
+    trial = f"/trials/{folder.trial_id}"
+    visitor.act(f"{trial}/actions/label", {"add": ["x, y"]})
+
+    table = visitor.question("/runs", columns=["a,b", "training.top,1", "label"], sort="-a,b", where='"top,1" = 3')
+    by_label = visitor.question("/runs", where='label = "x, y"')
+    curves = visitor.question(f"{trial}/metrics", names=["top,1"])["curves"]
+    compared = visitor.question("/comparison/metrics", trials=[folder.trial_id], names=["training.top,1"])["trials"]
+
+    assert table["rows"] == [[3, 3.0, ["x, y"]]]
+    assert by_label["ids"] == [folder.trial_id]
+    assert [(curve["name"], curve["maximum"]) for curve in curves] == [("top,1", [2.0, 3.0])]
+    assert [[curve["name"] for curve in one["curves"]] for one in compared] == [["top,1"]]
+
+
+@pytest.mark.parametrize("trials", [[], [""], [1, "x"], ["1,2"], [0], [1.5], list(range(1, 32))])
+def test_a_comparison_is_of_1_to_30_trials(visitor: Visitor, trials: list[object]) -> None:
     """Others are refused, and so is what is no id."""
     assert visitor.get(target_of("/comparison", trials=trials)).problem == "bad_parameter"
 

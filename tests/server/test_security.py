@@ -335,7 +335,7 @@ def test_conditions_nested_without_end_are_refused(visitor: Visitor) -> None:
     ("path", "query"),
     [
         ("/runs", {"limit": 10_001}),
-        ("/runs", {"where": "x" * 1001}), ("/runs", {"columns": "x," * 4001}),
+        ("/runs", {"where": "x" * 1001}), ("/runs", {"columns": ["x"] * 1001}),
         ("/trials/1/metrics", {"buckets": 4001}), ("/trials/1/metrics", {"first": 2**63}),
         ("/trials/1/logs", {"limit": 5001}), ("/trials/1/logs", {"first": 2**63}),
         ("/trials/" + "9" * 5000, {}), ("/experiments/1/curves", {"top": 201}),

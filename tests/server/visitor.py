@@ -89,7 +89,8 @@ class Visitor:
 
 
 def target_of(path: str, **query: object) -> str:
-    pairs = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in query.items())
+    given = [(name, one) for name, value in query.items() for one in (value if isinstance(value, list) else [value])]
+    pairs = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in given)
     return f"/api/v1{path}" + (f"?{pairs}" if pairs else "")
 
 

@@ -7,21 +7,19 @@ from typing import Annotated
 import msgspec
 
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Names, Query, split_names
+from core_sdk.server.route import Id, Query
 from core_sdk.server.routes.metrics import MetricsAnswer, MetricsQuery, metrics
 from core_sdk.server.routes.trials import TrialAnswer, trial
 
-_TrialIds = Annotated[list[Id], msgspec.Meta(min_length=1, max_length=30)]
+TrialIds = Annotated[tuple[Id, ...], msgspec.Meta(min_length=1, max_length=30)]
 
 
 class ComparisonQuery(Query, frozen=True):
-    trials: Names
-    """The ids of at most 30 trials."""
+    trials: TrialIds
 
 
 class ComparedMetricsQuery(MetricsQuery, frozen=True, kw_only=True):
-    trials: Names
-    """The ids of at most 30 trials."""
+    trials: TrialIds
 
 
 class ComparisonAnswer(msgspec.Struct, frozen=True):
@@ -36,13 +34,9 @@ class ComparedMetricsAnswer(msgspec.Struct, frozen=True):
 
 def comparison(records: Records, query: ComparisonQuery) -> ComparisonAnswer:
     """What is known of several trials."""
-    return ComparisonAnswer([trial(records, trial_id) for trial_id in _ids(query.trials)])
+    return ComparisonAnswer([trial(records, trial_id) for trial_id in query.trials])
 
 
 def compared_metrics(records: Records, query: ComparedMetricsQuery) -> ComparedMetricsAnswer:
     """The curves of several trials."""
-    return ComparedMetricsAnswer([metrics(records, trial_id, query) for trial_id in _ids(query.trials)])
-
-
-def _ids(text: str) -> list[int]:
-    return msgspec.convert(split_names(text), _TrialIds, strict=False)
+    return ComparedMetricsAnswer([metrics(records, trial_id, query) for trial_id in query.trials])

@@ -8,11 +8,11 @@ import msgspec
 
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Names, Query, Text, split_names
+from core_sdk.server.route import Id, Query, Text
 from core_sdk.tracking.log_lines import LogFilter, LogLevel, LogPage
 from core_sdk.tracking.rows import AttemptRow
 
-_MOST_RANKS = 1000
+Ranks = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, lt=10**9)], ...], msgspec.Meta(max_length=1000)]
 
 
 class LogsQuery(Query, frozen=True):
@@ -21,7 +21,7 @@ class LogsQuery(Query, frozen=True):
     first: Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)] = 0
     """The number of the first line, counted from 0; a negative one counts from the end."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=5000)] = 500
-    rank: Names = ""
+    rank: Ranks = ()
     """Only what these ranks wrote."""
     level: LogLevel = "DEBUG"
     """Only lines of at least this level."""
@@ -45,12 +45,5 @@ def logs(records: Records, trial_id: Id, query: LogsQuery) -> LogsAnswer:
         return LogsAnswer(None, attempts, LogPage((), 0, None))
     if attempt not in kept:
         raise RequestError(404, "no_such_attempt", f"no output of attempt {attempt} of trial {trial_id} was kept")
-    wanted = LogFilter(_ranks(query.rank), query.level, query.search)
+    wanted = LogFilter(query.rank, query.level, query.search)
     return LogsAnswer(attempt, attempts, records.log_page(trial_id, attempt, query.first, query.limit, wanted))
-
-
-def _ranks(text: str) -> list[int]:
-    names = split_names(text)[:_MOST_RANKS]
-    if not all(name.isascii() and name.isdigit() and len(name) < 10 for name in names):
-        raise RequestError(400, "bad_parameter", "ranks are whole numbers, separated by commas")
-    return [int(name) for name in names]

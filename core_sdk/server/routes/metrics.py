@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.records import MAX_INT, Metric
 from core_sdk.server.records import Records
-from core_sdk.server.route import Id, Names, Query, Text, split_names
+from core_sdk.server.route import Id, Names, Query, Text
 from core_sdk.tracking import View
 from core_sdk.tracking.rows import Bucket
 
@@ -24,7 +24,7 @@ NumBuckets = Annotated[int, msgspec.Meta(ge=2, le=4000)]
 class MetricsQuery(Query, frozen=True):
     group: Text = ""
     """Only this group."""
-    names: Names = ""
+    names: Names = ()
     """Only these metrics."""
     x: Literal["steps", "time", "epochs"] = "steps"
     """What `x` holds; buckets are always equally wide in steps."""
@@ -38,7 +38,7 @@ class MetricsQuery(Query, frozen=True):
 
 class SystemQuery(Query, frozen=True):
     group: Text = ""
-    names: Names = ""
+    names: Names = ()
     first: Seconds | None = None
     last: Seconds | None = None
     buckets: NumBuckets = 1000
@@ -80,7 +80,7 @@ class SystemAnswer(msgspec.Struct, frozen=True):
 
 def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswer:
     """The curves of a trial's metrics."""
-    wanted = split_names(query.names)
+    wanted = set(query.names)
     within = _within(query.first, query.last)
 
     def read(view: View) -> MetricsAnswer:
@@ -186,7 +186,7 @@ def _between(points: Sequence[tuple[float, float]], steps: float) -> float:
 
 def system(records: Records, trial_id: Id, query: SystemQuery) -> SystemAnswer:
     """The profiler's figures of the trial's nodes, over time."""
-    wanted = split_names(query.names)
+    wanted = set(query.names)
     first, last = (None if at is None else int(at * 1000) for at in (query.first, query.last))
     within = _within(first, last)
 

@@ -9,7 +9,7 @@ import msgspec
 
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records, Snapshot
-from core_sdk.server.route import Id, Names, Query, Text, split_names
+from core_sdk.server.route import Id, Names, Query, Text
 from core_sdk.tracking.finding.facts import EXTREMES, Facts, unknown_name
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
@@ -62,7 +62,7 @@ class RunsQuery(Query, frozen=True):
     """Text in a name, a label, a reason or a hyperparameter, in upper or lower case."""
     sort: Text = "-id"
     """The name of a column; -NAME: the largest first."""
-    columns: Names = "id,experiment,state,steps,started,ended,label"
+    columns: Names = ("id", "experiment", "state", "steps", "started", "ended", "label")
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
     cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
     """`next` of the page before."""
@@ -129,7 +129,7 @@ def _type(value: Any) -> str:
 
 def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     """The trials of all experiments, or of one, as a table."""
-    names, condition = split_names(query.columns), parse_condition(query.where) if query.where else None
+    names, condition = list(query.columns), parse_condition(query.where) if query.where else None
     sort_name = query.sort.removeprefix("-")
     mentioned = [*names, *([sort_name] if sort_name else []), *(condition.names if condition else ())]
     with_extremes = any(name.startswith(EXTREMES) for name in mentioned)

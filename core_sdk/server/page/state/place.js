@@ -65,7 +65,7 @@ export function useSetting(name, standard = "") {
  */
 export function useListSetting(name, standard = []) {
   const [text, change] = useSetting(name, joined(standard));
-  return [split(text), (values) => change(joined(values))];
+  return [splitNames(text), (values) => change(joined(values))];
 }
 
 /** Changes settings of the view where it is. @param {Record<string, string | null>} settings */
@@ -81,7 +81,7 @@ export function changeSettings(settings) {
 
 // Names of metrics may hold any character, so a comma within a name is escaped.
 const joined = (/** @type {string[]} */ values) => values.map((value) => value.replace(/[\\,]/g, "\\$&")).join(",");
-const split = (/** @type {string} */ text) =>
+export const splitNames = (/** @type {string} */ text) =>
   text === "" ? [] : (text.match(/(?:\\.|[^,\\])+/g) ?? []).map((part) => part.replace(/\\(.)/g, "$1"));
 
 function splitAtFirst(/** @type {string} */ text, /** @type {string} */ mark) {

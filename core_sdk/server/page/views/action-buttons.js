@@ -5,6 +5,7 @@ import { Dialog } from "../parts/dialog.js";
 import { Menu } from "../parts/menu.js";
 import { useAnswer } from "../state/answers.js";
 import { address } from "../state/api.js";
+import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 
 /**
@@ -62,7 +63,7 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
     onClose();
     onDone();
   };
-  const add = () => change({ add: text.split(",").map((label) => label.trim()).filter(Boolean) });
+  const add = () => change({ add: splitNames(text).map((label) => label.trim()).filter(Boolean) });
   return html`
     <${Dialog} title="Labels" onClose=${onClose}>
       <div class="dialog-body">
@@ -70,6 +71,7 @@ function LabelDialog({ kind, rows, onClose, onDone }) {
           type="text"
           aria-label="New labels"
           placeholder="New label, another one"
+          title="A comma separates labels; \\, is a comma within one"
           autofocus
           value=${text}
           onInput=${(/** @type {any} */ event) => setText(event.target.value)}

@@ -33,7 +33,7 @@ export function Compare() {
     ["configuration", "Configurations"],
   ].map(([name, title]) => ({ name, title, href: linkTo(["compare", name], { trials }) }));
   const follows = (/** @type {any} */ change) => change.trials.some((/** @type {number} */ id) => shown.includes(String(id)));
-  const answer = useAnswer(shown.length ? address(["comparison"], { trials: shown.join(",") }) : null, { follows });
+  const answer = useAnswer(shown.length ? address(["comparison"], { trials: shown }) : null, { follows });
   if (shown.length === 0) {
     return html`<${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
   }
@@ -60,8 +60,8 @@ function Metrics({ found, follows }) {
   const [search, setSearch] = useSetting("search");
   const all = [...new Set(found.flatMap((/** @type {any} */ { series }) => series.map(nameOf)))];
   const names = all.filter((name) => name.toLowerCase().includes(search.toLowerCase())).slice(0, MAX_CHARTS);
-  const ids = found.map(({ trial }) => trial.trial_id).join(",");
-  const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names: names.join(","), x: settings.axis, buckets: NUM_BUCKETS }), { follows });
+  const ids = found.map(({ trial }) => trial.trial_id);
+  const answer = useAnswer(address(["comparison", "metrics"], { trials: ids, names, x: settings.axis, buckets: NUM_BUCKETS }), { follows });
   return html`
     <${ChartSettingsBar}>
       <input type="search" class="search" placeholder="Find a metric  /" aria-label="Find a metric" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />

@@ -19,7 +19,7 @@ export function Queue() {
   const queue = useAnswer(address(["queue"]));
   const slots = useAnswer(address(["slots"]));
   const running = useAnswer(
-    address(["runs"], { where: "state = ACTIVE", columns: "id,experiment,experiment_id,started,progress,status", limit: MAX_BY_HAND }),
+    address(["runs"], { where: "state = ACTIVE", columns: ["id", "experiment", "experiment_id", "started", "progress", "status"], limit: MAX_BY_HAND }),
     { follows: ({ trials }) => trials.length > 0 },
   );
   return html`

@@ -25,7 +25,7 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
   const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));
   const [picture, setPicture] = useSetting("picture", "parallel");
   const hparams = named("hyperparameter");
-  const query = { experiment: experiment.experiment_id, columns: [...hparams, metric].join(","), limit: MAX_TRIALS };
+  const query = { experiment: experiment.experiment_id, columns: [...hparams, metric], limit: MAX_TRIALS };
   const answer = useAnswer(metric && metrics.includes(metric) ? address(["runs"], query) : null, { follows });
   return html`
     <div class="toolbar">

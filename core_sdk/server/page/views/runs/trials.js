@@ -38,7 +38,7 @@ async function allTrials(question) {
 }
 
 function urlOfPage(/** @type {Question} */ { columns, archived, ...rest }, /** @type {number} */ cursor, /** @type {number} */ limit) {
-  const names = [...new Set([...ALWAYS_READ, ...columns])].join(",");
+  const names = [...new Set([...ALWAYS_READ, ...columns])];
   return address(["runs"], { ...rest, archived: archived || null, columns: names, cursor, limit });
 }
 

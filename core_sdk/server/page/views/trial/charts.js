@@ -43,7 +43,7 @@ function Section({ title, charts, trial, showsSuperseded }) {
   const settings = useChartSettings();
   const [numShown, setNumShown] = useState(NUM_CHARTS);
   const shown = charts.slice(0, numShown);
-  const names = shown.flatMap((/** @type {any} */ { series }) => series.map(nameOf)).join(",");
+  const names = shown.flatMap((/** @type {any} */ { series }) => series.map(nameOf));
   const isZoomedInSteps = settings.zoom !== null && settings.axis === "steps";
   const answer = useAnswer(
     address(["trials", trial.trial_id, "metrics"], {

@@ -34,7 +34,7 @@ export function Logs({ trial }) {
     [trial.trial_id, attempt],
   );
   const whole = useWindows(urlOf, readPage, { size: WINDOW, follows });
-  const found = useFoundLines(isFiltered ? { path, query: { attempt, rank, level, search } } : null, whole.total);
+  const found = useFoundLines(isFiltered ? { path, query: { attempt, rank: rank.split(","), level, search } } : null, whole.total);
   const isGrowing = trial.state === "ACTIVE" && attempt === "";
   useEffect(() => {
     // The server tells of records, not of output.
