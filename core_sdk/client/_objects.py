@@ -562,8 +562,13 @@ class Experiment(Training):
         if sort_by is TrialSortBy.BEST_VALIDATION_METRIC:
             best = view.best_validations(self.id, metric.name, smaller_is_better=metric.smaller_is_better)
             return lambda row: best.get(row.trial_id)
-        last = view.last_values()
-        return lambda row: last.get(row.trial_id, {}).get("validation", {}).get(metric.name)
+        figures = view.figures()
+
+        def last(row: TrialRow) -> Metric | None:
+            found = figures.get(row.trial_id, {}).get("validation", {}).get(metric.name)
+            return None if found is None else found.last
+
+        return last
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """Waits until there is a trial, and returns the one with the lowest id; looks every `interval` seconds.

@@ -16,14 +16,14 @@ def trials_frame(tracker: Tracker, experiment_ids: Iterable[int]) -> dict[str, l
     """Columns of equal length, with one row per trial. The contract is `Experiment.trials_frame`'s."""
     rows: list[dict[str, Any]] = []
     with tracker.view() as view:
-        last = view.last_values()
+        figures = view.figures()
         for experiment_id in experiment_ids:
             best = _best(tracker, view, experiment_id)
             rows += (
                 _fields(trial)
                 | {f"hparams.{name}": value for name, value in _flattened(trial.hparams)}
                 | best.get(trial.trial_id, {})
-                | {f"last.{name}": value for name, value in _flattened(last.get(trial.trial_id, {}))}
+                | {f"last.{name}": found.last for name, found in _flattened(figures.get(trial.trial_id, {}))}
                 for trial in view.trials(experiment_id)
             )
     names = dict.fromkeys(name for row in rows for name in row)

@@ -7,7 +7,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from core_sdk.experiments.best_so_far import Follower
@@ -16,7 +16,7 @@ from core_sdk.experiments.picture import SearchPicture, read_picture
 from core_sdk.server.errors import RequestError
 from core_sdk.server.feed import Feed
 from core_sdk.tracking import HomeTracker, View
-from core_sdk.tracking.finding.facts import Facts, extremes_by_name, facts
+from core_sdk.tracking.finding.facts import Facts, facts
 from core_sdk.tracking.log_lines import LogFilter, LogLines, LogPage
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -67,7 +67,6 @@ class Records:
         self._marks: dict[int, str] = {}
         self._experiment_marks: dict[int, str] = {}
         self._snapshot = Snapshot()
-        self._extremes: dict[int, tuple[str | None, Mapping[str, Any]]] = {}
         self._answers: dict[tuple[int, Hashable], tuple[str | None, Any]] = {}
         self._next_look = self._next_full_look = self._latest_look = 0.0
         self._log_lock = threading.Lock()
@@ -106,20 +105,6 @@ class Records:
     def snapshot(self) -> Snapshot:
         self._look_if_old()
         return self._snapshot
-
-    def with_extremes(self) -> Snapshot:
-        """As `snapshot`, with the extremes of all metrics, which takes a look at every point that is new."""
-        snapshot, marks = self.snapshot(), self._marks
-        for trial_id in snapshot.trials:
-            mark = marks.get(trial_id, "")
-            if self._extremes.get(trial_id, (None, {}))[0] != mark:
-                with self._lock:
-                    self._extremes[trial_id] = mark, extremes_by_name(self._view.summary(trial_id))
-        trials = {
-            trial_id: replace(one, values={**self._extremes[trial_id][1], **one.values})
-            for trial_id, one in snapshot.trials.items()
-        }
-        return Snapshot(trials, snapshot.experiments)
 
     def log_page(self, trial_id: int, attempt: int, first: int, limit: int, wanted: LogFilter) -> LogPage:
         """Lines of an attempt's output. Where its lines are is remembered for those that were looked at last."""
@@ -197,10 +182,10 @@ class Records:
         for start in range(0, len(doubtful), _TRIALS_AT_ONCE):
             part = doubtful[start : start + _TRIALS_AT_ONCE]
             with self._lock:
-                last_values = self._view.last_values(part)
+                figures = self._view.figures(part)
                 rows = self._view.trials(trial_ids=part)
             for row in rows:
-                trials[row.trial_id] = facts(row, last_values.get(row.trial_id, {}), {})
+                trials[row.trial_id] = facts(row, figures.get(row.trial_id, {}))
         return {trial_id: trials[trial_id] for trial_id in sorted(trials)}, marks
 
     def _read_experiments(self, trials: Mapping[int, Facts]) -> tuple[dict[int, ExperimentRow], dict[int, str]]:

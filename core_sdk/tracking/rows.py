@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 from core_sdk.records import (
     EarlyExit,
@@ -205,8 +205,19 @@ class ProfileSeriesRow:
 Summary = dict[str, dict[str, dict[str, Metric | None]]]
 """Group -> metric -> count, last, min, max, mean."""
 
-LastValues = dict[int, dict[str, dict[str, Metric]]]
-"""Trial -> group -> metric -> the value at its highest step."""
+
+class Figures(NamedTuple):
+    """What a metric of a trial has come to."""
+
+    last: Metric
+    """The value at its highest step."""
+    minimum: Metric | None
+    """None if every value is NaN."""
+    maximum: Metric | None
+
+
+FiguresByTrial = dict[int, dict[str, dict[str, Figures]]]
+"""Trial -> group -> metric -> figures."""
 
 
 @dataclass(frozen=True)

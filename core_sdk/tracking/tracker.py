@@ -17,7 +17,7 @@ from core_sdk.tracking.rows import (
     CheckpointRow,
     ExperimentChange,
     ExperimentRow,
-    LastValues,
+    FiguresByTrial,
     ProfileSeriesRow,
     ReportPage,
     ReportRow,
@@ -108,8 +108,8 @@ class View(Protocol):
 
     def summary(self, trial_id: int) -> Summary: ...
 
-    def last_values(self, trial_ids: Collection[int] | None = None) -> LastValues:
-        """The last values of all trials, or of some; they are found without reading all points."""
+    def figures(self, trial_ids: Collection[int] | None = None) -> FiguresByTrial:
+        """What the metrics of all trials, or of some, have come to; it is found without reading all points."""
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         """Those of the newest trial first, and of each trial the newest first; deleted ones too."""

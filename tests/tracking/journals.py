@@ -80,8 +80,20 @@ def everything(index: Index) -> str:
         told.append(list(index.reports(trial.trial_id)))
         told.append(list(index.reports(trial.trial_id, PROFILER_GROUP)))
         told.append(sorted(index.series(trial.trial_id), key=lambda row: (row.group, row.name)))
-        told.append(sorted((group, sorted(names.items())) for group, names in index.summary(trial.trial_id).items()))
+        summary = index.summary(trial.trial_id)
+        told.append(sorted((group, sorted(names.items())) for group, names in summary.items()))
+        assert extremes_told(index, trial.trial_id) == {
+            (group, name, figures["min"], figures["max"])
+            for group, names in summary.items()
+            for name, figures in names.items()
+        }
     return "\n".join(map(repr, told))
+
+
+def extremes_told(index: Index, trial_id: int) -> set[tuple[object, ...]]:
+    """Group, metric, minimum and maximum, as they are told without a look at the points."""
+    told = index.figures([trial_id]).get(trial_id, {})
+    return {(group, name, *figures[1:]) for group, names in told.items() for name, figures in names.items()}
 
 
 def rebuilt(home: Home) -> str:

@@ -32,7 +32,7 @@ from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.attempts.ending import read_settled
 from core_sdk.tracking.index import Index
-from core_sdk.tracking.rows import ReportRow
+from core_sdk.tracking.rows import Figures, ReportRow
 
 _NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=30)
 _VALUES = st.floats() | st.integers(-MAX_INT, MAX_INT)
@@ -226,6 +226,25 @@ def test_the_int_2_to_the_63_is_compared_as_a_number(home: Home) -> None:
 
         assert (bucket.minimum, bucket.maximum) == (2**63, 1e300)
         assert index.best_validations(1, "big", smaller_is_better=True) == {1: 2**63}
+
+
+def test_the_figures_of_a_metric_are_of_the_points_that_count(home: Home) -> None:
+    """Also after another look, when a part of an attempt is superseded that was indexed before."""
+    folder = new_trial(home)
+    record(folder, report(1, loss="NaN", depth="NaN"), report(2, loss=2**63 - 1), report(3, loss=-7, depth="NaN"))
+    with Index(home) as index:
+        index.refresh()
+        before = index.figures()[1]["training"]
+        record(folder, report(4, attempt=2, loss=2.5), attempt=2, resumed_steps=2)
+        index.refresh()
+        after = index.figures()[1]["training"]
+        append(folder, 2, lines(report(5, attempt=2, loss=2**63)))
+        index.refresh()
+
+        assert before["loss"] == Figures(last=-7, minimum=-7, maximum=2**63 - 1)
+        assert before["depth"][1:] == (None, None)
+        assert after["loss"] == Figures(last=2.5, minimum=2.5, maximum=2**63 - 1)
+        assert index.figures([1])[1]["training"]["loss"] == Figures(last=2**63, minimum=2.5, maximum=2.0**63)
 
 
 def test_the_summary_of_a_trial(home: Home) -> None:

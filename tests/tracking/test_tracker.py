@@ -11,7 +11,7 @@ from core_sdk.alive import AliveLock
 from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
 from core_sdk.records import CheckpointPinned, Ended, TrialLabelsChanged
 from core_sdk.tracking import Home, HomeTracker, Tracker
-from core_sdk.tracking.rows import ExperimentChange, StreamPosition
+from core_sdk.tracking.rows import ExperimentChange, Figures, StreamPosition
 
 
 @pytest.fixture(params=[HomeTracker], ids=["home"])
@@ -126,8 +126,8 @@ def test_an_unknown_trial_is_named_by_every_call(tracker: Tracker) -> None:
         tracker.delete_trial(7)
 
 
-def test_the_last_values_of_all_trials_come_in_one_answer(tracker: Tracker, home: Home) -> None:
-    """Of each metric that at its highest step, unless a later attempt went back behind it."""
+def test_the_figures_of_all_trials_come_in_one_answer(tracker: Tracker, home: Home) -> None:
+    """The last value is that at the highest step; nothing counts behind which a later attempt went back."""
     folder = new_trial(home)
     record(folder, report(1, loss=1.0), report(2, loss=0.5), report(2, "validation", accuracy=0.9))
     record(folder, report(2, loss=0.25), attempt=2, resumed_steps=1)
@@ -135,9 +135,12 @@ def test_the_last_values_of_all_trials_come_in_one_answer(tracker: Tracker, home
     new_trial(home)
 
     with tracker.view() as view:
-        last_values = view.last_values()
+        figures = view.figures()
 
-    assert last_values == {1: {"training": {"loss": 0.25}}, 2: {"training": {"loss": 7.0}}}
+    assert figures == {
+        1: {"training": {"loss": Figures(last=0.25, minimum=0.25, maximum=1.0)}},
+        2: {"training": {"loss": Figures(last=7.0, minimum=7.0, maximum=7.0)}},
+    }
 
 
 def test_labels_of_a_trial_are_added_and_removed(tracker: Tracker, home: Home) -> None:

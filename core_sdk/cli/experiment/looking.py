@@ -41,7 +41,7 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
         metric = tracker.experiment_record(experiment_id).searcher_metric
         names = [f"{'min' if metric.smaller_is_better else 'max'}.validation.{metric.name}"] if metric else []
-        found = read_facts(view, view.trials(experiment_id), names)
+        found = read_facts(view, view.trials(experiment_id))
     names = [name for name in names if any(name in one.values for one in found)]
     for name in names:
         found = in_order(found, name if name.startswith("min.") else f"-{name}")

@@ -38,7 +38,7 @@ def choose_trials(
     condition = _parse(where)
     sort_name = sort.removeprefix("-")
     names = dict.fromkeys(filter(None, (*columns, sort_name, *(condition.names if condition else ()))))
-    found = read_facts(view, view.trials(experiment_id), names)
+    found = read_facts(view, view.trials(experiment_id))
     for option, name in (("--sort", sort_name), *(("--column", name) for name in columns)):
         if name and (problem := unknown_name(name, found)):
             raise typer.BadParameter(problem, param_hint=option)

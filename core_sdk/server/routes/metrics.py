@@ -85,7 +85,8 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
 
     def read(view: View) -> MetricsAnswer:
         view.trial(trial_id)
-        known = [(group, name) for group, metrics in _last_values(view, trial_id) for name in metrics]
+        figures = view.figures([trial_id]).get(trial_id, {})
+        known = [(group, name) for group, of_group in figures.items() for name in of_group]
         chosen = [
             (group, name)
             for group, name in known
@@ -107,11 +108,6 @@ def metrics(records: Records, trial_id: Id, query: MetricsQuery) -> MetricsAnswe
         return MetricsAnswer(curves, superseded, view.resume_points(trial_id), len(chosen) - len(shown))
 
     return records.ask_of_trial(trial_id, query, read)
-
-
-def _last_values(view: View, trial_id: int) -> list[tuple[str, list[str]]]:
-    found = view.last_values([trial_id]).get(trial_id, {})
-    return [(group, list(metrics)) for group, metrics in found.items()]
 
 
 def _within(first: int | None, last: int | None) -> tuple[int, int] | None:

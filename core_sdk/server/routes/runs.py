@@ -10,7 +10,7 @@ import msgspec
 from core_sdk.server.errors import RequestError
 from core_sdk.server.records import Records, Snapshot
 from core_sdk.server.route import Id, Names, Query, Text
-from core_sdk.tracking.finding.facts import EXTREMES, Facts, unknown_name
+from core_sdk.tracking.finding.facts import Facts, unknown_name
 from core_sdk.tracking.finding.order import in_order
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
 
@@ -132,8 +132,7 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     names, condition = list(query.columns), parse_condition(query.where) if query.where else None
     sort_name = query.sort.removeprefix("-")
     mentioned = [*names, *([sort_name] if sort_name else []), *(condition.names if condition else ())]
-    with_extremes = any(name.startswith(EXTREMES) for name in mentioned)
-    snapshot = records.with_extremes() if with_extremes else records.snapshot()
+    snapshot = records.snapshot()
     everything = list(snapshot.trials.values())
     for name in mentioned:
         if name not in _FIELDS and (problem := unknown_name(name, everything)):

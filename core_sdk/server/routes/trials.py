@@ -43,12 +43,12 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
     def read(view: Any) -> tuple[Any, ...]:
         return (
             view.trial(trial_id),
-            view.last_values([trial_id]).get(trial_id, {}),
+            view.figures([trial_id]).get(trial_id, {}),
             view.groups(trial_id),
             view.resume_points(trial_id),
         )
 
-    row, last_values, groups, resume_points = records.ask(read)
+    row, figures, groups, resume_points = records.ask(read)
     problem = ""
     try:
         command = records.tracker.command(trial_id)
@@ -57,9 +57,11 @@ def trial(records: Records, trial_id: Id) -> TrialAnswer:
     return TrialAnswer(
         trial=row,
         series=[
-            SeriesName(group, name, value) for group, metrics in last_values.items() for name, value in metrics.items()
+            SeriesName(group, name, found.last)
+            for group, of_group in figures.items()
+            for name, found in of_group.items()
         ],
-        system_groups=[group for group in groups if group not in last_values],
+        system_groups=[group for group in groups if group not in figures],
         resume_points=resume_points,
         command=command.argv if command else None,
         working_directory=command.cwd if command else None,

@@ -10,6 +10,7 @@ and no metric is called may also be `experiment_id`, `started`, `ended`, `durati
 from __future__ import annotations
 
 import difflib
+import functools
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,9 +19,9 @@ from typing import Any
 
 from core_sdk.records import strict_json
 from core_sdk.tracking import View
-from core_sdk.tracking.rows import TrialRow
+from core_sdk.tracking.rows import Figures, TrialRow
 
-EXTREMES = ("min.", "max.")
+_EXTREMES = ("min.", "max.")
 _FIRST_GROUPS = ("validation", "training")
 _ABSENT = ["absent"]  # no hyperparameter or metric encodes like this, since lists are flattened to text
 
@@ -39,18 +40,16 @@ class Facts:
     """All that the trial can be asked for."""
 
 
-def read_facts(view: View, rows: Iterable[TrialRow], names: Iterable[str] = ()) -> list[Facts]:
-    """Reads extremes of metrics only if one of the `names` is an extreme, since that takes a look at every point."""
-    last_values = view.last_values()
-    with_extremes = any(name.startswith(EXTREMES) for name in names)
-    rows_metrics = [(row, last_values.get(row.trial_id, {})) for row in rows]
-    return [facts(row, metrics, view.summary(row.trial_id) if with_extremes else {}) for row, metrics in rows_metrics]
+def read_facts(view: View, rows: Sequence[TrialRow]) -> list[Facts]:
+    figures = view.figures([row.trial_id for row in rows])
+    return [facts(row, figures.get(row.trial_id, {})) for row in rows]
 
 
-def facts(row: TrialRow, metrics: Metrics, summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Facts:
-    """`metrics` are the last values; `summary` is group -> metric -> figure -> value."""
-    metrics = {group: metrics[group] for group in _groups(metrics)}
-    values = _by_name(metrics) | extremes_by_name(summary)
+def facts(row: TrialRow, figures: Mapping[str, Mapping[str, Figures]]) -> Facts:
+    """`figures` is group -> metric -> figures."""
+    in_order = {group: figures[group] for group in _groups(figures)}
+    metrics = {group: {name: found.last for name, found in of_group.items()} for group, of_group in in_order.items()}
+    values = _by_name(in_order)
     hparams = dict(flattened(row.hparams))
     fields = {
         "id": row.trial_id,
@@ -79,29 +78,28 @@ def _course(row: TrialRow) -> dict[str, Any]:
     }
 
 
-def extremes_by_name(summary: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for extreme in EXTREMES:
-        figures = {
-            group: {name: figures[extreme.removesuffix(".")] for name, figures in of_group.items()}
-            for group, of_group in summary.items()
-        }
-        values |= _by_name(figures, extreme)
-    return values
-
-
-def _groups(metrics: Metrics) -> list[str]:
+def _groups(figures: Iterable[str]) -> list[str]:
     """In the order in which a metric without a group is looked for."""
-    return sorted(metrics, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
+    return sorted(figures, key=lambda group: (*(group != first for first in _FIRST_GROUPS), group))
 
 
-def _by_name(metrics: Metrics, prefix: str = "") -> dict[str, Any]:
-    """The values of metrics by their names, with their group and without it."""
-    groups = _groups(metrics)
-    values = {f"{prefix}{group}.{name}": value for group in groups for name, value in metrics[group].items()}
-    for group in reversed(groups):
-        values |= {f"{prefix}{name}": value for name, value in metrics[group].items()}
+def _by_name(figures: dict[str, Mapping[str, Figures]]) -> dict[str, Any]:
+    """The figures of metrics by their names, with their group and without it."""
+    values: dict[str, Any] = {}
+    for group, of_group in figures.items():
+        for name, found in of_group.items():
+            values.update(zip(_names(f"{group}.{name}"), found, strict=True))
+    for of_group in reversed(figures.values()):
+        for name, found in of_group.items():
+            values.update(zip(_names(name), found, strict=True))
     return values
+
+
+@functools.lru_cache(maxsize=4096)
+def _names(metric: str) -> tuple[str, str, str]:
+    """The names of a metric's `Figures`. Thousands of trials share them."""
+    minimum, maximum = _EXTREMES
+    return metric, f"{minimum}{metric}", f"{maximum}{metric}"
 
 
 def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -133,7 +131,8 @@ def unknown_name(name: str, all_facts: Collection[Facts]) -> str:
     """The message for a name that no trial has; empty if one has it, or if there are no trials."""
     if any(name in one.values for one in all_facts):
         return ""
-    known = {known for one in all_facts for known in one.values}
+    is_extreme = name.startswith(_EXTREMES)
+    known = {known for one in all_facts for known in one.values if known.startswith(_EXTREMES) == is_extreme}
     if not known:
         return ""
     similar = difflib.get_close_matches(name, known, n=3)

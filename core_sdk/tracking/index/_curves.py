@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from core_sdk.tracking.index._schema import (
     LAST_STEPS,
     LAST_VISIBLE_STEPS,
     POINTS,
+    VISIBLE_MAXIMUM,
+    VISIBLE_MINIMUM,
     Where,
     among,
 )
 from core_sdk.tracking.index._values import COMPARABLE, TICKS_PER_S, from_column
-from core_sdk.tracking.rows import Bucket, LastValues, ProfileSeriesRow, SeriesRow, Summary
+from core_sdk.tracking.rows import Bucket, Figures, FiguresByTrial, ProfileSeriesRow, SeriesRow, Summary
 
 _SERIES = "attempt JOIN series ON series.attempt_id = attempt.id"
 _SERIES_OF_TRIALS = f"trial JOIN attempt USING (trial_id) JOIN series ON series.attempt_id = attempt.id AND {IS_METRIC}"
@@ -139,11 +142,11 @@ def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
         FROM {POINTS} WHERE {_OF_TRIAL} AND {IS_VISIBLE}
         GROUP BY series.group_name, series.name ORDER BY min(series.id)"""
     summary: Summary = defaultdict(dict)
-    last = read_last_values(connection, [trial_id])[trial_id]
+    figures = read_figures(connection, [trial_id])[trial_id]
     for group, name, count, minimum, maximum, mean in connection.execute(query, (trial_id,)):
         summary[group][name] = {
             "count": count,
-            "last": last[group][name],
+            "last": figures[group][name].last,
             "min": minimum,
             "max": maximum,
             "mean": mean,
@@ -154,11 +157,10 @@ def read_summary(connection: sqlite3.Connection, trial_id: int) -> Summary:
 def read_best_validations(
     connection: sqlite3.Connection, experiment_id: int, metric: str, *, smaller_is_better: bool
 ) -> dict[int, Metric]:
-    best = "min" if smaller_is_better else "max"
-    query = f"""SELECT trial_id, {best}({COMPARABLE}) FROM {_SERIES_OF_TRIALS} JOIN point ON point.series_id = series.id
-        WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND series.name = ? AND {IS_VISIBLE}
-            AND point.value IS NOT NULL
-        GROUP BY trial_id ORDER BY trial_id"""
+    best = f"min({VISIBLE_MINIMUM})" if smaller_is_better else f"max({VISIBLE_MAXIMUM})"
+    query = f"""SELECT trial_id, {best} AS best FROM {_SERIES_OF_TRIALS}
+        WHERE trial.experiment_id = ? AND series.group_name = 'validation' AND series.name = ?
+        GROUP BY trial_id HAVING best IS NOT NULL ORDER BY trial_id"""
     return dict(connection.execute(query, (experiment_id, metric)).fetchall())
 
 
@@ -168,15 +170,25 @@ def read_validation_metric_names(connection: sqlite3.Connection, experiment_id: 
     return {name for (name,) in connection.execute(query, (experiment_id,))}
 
 
-def read_last_values(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> LastValues:
-    """The value at the highest visible step of each series, of some trials or of all."""
+def read_figures(connection: sqlite3.Connection, trial_ids: Collection[int] | None = None) -> FiguresByTrial:
+    """Of some trials or of all, of each series that has a visible point."""
     where = among("attempt.trial_id", trial_ids)
     query = f"""SELECT attempt.trial_id, series.group_name, series.name, (
             SELECT point.value FROM point WHERE point.series_id = series.id AND {IS_VISIBLE}
             ORDER BY point.steps DESC, point.ticks DESC LIMIT 1
-        ) FROM {_SERIES} WHERE {where.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
+        ), {VISIBLE_MINIMUM}, {VISIBLE_MAXIMUM}
+        FROM {_SERIES} WHERE {where.sql} AND {IS_METRIC} AND {LAST_VISIBLE_STEPS} IS NOT NULL
         ORDER BY attempt.attempt, series.id"""
-    values: LastValues = defaultdict(lambda: defaultdict(dict))
-    for trial, group, name, value in connection.execute(query, where.values):
-        values[trial][group][name] = from_column(value)
-    return values
+    figures: FiguresByTrial = defaultdict(lambda: defaultdict(dict))
+    for trial_id, group, name, value, minimum, maximum in connection.execute(query, where.values):
+        of_group = figures[trial_id][sys.intern(group)]
+        found = Figures(from_column(value), minimum, maximum)
+        of_group[sys.intern(name)] = _joined(of_group[name], found) if name in of_group else found
+    return figures
+
+
+def _joined(earlier: Figures, later: Figures) -> Figures:
+    """The figures of a metric over two attempts."""
+    minima = [value for value in (earlier.minimum, later.minimum) if value is not None]
+    maxima = [value for value in (earlier.maximum, later.maximum) if value is not None]
+    return Figures(later.last, min(minima, default=None), max(maxima, default=None))

@@ -194,7 +194,7 @@ def _open(path: str) -> sqlite3.Connection:
 def _configure(connection: sqlite3.Connection) -> None:
     # No WAL: its shared memory does not work on network file systems, where homes lie. NORMAL rather than OFF, so that
     # the index seldom has to be built again after a power cut; there are few fsyncs, once per batch.
-    pragmas = "page_size=4096", "journal_mode=TRUNCATE", "synchronous=NORMAL", "cache_size=-65536", "temp_store=MEMORY"
+    pragmas = "page_size=4096", "journal_mode=TRUNCATE", "synchronous=NORMAL", "cache_size=-16384", "temp_store=MEMORY"
     for pragma in pragmas:
         connection.execute(f"PRAGMA {pragma}")
 

@@ -34,7 +34,7 @@ from core_sdk.tracking.rows import (
     Bucket,
     CheckpointRow,
     ExperimentRow,
-    LastValues,
+    FiguresByTrial,
     ProfileSeriesRow,
     ReportPage,
     SeriesRow,
@@ -169,8 +169,8 @@ class Index(View):
     def summary(self, trial_id: int) -> Summary:
         return self._ask(_curves.read_summary, trial_id)
 
-    def last_values(self, trial_ids: Collection[int] | None = None) -> LastValues:
-        return self._ask(_curves.read_last_values, trial_ids)
+    def figures(self, trial_ids: Collection[int] | None = None) -> FiguresByTrial:
+        return self._ask(_curves.read_figures, trial_ids)
 
     def checkpoints(self, *, trial_id: int | None = None, experiment_id: int | None = None) -> list[CheckpointRow]:
         where = Where(

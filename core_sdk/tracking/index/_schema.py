@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 import msgspec
 
-REVISION = 9
+from core_sdk.tracking.index._values import COMPARABLE
+from core_sdk.tracking.superseding import EVERYTHING
+
+REVISION = 10
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -82,6 +85,9 @@ CREATE TABLE series (
     -- Empty for the series of what reports hold beside metrics: its values are JSON, or NULL.
     name TEXT NOT NULL,
     visible_until INTEGER NOT NULL,
+    -- Of all its points, visible or not, as numbers that compare; NULL while each is NaN.
+    minimum BLOB,
+    maximum BLOB,
     UNIQUE (attempt_id, is_profile, group_name, name)
 );
 -- Clustered by series and step: what a chart reads lies together, and no second index is paid for.
@@ -118,6 +124,17 @@ LAST_VISIBLE_STEPS = (
     f"(SELECT point.steps FROM point WHERE point.series_id = series.id AND {IS_VISIBLE} "
     "ORDER BY point.steps DESC LIMIT 1)"
 )
+
+
+def _visible_extreme(function: str, column: str) -> str:
+    """Reads points only where some of a series are hidden."""
+    return f"""CASE WHEN series.visible_until < {EVERYTHING} AND {LAST_STEPS} > series.visible_until
+        THEN (SELECT {function}({COMPARABLE}) FROM point WHERE point.series_id = series.id AND {IS_VISIBLE})
+        ELSE series.{column} END"""
+
+
+VISIBLE_MINIMUM = _visible_extreme("min", "minimum")
+VISIBLE_MAXIMUM = _visible_extreme("max", "maximum")
 
 
 class Where(NamedTuple):

@@ -13,6 +13,9 @@ SeriesKey = tuple[bool, str, str]
 Point = tuple[int, int, int, Any]
 """A row of `point`."""
 
+_WIDEN_EXTREMES = """UPDATE series SET minimum = min(ifnull(minimum, :minimum), :minimum),
+    maximum = max(ifnull(maximum, :maximum), :maximum) WHERE id = :id"""
+
 
 class SeriesTable(dict[SeriesKey, tuple[int, list[Point]]]):
     """Each series' id and its waiting points; a new series is made when it is first asked for."""
@@ -34,9 +37,19 @@ class SeriesTable(dict[SeriesKey, tuple[int, list[Point]]]):
         """Inserts the points that wait, and returns their number."""
         num_points = 0
         # Series by series, so that each page of the database is touched only once, and filled.
-        for _, points in self.values():
+        for (_, _, name), (series_id, points) in self.items():
+            if not points:
+                continue
             # Equal points cannot stand in a journal twice, unless its lines were copied.
             self._connection.executemany("INSERT INTO point VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", points)
+            if name:
+                self._widen_extremes(series_id, points)
             num_points += len(points)
             points.clear()
         return num_points
+
+    def _widen_extremes(self, series_id: int, points: list[Point]) -> None:
+        numbers = [float(value) if type(value) is str else value for _, _, _, value in points if value is not None]
+        if numbers:
+            row = {"id": series_id, "minimum": min(numbers), "maximum": max(numbers)}
+            self._connection.execute(_WIDEN_EXTREMES, row)
