@@ -44,6 +44,16 @@ def test_a_checker_finds_no_fault_in_any_view(site: Site, open_view: OpenView, t
     assert faults == {}
 
 
+@pytest.mark.parametrize("view", [*VIEWS, "experiments/4711", "trials/x", "compare", "compare?trials=4711", "nowhere"])
+def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> None:
+    """One of the first level, also where what it is about does not exist."""
+    page = open_view(site, view)
+    page.wait_for_function("() => document.querySelector('main h1') && !document.querySelector('.loading')")
+
+    expect(page.locator("h1")).to_have_count(1)
+    expect(page.locator("h1")).not_to_be_empty()
+
+
 @pytest.mark.parametrize("view", ["runs", "trials/25", "trials/25/logs", "experiments/5/search", "queue"])
 def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:
     """Only tables, output and pictures scroll, within themselves."""

@@ -2,6 +2,9 @@
 
 import { html } from "../preact.js";
 
+/** The head of a view of which no more is known than its name. @param {{text: string}} props */
+export const Title = ({ text }) => html`<header class="subject"><div class="subject-name"><h1>${text}</h1></div></header>`;
+
 /** Grey lines in the place of what comes. @param {{what: string, numLines?: number}} props */
 export function Loading({ what, numLines = 6 }) {
   return html`

@@ -7,10 +7,10 @@ import { ChartSettingsBar, useChartSettings } from "../charts/settings.js";
 import { Select } from "../parts/choice.js";
 import { Difference } from "../parts/difference.js";
 import { StateBadge } from "../parts/state-badge.js";
-import { Answered, Empty, Remark } from "../parts/states.js";
+import { Answered, Empty, Remark, Title } from "../parts/states.js";
 import { csvText, saveFile } from "../parts/saving.js";
 import { Tabs } from "../parts/tabs.js";
-import { formatValue } from "../parts/text.js";
+import { counted, formatValue } from "../parts/text.js";
 import { address } from "../state/api.js";
 import { useAnswer, useAnswers } from "../state/answers.js";
 import { linkTo, useListSetting, usePlace, useSetting } from "../state/place.js";
@@ -35,11 +35,11 @@ export function Compare() {
   const follows = (/** @type {any} */ change) => change.trials.some((/** @type {number} */ id) => shown.includes(String(id)));
   const answer = useAnswer(shown.length ? address(["comparison"], { trials: shown }) : null, { follows });
   if (shown.length === 0) {
-    return html`<${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
+    return html`<${Title} text="Comparison" /><${Empty} title="No trials are chosen."><a href=${linkTo(["runs"])}>Choose them in the table of runs</a><//>`;
   }
   return html`
     <section class="view" aria-label="Comparison">
-      <header class="subject"><div class="subject-name"><h1>Comparison of ${shown.length} trials</h1></div></header>
+      <${Title} text=${`Comparison of ${counted(shown.length, "trial")}`} />
       <${Tabs} label="Parts of the comparison" tabs=${tabs} current=${tab} />
       ${ids.length > shown.length && html`<${Remark}>Only the first ${MAX_TRIALS} of ${ids.length} trials are compared: more curves cannot be told apart.<//>`}
       <${Answered} answer=${answer} what="trials">

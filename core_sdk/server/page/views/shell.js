@@ -2,7 +2,7 @@
 
 import { html, useEffect, useErrorBoundary, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
-import { Empty, Remark } from "../parts/states.js";
+import { Empty, Remark, Title } from "../parts/states.js";
 import { Toasts } from "../parts/toast.js";
 import { address } from "../state/api.js";
 import { useAnswer } from "../state/answers.js";
@@ -57,7 +57,7 @@ function View({ path: [name = "runs", id = "", tab = ""] }) {
   if (name === "experiments" && id) return html`<${Experiment} key=${id} id=${id} tab=${tab} />`;
   if (name === "compare") return html`<${Compare} />`;
   if (name === "queue") return html`<${Queue} />`;
-  return html`<${Empty} title="There is no such view."><a href=${linkTo(["runs"])}>All runs</a><//>`;
+  return html`<${Title} text="Nothing is here" /><${Empty} title="There is no such view."><a href=${linkTo(["runs"])}>All runs</a><//>`;
 }
 
 /** A view that fails says so, and leaves the others as they are. */
@@ -65,6 +65,7 @@ function Guarded({ children }) {
   const [error, retry] = useErrorBoundary((/** @type {any} */ problem) => console.error(problem));
   if (!error) return children;
   return html`
+    <${Title} text="Defect" />
     <${Empty} title="This view has a defect.">
       <pre>${String(error.stack ?? error).slice(0, 2000)}</pre>
       <button onClick=${retry}>Try again</button>

@@ -1,7 +1,7 @@
 /** One experiment. */
 
 import { html } from "../../preact.js";
-import { Answered } from "../../parts/states.js";
+import { Answered, Title } from "../../parts/states.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { Tabs } from "../../parts/tabs.js";
 import { counted, formatAge, formatNumber, formatTime } from "../../parts/text.js";
@@ -34,6 +34,7 @@ export function Experiment({ id, tab }) {
   const answer = useAnswer(address(["experiments", id]), { follows });
   return html`
     <section class="view" aria-label=${`Experiment ${id}`}>
+      ${answer.value === undefined && html`<${Title} text=${`Experiment ${id}`} />`}
       <${Answered} answer=${answer} what=${`experiment ${id}`}>
         ${(/** @type {any} */ found) => html`<${Found} found=${found} tab=${tab} follows=${follows} onDone=${answer.reload} />`}
       <//>

@@ -1,7 +1,7 @@
 /** One trial. */
 
 import { html } from "../../preact.js";
-import { Answered, Remark } from "../../parts/states.js";
+import { Answered, Remark, Title } from "../../parts/states.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { Tabs } from "../../parts/tabs.js";
 import { counted, formatAge, formatDuration, formatNumber, formatTime } from "../../parts/text.js";
@@ -33,6 +33,7 @@ export function Trial({ id, tab }) {
   const tabs = TABS.map(([name, title]) => ({ name, title, href: linkTo(["trials", id, ...(name === "charts" ? [] : [name])]) }));
   return html`
     <section class="view" aria-label=${`Trial ${id}`}>
+      ${answer.value === undefined && html`<${Title} text=${`Trial ${id}`} />`}
       <${Answered} answer=${answer} what=${`trial ${id}`}>
         ${(/** @type {any} */ found) => html`
           <${Head} trial=${found.trial} onDone=${answer.reload} />
