@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 VIEWS = {
     "runs": ("runs", ".grid-row:not(.waiting)"),
+    "runs by a minimum": ("runs?columns=id,min.validation.loss&sort=min.validation.loss", ".grid-row:not(.waiting)"),
     "experiments": ("runs?kind=experiments", ".grid-row:not(.waiting)"),
     "trial, 10^6 points": ("trials/1", ".chart canvas"),
     "trial": ("trials/77", ".chart canvas"),

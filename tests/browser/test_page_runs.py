@@ -102,6 +102,20 @@ def test_columns_are_chosen(site: Site, open_view: OpenView) -> None:
     assert [head.strip("↑↓ \n") for head in heads[1:]] == ["ID", "Steps", "Attempts"]
 
 
+def test_the_smallest_value_of_a_metric_is_a_column(site: Site, open_view: OpenView) -> None:
+    """It sorts the table, too."""
+    page = open_view(site, "runs?columns=id,training.loss&sort=min.training.loss")
+    page.get_by_role("button", name="Columns", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Columns")
+    dialog.get_by_role("checkbox", name="min.training.loss").check()
+    dialog.get_by_role("button", name="Done").click()
+
+    expect(page.get_by_role("columnheader", name="min.training.loss")).to_have_attribute("aria-sort", "ascending")
+    pairs = [(float(last), float(least)) for last, least in zip(column(page, 2), column(page, 3), strict=True) if least]
+    assert all(least <= last for last, least in pairs)
+    assert [least for _, least in pairs] == sorted(least for _, least in pairs)
+
+
 def test_a_view_is_saved_and_found_again(site: Site, open_view: OpenView) -> None:
     """By its name, after a reload too."""
     page = open_view(site, "runs?where=optimizer = adam&sort=steps")

@@ -41,7 +41,10 @@ const FIELDS = {
 
 /** All columns that the table of trials can have, by name. @param {KnownColumn[]} known @returns {Map<string, Column>} */
 export function allColumns(known) {
-  return new Map(known.map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]));
+  const extremes = known
+    .filter(({ kind, type }) => kind === "metric" && type === "number")
+    .flatMap((column) => ["min", "max"].map((extreme) => ({ ...column, name: `${extreme}.${column.name}` })));
+  return new Map([...known, ...extremes].map((column) => [column.name, { ...columnOf(column), ...(column.kind === "field" ? FIELDS[column.name] : {}) }]));
 }
 
 /** The columns that the table has unless somebody chooses. @param {KnownColumn[]} known */

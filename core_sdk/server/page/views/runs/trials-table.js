@@ -83,7 +83,7 @@ export function Trials({ experiment }) {
         onInput=${(/** @type {any} */ event) => setSearch(event.target.value)}
       />
       <${Filter} where=${where} onChange=${setWhere} error=${trials.error} names=${[...all.keys()]} />
-      <${Select} label="Group" values=${[["", "none"], ...[...all.values()].filter(({ name }) => name !== "id").map(({ name, title }) => [name, title])]} value=${group} onChange=${setGroup} />
+      <${Select} label="Group" values=${[["", "none"], ...(known ?? []).filter(({ name }) => name !== "id").map(({ name }) => [name, all.get(name)?.title])]} value=${group} onChange=${setGroup} />
       <button onClick=${() => setIsChoosingColumns(true)}>Columns</button>
       ${!experiment && html`<${SavedViews} />`}
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
