@@ -769,10 +769,12 @@ class NodeLostError(WorkerError):
 class RayClusterError(WorkerError):
     """`address` is None for a cluster that the program would have started."""
 
-    def __init__(self, address: str | None, reason: str) -> None:
+    def __init__(self, address: str | None, reason: str, advice: str = "") -> None:
         self.address = address
+        self.reason = reason.removesuffix(".")
         where = "a Ray cluster" if address is None else f"the Ray cluster at {address}"
-        super().__init__(f"{where} cannot be used: {reason.removesuffix('.')}.")
+        ending = f" {advice}." if advice else ""
+        super().__init__(f"{where} cannot be used: {self.reason}.{ending}")
 
 
 class CallTimeoutError(WorkerError, TimeoutError):

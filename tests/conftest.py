@@ -1,4 +1,4 @@
-"""What all tests share: a home of their own, and scripts run in processes of their own."""
+"""What all tests share: a home of their own, scripts in processes of their own, and one Ray cluster."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from cli.commands import WarmCli
 from ports import reserved_port
 from processes import Script
 from warm import warm_program
+from workers.engines import dying_ray, programs, ray_address, two_ray_nodes
 
 from core_sdk.tracking import Home
+
+__all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes"]
 
 # Of this process and all that it starts: six processes with a thread for each core would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

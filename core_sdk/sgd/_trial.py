@@ -37,10 +37,20 @@ class TrainerTrial:
         try:
             self.context.close(type(error) if error else None, error, error.__traceback__ if error else None)
         finally:
-            if isinstance(error, KeyboardInterrupt):
-                self._driven.end(-signal.SIGINT)
-            else:
-                self._driven.end(1 if error else 0, f"{type(error).__name__}: {error}" if error else "")
+            self._driven.end(code := _exit_code(error), f"{type(error).__name__}: {error}" if code > 0 else "")
+
+
+def _exit_code(error: BaseException | None) -> int:
+    """With which a program ends that this error leaves, if any."""
+    match error:
+        case None | SystemExit(code=None):
+            return 0
+        case KeyboardInterrupt():
+            return -signal.SIGINT
+        case SystemExit(code=int(code)):
+            return code
+        case _:
+            return 1
 
 
 def init_alone(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:

@@ -89,7 +89,10 @@ class Engine(ABC):
 
     @abstractmethod
     def num_available(self) -> int | None:
-        """How many workers could be started if those of this engine ended; None where nothing limits them."""
+        """How many workers could be started if those of this engine ended; None where nothing limits them.
+
+        Raises `RayClusterError`.
+        """
 
     @abstractmethod
     def log_to(self, log_path: str | os.PathLike[str] | None) -> None:

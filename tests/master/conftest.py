@@ -7,13 +7,10 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from workers.engines import ray_address, two_ray_nodes
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call_running
 from core_sdk.tracking import Home
-
-__all__ = ["end_of_masters", "ray_address", "two_ray_nodes"]
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 from parts import needs
-from workers.engines import NUM_CPUS
+from processes import wait_for
+from workers.engines import NUM_CPUS, RayNode, ray_node
 from workers.programs import Programs
+
+from core_sdk import client
+from core_sdk.tracking import Home
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")
@@ -124,3 +128,44 @@ else:
     raise AssertionError
 """
     )
+
+
+@ON_RAY
+@pytest.mark.timeout(300)
+def test_a_cluster_that_goes_away_in_a_pass_ends_the_program(
+    programs: Programs, dying_ray: RayNode, free_port: int, home: Home
+) -> None:
+    """With an error that says so, long before Ray would end it; the next start goes on after the last good pass."""
+    source = (
+        CREATORS
+        + """
+from core_sdk.workers.ray import RayEngine
+
+def train(config, model, batches, criterion, optimizer):
+    if is_marked("began"):
+        mark("in pass 2")
+        time.sleep(600)
+    return {"loss": 1.0}
+
+with trainer(num_replicas=2, train_function=train, engine=RayEngine(os.environ["CLUSTER"]), job_id="line") as one:
+    print("epoch", one.epoch)
+    if one.epoch == 0:
+        one.train(max_retries=3)
+        mark("began")
+        one.train(max_retries=3)
+"""
+    )
+    program = programs.start(source, CLUSTER=dying_ray.address)
+    wait_for((programs.directory / "in pass 2").exists)
+    dying_ray.kill()
+    code, _, errors = program.wait(TIMEOUT_S)
+
+    words = f"RayClusterError: the Ray cluster at {dying_ray.address} cannot be used: it does not answer any more"
+    assert code == 1
+    assert words in errors, "Ray has not kept it back"
+    trial = client.get_trial(1)
+    assert trial.state.name == "ERROR"
+    assert words in trial.reason
+    with ray_node("--head", f"--port={free_port}", "--num-cpus=2"):
+        assert "epoch 1\n" in programs.run(source, CLUSTER=f"127.0.0.1:{free_port}", timeout_s=TIMEOUT_S)
+    assert client.get_trial(1).state.name == "COMPLETED"

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import psutil
+import pytest
 from cli.commands import WarmCli
 from parts import needs
 from processes import Script, wait_for
@@ -84,3 +85,25 @@ def test_an_interrupt_ends_the_trial_and_its_workers(start_script: Callable[...,
     assert "KeyboardInterrupt" in errors
     assert client.get_trial(1).state.name == "CANCELED"
     wait_for(lambda: not any(worker.is_running() for worker in workers))
+
+
+@pytest.mark.parametrize(("ending", "state", "reason"), [("", "COMPLETED", ""), ("3", "ERROR", "SystemExit: 3")])
+def test_a_program_may_exit_within_its_trainer(
+    run_script: Callable[..., tuple[int, str, str]], ending: str, state: str, reason: str
+) -> None:
+    """As it would be outside: without a status it has ended well."""
+    status, _, errors = run_script(
+        f"""
+        import sys
+        from sgd.creators import CREATORS
+        from core_sdk.sgd import PyTorchTrainer
+
+        with PyTorchTrainer(**CREATORS):
+            sys.exit({ending})
+    """,
+        PYTHONPATH=str(Path(__file__).parents[1]),
+    )
+
+    assert status == int(ending or 0), errors
+    trial = client.get_trial(1)
+    assert (trial.state.name, trial.reason) == (state, reason)

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pytest
 from distributed.conftest import threads
-from workers.engines import programs, ray_address
 from workers.programs import Programs
 
-__all__ = ["programs", "ray_address", "threads"]
+__all__ = ["threads"]
 
 # What each program begins with: `fit()` trains on the engine that is tested.
 _BEGINNING = """

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 from parts import needs
+from processes import wait_for
+from workers.engines import RayNode
 from workers.programs import Programs
+
+from core_sdk import client
 
 # Each starts a cluster's worth of processes that import torch.
 pytestmark = needs("many processes")
@@ -63,3 +67,29 @@ def test_a_training_that_lost_a_worker_goes_on_with_as_many(trainings: Programs)
 
         assert fit(function, num_workers=(1, 3), max_failures=3).return_value == 3
     """)
+
+
+@pytest.mark.parametrize("programs", ["ray"], indirect=True)
+def test_a_cluster_that_goes_away_ends_the_training(trainings: Programs, dying_ray: RayNode) -> None:
+    """With an error that says so, whatever it might have tried again or grown to."""
+    program = trainings.start(f"""
+        SCALING["address"] = {dying_ray.address!r}
+
+        def function():
+            report(0, {{"step": "0"}})
+            mark("training")
+            time.sleep(600)
+
+        fit(function, num_workers=(1, 3), max_failures=3, scaling_options={{"elastic_resize_monitor_interval_s": 0.5}})
+    """)
+    wait_for((trainings.directory / "training").exists)
+    dying_ray.kill()
+    code, _, errors = program.wait()
+
+    words = f"the Ray cluster at {dying_ray.address} cannot be used: it does not answer any more"
+    assert code == 1
+    assert words in errors, "Ray has not kept it back"
+    assert "Exception in thread" not in errors
+    trial = client.get_trial(1)
+    assert trial.state.name == "ERROR"
+    assert words in trial.reason

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from types import TracebackType
 from typing import Self
 
 from core_sdk.agent.driving import DrivenTrial
+from core_sdk.errors import RayClusterError
 from core_sdk.train._configs import ScalingConfig
 from core_sdk.workers import Engine
 
@@ -54,8 +56,9 @@ class Growth:
         self._is_over.set()
 
     def _watch(self) -> None:
-        while not self._is_over.wait(self._scaling.elastic_resize_monitor_interval_s):
-            if num_workers(self._scaling, self._engine.num_available()) > self._size:
-                self.is_wanted = True
-                self._trial.folder.request_stop(self._trial.attempt, _SOURCE)
-                return
+        with contextlib.suppress(RayClusterError):  # the workers are lost with it, which the attempt tells
+            while not self._is_over.wait(self._scaling.elastic_resize_monitor_interval_s):
+                if num_workers(self._scaling, self._engine.num_available()) > self._size:
+                    self.is_wanted = True
+                    self._trial.folder.request_stop(self._trial.attempt, _SOURCE)
+                    return

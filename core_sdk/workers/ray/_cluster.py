@@ -6,11 +6,13 @@ import contextlib
 import logging
 import math
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import ray
+from ray._private import worker
 
 from core_sdk.errors import RayClusterError
 
@@ -22,10 +24,12 @@ with contextlib.suppress(ImportError):
 
 Strategy = Literal["PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD"]
 Resources = Mapping[str, float]
+T = TypeVar("T")
 
 _OLDEST_VERSION = (2, 60)
 # How long a cluster may take for an answer. Ray itself waits for a minute, and then ends the program.
 _ANSWER_S = 10.0
+_AFTER_LOSS = "Ray ends this program within a minute; start it again when the cluster answers"
 
 
 class Cluster:
@@ -48,6 +52,8 @@ class Cluster:
                 raise RayClusterError(address, reason_of(error)) from error
         self._address = address or ray.get_runtime_context().gcs_address
         self._job = ray.get_runtime_context().get_job_id()
+        self._unanswered: threading.Thread | None = None
+        """Waits for the answer to an earlier question; meanwhile there is none to another one, either."""
 
     @property
     def is_connected(self) -> bool:
@@ -56,22 +62,32 @@ class Cluster:
 
     def why_unusable(self) -> str | None:
         """Why nothing can be asked of the cluster any more; None if it answers. Waits some seconds for an answer."""
-        if not self.is_connected:
-            return "this program has ended its connection to it by ray.shutdown()"
-        return None if ends_in_time(ray.nodes) else "it does not answer any more"
-
-    def check(self) -> None:
-        """Raises `RayClusterError` if nothing can be asked of the cluster any more."""
-        if reason := self.why_unusable():
-            raise RayClusterError(self._address, reason)
+        try:
+            self.nodes()
+        except RayClusterError as error:
+            return error.reason
+        return None
 
     def nodes(self) -> list[Resources]:
-        """What each node that lives has, free or not."""
-        return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        """What each node that lives has, free or not. Raises `RayClusterError` if the cluster does not answer."""
+        return [node["Resources"] for node in self._ask(ray.nodes) if node["Alive"]]
 
     def free(self) -> Resources:
-        """What is free on all nodes together."""
-        return dict(ray.available_resources())
+        """What is free on all nodes together. Raises `RayClusterError` if the cluster does not answer."""
+        return dict(self._ask(ray.available_resources))
+
+    def _ask(self, question: Callable[[], T]) -> T:
+        if not self.is_connected:
+            raise RayClusterError(self._address, "this program has ended its connection to it by ray.shutdown()")
+        answers: list[T] = []
+        if self._unanswered is None or not self._unanswered.is_alive():
+            asking = run_beside(lambda: answers.append(question()))
+            asking.join(_ANSWER_S)
+            self._unanswered = asking if asking.is_alive() else None
+        if not answers:
+            _show_errors_without_ray()
+            raise RayClusterError(self._address, "it does not answer any more", _AFTER_LOSS)
+        return answers[0]
 
 
 def room(demand: Resources, strategy: Strategy, nodes: Sequence[Resources]) -> float:
@@ -86,8 +102,8 @@ def room(demand: Resources, strategy: Strategy, nodes: Sequence[Resources]) -> f
             return sum(rooms)
 
 
-def ends_in_time(function: Callable[[], object]) -> bool:
-    """Whether the function ends before a cluster that does not answer would hold it up. Its errors are passed over."""
+def run_beside(function: Callable[[], object]) -> threading.Thread:
+    """Runs it in a thread, for as long as a cluster that does not answer holds it up. Its errors are passed over."""
 
     def run() -> None:
         with contextlib.suppress(Exception):
@@ -95,8 +111,13 @@ def ends_in_time(function: Callable[[], object]) -> bool:
 
     thread = threading.Thread(target=run, name="core-sdk-ray", daemon=True)
     thread.start()
-    thread.join(_ANSWER_S)
-    return not thread.is_alive()
+    return thread
+
+
+def _show_errors_without_ray() -> None:
+    """Ray tells its cluster of an error that ends the program before it is shown, and would never come to that."""
+    if sys.excepthook is worker.custom_excepthook:
+        sys.excepthook = worker.normal_excepthook
 
 
 def reason_of(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
 from core_sdk.workers.local import Order
 from core_sdk.workers.ray._actor import NUM_THREADS, Node, WorkerActor
-from core_sdk.workers.ray._cluster import Cluster, Resources, Strategy, ends_in_time, reason_of, room
+from core_sdk.workers.ray._cluster import Cluster, Resources, Strategy, reason_of, room, run_beside
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,7 +82,6 @@ class RayEngine(Engine):
 
     def start(self, num_workers: int) -> RayTeam:
         """Raises `RayClusterError`, too."""
-        self._cluster.check()
         nodes = self._cluster.nodes()
         if not self._is_growing and room(self._demand, self._strategy, nodes) < num_workers:
             reason = f"{self._want(num_workers, nodes)}: it will never have room for them. {_REMEDY}"
@@ -204,6 +203,7 @@ class RayTeam(Team):
     def death(self, rank: int) -> Death:
         now = time.monotonic()
         if reason := self._cluster.why_unusable():
+            self._abandon()
             return self._lost_with(rank, f"its Ray cluster: {reason}", now)
         try:
             death: Death = ray.get(self._actors[rank].death.remote(), timeout=_PROMPT_S)
@@ -238,6 +238,12 @@ class RayTeam(Team):
                 self._holding.wait_for(lambda: self._num_holding == 0, _HOLD_S)
             _give_back(self._actors, self._group)
             self._is_ended = True
+
+    def _abandon(self) -> None:
+        """Ray ends them with their cluster. If that comes back, it has their places back, too."""
+        self._is_ended = True
+        if self._cluster.is_connected:
+            _give_back(self._actors, self._group, time_s=0)
 
     def _as_argument(self, request: bytes) -> Any:
         """A large request is stored once, since the workers get the same one at about the same time."""
@@ -297,7 +303,7 @@ def _places(node_ids: Sequence[str]) -> list[RankPlace]:
     ]
 
 
-def _give_back(actors: Sequence[Any], group: PlacementGroup) -> None:
+def _give_back(actors: Sequence[Any], group: PlacementGroup, time_s: float = _PROMPT_S) -> None:
     """Does not wait for a cluster that is gone, for which Ray would wait until it ends the program."""
 
     def give_back() -> None:
@@ -305,7 +311,7 @@ def _give_back(actors: Sequence[Any], group: PlacementGroup) -> None:
             ray.kill(actor)
         remove_placement_group(group)
 
-    ends_in_time(give_back)
+    run_beside(give_back).join(time_s)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
