@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from processes import Script
 from server.test_actions import TRAIN
 from tracking.journals import append, lines, new_trial, record, report
 
+from core_sdk.server.serving import listen
 from core_sdk.tracking import Home
 
 __all__ = ["start_cli"]
@@ -100,6 +102,25 @@ def test_a_port_in_use_is_refused_with_a_free_one(start_ui: Callable[..., tuple[
     assert (status, url) == (1, "")
     assert f"port {port} of 127.0.0.1 is in use" in err
     assert "is free" in err
+
+
+def test_the_end_of_an_answer_is_not_held_back() -> None:
+    """By Nagle's algorithm, which waits until the browser has said that it got the beginning."""
+
+    async def is_sent_at_once() -> bool:
+        found: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0)
+            writer.close()
+
+        listening = listen("127.0.0.1", None)
+        async with await asyncio.start_server(accept, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            writer.close()
+            return await found
+
+    assert asyncio.run(is_sent_at_once())
 
 
 def test_another_address_needs_a_token(start_ui: Callable[..., tuple[Script, str]]) -> None:

@@ -143,7 +143,8 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
     if condition is not None:
         found = [one for one in found if condition.holds(one.values.get)]
     if text := query.search.casefold():
-        found = [one for one in found if _mentions(one, text)]
+        texts = snapshot.remember("texts", lambda: {one.row.trial_id: _searched(one) for one in everything})
+        found = [one for one in found if text in texts[one.row.trial_id]]
     if query.sort:
         found = in_order(found, query.sort)
     page = found[query.cursor : query.cursor + query.limit]
@@ -169,9 +170,9 @@ def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
     return [one for one in trials if not one.row.is_archived and one.row.experiment_id not in hidden]
 
 
-def _mentions(one: Facts, text: str) -> bool:
+def _searched(one: Facts) -> str:
+    """All in which text is searched for, in lower case."""
     row = one.row
-    texts: Sequence[str] = (str(row.trial_id), row.experiment_name, row.state, row.reason, row.status, *row.labels)
-    return any(text in part.casefold() for part in texts) or any(
-        text in name.casefold() or text in str(value).casefold() for name, value in one.hparams.items()
-    )
+    hparams = (part for name, value in one.hparams.items() for part in (name, str(value)))
+    texts = (str(row.trial_id), row.experiment_name, row.state, row.reason, row.status, *row.labels, *hparams)
+    return "\0".join(texts).casefold()

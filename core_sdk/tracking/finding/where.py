@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,19 +79,20 @@ class _Parser:
         self.names: dict[str, int] = {}
 
     def condition(self) -> _Rule:
-        return self._joined("or", any, lambda: self._joined("and", all, self._one))
+        return _joined(self._separated("or", self._all), decisive=True)
+
+    def _all(self) -> _Rule:
+        return _joined(self._separated("and", self._one), decisive=False)
 
     def expect_end(self) -> None:
         if self._next is not None:
             raise self._missing("`and` or `or`")
 
-    def _joined(self, keyword: str, combine: Callable[[Iterable[bool]], bool], parse: Callable[[], _Rule]) -> _Rule:
+    def _separated(self, keyword: str, parse: Callable[[], _Rule]) -> list[_Rule]:
         rules = [parse()]
         while self._take_keyword(keyword):
             rules.append(parse())
-        if len(rules) == 1:
-            return rules[0]
-        return lambda lookup: combine(rule(lookup) for rule in rules)
+        return rules
 
     def _one(self) -> _Rule:
         if self._depth > _MAX_DEPTH:
@@ -121,7 +122,7 @@ class _Parser:
             raise self._missing("an operator (= != < <= > >=)")
         value = self._take_text("a value")
         literal = _literal(value.text) if value.kind == "word" else value.text
-        return lambda lookup: _compare(lookup(name.text), token.text, literal)
+        return _comparison(name.text, token.text, literal)
 
     @property
     def _next(self) -> _Token | None:
@@ -153,6 +154,18 @@ class _Parser:
         return ConditionError(f"{what} is missing", self._text, place)
 
 
+def _joined(rules: Sequence[_Rule], decisive: bool) -> _Rule:
+    """The first rule that gives the `decisive` answer gives it for all: False is that of `and`, True that of `or`."""
+
+    def rule(lookup: Lookup) -> bool:
+        for one in rules:
+            if one(lookup) is decisive:
+                return decisive
+        return not decisive
+
+    return rule if len(rules) > 1 else rules[0]
+
+
 def _literal(word: str) -> bool | float | str:
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
@@ -162,15 +175,23 @@ def _literal(word: str) -> bool | float | str:
         return word
 
 
-def _compare(value: Any, symbol: str, literal: bool | float | str) -> bool:
-    if isinstance(value, tuple):  # labels: one of them, or none
-        is_there = any(_compare(one, "=", literal) for one in value)
-        return is_there if symbol in ("=", "==") else symbol == "!=" and not is_there
-    if isinstance(value, str) and isinstance(literal, str):
-        return bool(_OPERATORS[symbol](value.casefold(), literal.casefold()))
-    return _kind(value) is _kind(literal) and bool(_OPERATORS[symbol](value, literal))
+def _comparison(name: str, symbol: str, literal: bool | float | str) -> _Rule:
+    """Numbers are alike; nothing else is compared with what is of another type. Text is alike in upper and lower case.
 
+    It is asked of thousands of trials at each keystroke: what follows from the condition alone is found out before.
+    """
+    compare, is_text = _OPERATORS[symbol], isinstance(literal, str)
+    wanted = literal.casefold() if isinstance(literal, str) else literal
+    kinds = () if is_text else (bool,) if isinstance(literal, bool) else (int, float)
 
-def _kind(value: Any) -> type:
-    """Numbers are alike; nothing else is compared with what is of another type."""
-    return float if type(value) is int else type(value)
+    def rule(lookup: Lookup) -> bool:
+        value = lookup(name)
+        kind = type(value)
+        if kind is str:
+            return is_text and bool(compare(value.casefold(), wanted))
+        if kind is tuple:  # labels: one of them, or none
+            is_there = any(label.casefold() == wanted for label in value)
+            return is_there if compare is operator.eq else compare is operator.ne and not is_there
+        return kind in kinds and bool(compare(value, wanted))
+
+    return rule
