@@ -9,6 +9,7 @@
     │   └── RecordDamagedError
     ├── AttemptError                  one execution of a trial's script
     │   ├── AttemptClaimedError
+    │   ├── ContextInUseError (ValueError)
     │   ├── TrialRunningError
     │   ├── TrialCompletedError
     │   ├── PredecessorRunningError
@@ -202,6 +203,17 @@ class AttemptClaimedError(AttemptError):
         super().__init__(
             f"attempt {attempt} of trial {trial_id} has been claimed already: init() was called twice for it. Call "
             "init() once per attempt, and unset CORE_SDK_RUN_INFO in processes that are trials of their own."
+        )
+
+
+class ContextInUseError(AttemptError, ValueError):
+    """A second trainer for one Context: its passes and checkpoints would be taken for those of the first one."""
+
+    def __init__(self, trial_id: int) -> None:
+        self.trial_id = trial_id
+        super().__init__(
+            f"the Context of trial {trial_id} has had its trainer. Go on with that one, or pass no context=: then each "
+            "trainer is a trial of its own."
         )
 
 

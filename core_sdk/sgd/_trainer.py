@@ -10,13 +10,20 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Self, TypeVar
+from typing import Any, ClassVar, Literal, ParamSpec, Self, TypeVar
+from weakref import WeakSet
 
 import torch
 
 from core_sdk import core
 from core_sdk.environment import get_cluster_info
-from core_sdk.errors import CheckpointProtectedError, ReplicaDiedError, WorkerDiedError, WorkersEndedError
+from core_sdk.errors import (
+    CheckpointProtectedError,
+    ContextInUseError,
+    ReplicaDiedError,
+    WorkerDiedError,
+    WorkersEndedError,
+)
 from core_sdk.files import write_atomically
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
@@ -41,6 +48,9 @@ class PyTorchTrainer:
 
     Use it as a context manager, or call `shutdown()`.
     """
+
+    _contexts_in_use: ClassVar[WeakSet[core.Context]] = WeakSet()
+    """Those that have had their trainer."""
 
     def __init__(
         self,
@@ -89,9 +99,11 @@ class PyTorchTrainer:
         of this machine, or those of a Ray cluster: by default if `ray.init()` has been called.
 
         The trial is in the experiment `name`; by default that is the name of the script. Each start of a program with
-        the same `job_id` goes on with the same trial. With a `context` the trainer is in the trial of that Context.
+        the same `job_id` goes on with the same trial. With a `context` the trainer is in the trial of that Context,
+        which has one trainer.
 
-        Raises `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error of a creator.
+        Raises `ContextInUseError`, `WorkersNotStartedError`, `NotPicklableError`, or `WorkerFailedError` with the error
+        of a creator.
         """
         _check_functions(
             model_creator=model_creator,
@@ -112,6 +124,8 @@ class PyTorchTrainer:
             context = self._trial.context
             hparams = self._trial.given_hparams
         else:
+            if context in self._contexts_in_use:
+                raise ContextInUseError(context.info.trial.trial_id)
             hparams = {} if (info := get_cluster_info()) is None else info.trial.hparams
         self.context = context
         self.config = {**(config or {}), **hparams}
@@ -157,6 +171,7 @@ class PyTorchTrainer:
         except BaseException as error:
             self._close(error, is_forced=True)
             raise
+        self._contexts_in_use.add(context)
 
     @property
     def epoch(self) -> int:
@@ -197,7 +212,7 @@ class PyTorchTrainer:
             if max_retries:
                 read_last_good()  # now rather than after a death, if it cannot be read
         trained, state = self._trained(replicas, max_retries, read_last_good, keeps_states)
-        self._steps += trained[0].num_batches
+        self._steps += max(1, trained[0].num_batches)  # a train function may have data of its own
         self._progress = trained[0].progress
         self._is_current = False
         metrics = self._report_training(trained)

@@ -38,9 +38,10 @@ def tune(
 
     `hyperparameters` and `searcher` are what a configuration has under these names. Each trial is a `PyTorchTrainer`
     with `trainer_arguments`, whose `config` has the hyperparameters that the search has chosen. It trains and validates
-    `num_passes` times, with a checkpoint each time, unless the search stops it before; the metric of the searcher is
-    one of `validate()`, and "epoch" is how long a trial has trained. A trial takes `num_replicas` slots of the machine;
-    with `engine="ray"` it takes none, and Ray places its workers. `experiment_config` has more for the configuration.
+    `num_passes` times, with a checkpoint each time, unless the search stops it before, after the pass that runs; the
+    metric of the searcher is one of `validate()`, and "epoch" is how long a trial has trained. A trial takes
+    `num_replicas` slots of the machine; with `engine="ray"` it takes none, and Ray places its workers.
+    `experiment_config` has more for the configuration.
 
     Raises `NotPicklableError`, `InvalidConfigError`, and what `client.create_experiment()` raises.
     """
@@ -81,12 +82,12 @@ def _train(arguments: Mapping[str, Any], num_passes: int, max_retries: int, metr
         for operation in context.searcher.operations():
             metrics: Metrics = {}
             while trainer.epoch < operation.length:
+                if context.preempt.should_preempt():
+                    return
                 trainer.train(max_retries)
                 metrics = trainer.validate()
                 trainer.save()
                 operation.report_progress(trainer.epoch)
-                if context.preempt.should_preempt():
-                    return
             operation.report_completed(_searched(metrics or trainer.validate(), metric))
 
 

@@ -11,8 +11,11 @@ import pytest
 from cli.commands import WarmCli
 from parts import needs
 from processes import Script, wait_for
+from sgd.creators import CREATORS
 
-from core_sdk import client
+from core_sdk import client, core
+from core_sdk.errors import ContextInUseError, WorkerFailedError
+from core_sdk.sgd import PyTorchTrainer
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")
@@ -107,3 +110,16 @@ def test_a_program_may_exit_within_its_trainer(
     assert status == int(ending or 0), errors
     trial = client.get_trial(1)
     assert (trial.state.name, trial.reason) == (state, reason)
+
+
+def test_a_context_has_one_trainer() -> None:
+    """A second one is refused, since each would take the other's checkpoints; one that never began does not count."""
+    with core.init() as context:
+        with pytest.raises(WorkerFailedError):
+            PyTorchTrainer(**{**CREATORS, "model_creator": dict}, context=context)
+        with PyTorchTrainer(**CREATORS, context=context) as trainer:
+            with pytest.raises(ContextInUseError, match="Context of trial 1 has had its trainer"):
+                PyTorchTrainer(**CREATORS, context=context)
+            assert trainer.train()["epoch"] == 1
+        with pytest.raises(ContextInUseError):
+            PyTorchTrainer(**CREATORS, context=context)

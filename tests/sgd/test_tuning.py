@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import optuna
 import pytest
 from masters import running_master
 from parts import needs
+from processes import wait_for
 from sgd.creators import CREATORS
 
-from core_sdk import sgd
+from core_sdk import client, sgd
 from core_sdk.errors import NotPicklableError
 from core_sdk.tracking import Home
 
@@ -44,6 +46,47 @@ def test_a_search_trains_trainers(home: Home) -> None:
     assert experiment.config["resources"]["slots_per_trial"] == experiment.config["resources"]["max_slots"] == 2
     assert experiment.config["description"] == "two rates"
     assert best.get_trial().hparams == {"lr": 0.1}
+
+
+def wait_in_pass_2(
+    config: dict[str, Any], model: Any, batches: Any, criterion: Any, optimizer: Any
+) -> dict[str, float]:
+    """Its data are its own: it takes no batch."""
+    began, may_end = (Path(config["directory"], name) for name in ("pass 1", "may end"))
+    if began.exists():
+        began.with_name("pass 2").touch()
+        wait_for(may_end.exists)
+    began.touch()
+    return {"loss": 1.0}
+
+
+def test_a_trial_that_is_stopped_in_a_pass_ends_it(home: Home, tmp_path: Path) -> None:
+    """With a checkpoint after that pass, from which it goes on with the next one."""
+    with running_master(Home.create(home.root)):
+        experiment = sgd.tune(
+            hyperparameters={},
+            searcher={"name": "single", "metric": "validation_loss"},
+            num_passes=3,
+            config={"directory": str(tmp_path)},
+            train_function=wait_in_pass_2,
+            **CREATORS,
+        )
+        wait_for((tmp_path / "pass 2").exists)
+        experiment.pause()
+        (tmp_path / "may end").touch()
+        wait_for(
+            lambda: (
+                client.get_experiment(experiment.id).state.name == "PAUSED" and home.trial(1).running_attempt() is None
+            )
+        )
+        (checkpoint, *_) = client.get_trial(1).list_checkpoints()
+        assert checkpoint.metadata["epoch"] == 2
+        experiment.activate()
+        experiment.wait()
+
+    trial = client.get_trial(1)
+    assert trial.state.name == "COMPLETED"
+    assert [each.metrics["epoch"] for each in trial.iter_metrics("training")] == [1, 2, 3]
 
 
 def test_a_trainer_is_what_a_study_of_optuna_optimizes() -> None:
