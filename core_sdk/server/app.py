@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
@@ -21,6 +24,8 @@ from core_sdk.server.routes.table import ROUTES
 from core_sdk.server.security import HEADERS, MAX_BODY_BYTES, Gate, Headers, Refusal
 
 PREFIX = "/api/v1"
+_PATIENCE_S = 0.1
+_PAUSE_S = 0.01
 _ENTRANCE = b"<!doctype html><meta charset=utf-8><meta http-equiv=refresh content='0;url=/'><title>Core SDK</title>"
 
 Scope = MutableMapping[str, Any]
@@ -73,12 +78,15 @@ class App:
         file = self._page.get(path)
         if file is None:
             raise RequestError(404, "not_found", "there is nothing at this address", "The page is at /.")
-        headers = {"etag": file.etag, "cache-control": "no-cache"}
+        # A browser asks for the icon again whenever the address changes.
+        is_icon = file.media_type == "image/svg+xml"
+        headers = {"etag": file.etag, "cache-control": "private, max-age=86400" if is_icon else "no-cache"}
         if file.etag in Headers(request.scope).all("if-none-match"):
             return Response(status_code=304, headers=headers)
         return Response(file.content, media_type=file.media_type, headers=headers)
 
     async def _answer_question(self, request: Request, path: str) -> Response:
+        await self._await_first_look(_PATIENCE_S if path == "/home" else math.inf)
         if path == "/events" and request.method == "GET":
             return self._events.answer(request.headers.get("last-event-id"))
         if path == "/openapi.json" and request.method == "GET":
@@ -92,6 +100,15 @@ class App:
             arguments["body"] = msgspec.json.decode(await _body(request) or b"{}", type=route.hints["body"])
         answer = await run_in_threadpool(route.answer, self._records, **arguments)
         return answer if isinstance(answer, Response) else _json(answer)
+
+    async def _await_first_look(self, patience_s: float) -> None:
+        """Takes no thread: there are few, and `/home` needs one to tell how far it is."""
+        deadline = time.monotonic() + patience_s
+        try:
+            while self._records.reading is not None and time.monotonic() < deadline:
+                await asyncio.sleep(_PAUSE_S)
+        except asyncio.CancelledError as error:
+            raise RequestError(503, "server_ends", "the server ends before the records are read") from error
 
 
 class _Paths:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
@@ -18,7 +19,9 @@ from core_sdk.server.feed import Feed
 from core_sdk.tracking import HomeTracker, View
 from core_sdk.tracking.finding.facts import Facts, facts
 from core_sdk.tracking.log_lines import LogFilter, LogLines, LogPage
-from core_sdk.tracking.rows import ExperimentRow
+from core_sdk.tracking.rows import ExperimentRow, Reading
+
+logger = logging.getLogger("core_sdk.server")
 
 _T = TypeVar("_T")
 
@@ -31,6 +34,7 @@ _FULL_LOOK_S = 5.0
 _NUM_REMEMBERED = 16
 _NUM_ANSWERS = 48
 _TRIALS_AT_ONCE = 1000
+_CLOSING_S = 2.0
 _PAUSES = 3
 """How many times as long as a look took, the next one waits."""
 
@@ -51,8 +55,16 @@ class Snapshot:
         return derived
 
 
+class _ClosingError(Exception):
+    """Nobody waits any more for what is being read."""
+
+
 class Records:
-    """Keeps one view open, from construction to `close`. Any thread may ask; one question is answered at a time."""
+    """Keeps one view open, from construction to `close`. Any thread may ask; one question is answered at a time.
+
+    The first look begins at once, in a thread. It may take minutes in a home that nobody has looked at yet; questions
+    wait for it, and `reading` says meanwhile how far it is.
+    """
 
     def __init__(self, tracker: HomeTracker, *, can_act: bool = True) -> None:
         self.tracker = tracker
@@ -61,7 +73,7 @@ class Records:
         self._lock = threading.Lock()
         """Of the view."""
         self._look_lock = threading.Lock()
-        self._view = self._stack.enter_context(tracker.view())
+        self._opened: View | None = None
         self.feed = Feed()
         self._had_master: bool | None = None
         self._marks: dict[int, str] = {}
@@ -73,6 +85,11 @@ class Records:
         self._logs: dict[tuple[int, int], LogLines] = {}
         self._search_lock = threading.Lock()
         self._followers: dict[int, Follower] = {}
+        self.reading: Reading | None = Reading()
+        """How far the first look is; None once that has ended."""
+        self._is_closing = False
+        self._first_look = threading.Thread(target=self._look_first, name="core-sdk-first-look", daemon=True)
+        self._first_look.start()
 
     def __enter__(self) -> Self:
         return self
@@ -81,6 +98,10 @@ class Records:
         self.close()
 
     def close(self) -> None:
+        self._is_closing = True
+        self._first_look.join(_CLOSING_S)
+        if self._first_look.is_alive():  # it waits for another process that reads the records, and ends with ours
+            return
         with self._lock:
             self._stack.close()
 
@@ -140,6 +161,25 @@ class Records:
                 self._look()
             return max(0.0, self._next_look - time.monotonic())
 
+    def _look_first(self) -> None:
+        try:
+            self.look()
+        except Exception as error:  # noqa: BLE001  (the next question looks again, and tells whoever asks)
+            logger.debug("the first look at the records has failed: %s", error)
+        finally:
+            self.reading = None
+
+    def _hear_progress(self, reading: Reading) -> None:
+        if self._is_closing:
+            raise _ClosingError
+        if self.reading is not None:
+            self.reading = reading
+
+    @property
+    def _view(self) -> View:
+        assert self._opened is not None  # noqa: S101  (each question begins with a look)
+        return self._opened
+
     def _look_if_old(self) -> None:
         """An open page lets us look all the time, so that its questions need not wait for that."""
         if time.monotonic() < self._latest_look:
@@ -153,7 +193,10 @@ class Records:
         start = time.monotonic()
         is_full = start >= self._next_full_look
         with self._lock:
-            self._view.refresh(only_open=not is_full)
+            if self._opened is None:
+                self._opened = self._stack.enter_context(self.tracker.view(self._hear_progress))
+            else:
+                self._opened.refresh(only_open=not is_full)
         trials, marks = self._read_trials()
         experiments, experiment_marks = self._read_experiments(trials)
         self._tell(trials, experiments, marks)

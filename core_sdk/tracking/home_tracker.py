@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +36,7 @@ from core_sdk.tracking.rows import (
     ExperimentChange,
     News,
     NewsStretch,
+    Reading,
     ReportRow,
     ReportStretch,
     StreamPosition,
@@ -60,10 +61,10 @@ class HomeTracker(Tracker):
         return str(self.home.root)
 
     @contextlib.contextmanager
-    def view(self) -> Iterator[View]:
+    def view(self, on_progress: Callable[[Reading], None] | None = None) -> Iterator[View]:
         from core_sdk.tracking.index import Index  # a database, which most trainings do not need
 
-        with Index(self.home) as index:
+        with Index(self.home, on_progress) as index:
             index.refresh()
             yield index
 

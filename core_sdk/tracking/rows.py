@@ -84,6 +84,16 @@ class TrialRow:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How far it has come that what the journals gained is read."""
+
+    num_read: int = 0
+    """Of the trials that are new or have changed."""
+    num_trials: int = 0
+    num_points: int = 0
+
+
+@dataclass(frozen=True)
 class ReportRow:
     trial_id: int
     attempt: int

@@ -6,7 +6,7 @@ read from an offset. `HomeTracker` keeps the records in a folder.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +19,7 @@ from core_sdk.tracking.rows import (
     ExperimentRow,
     FiguresByTrial,
     ProfileSeriesRow,
+    Reading,
     ReportPage,
     ReportRow,
     ReportStretch,
@@ -130,10 +131,11 @@ class Tracker(Protocol):
     def location(self) -> str:
         """The place of the records, for messages."""
 
-    def view(self) -> AbstractContextManager[View]:
+    def view(self, on_progress: Callable[[Reading], None] | None = None) -> AbstractContextManager[View]:
         """A view for questions that belong together. Leave it soon: it may hold a file or a connection open.
 
-        Two threads may not ask at the same time.
+        Two threads may not ask at the same time. `on_progress` is told how far the records are read, here and in
+        `refresh`; what it raises ends the reading.
         """
 
     def experiment_record(self, experiment_id: int) -> ExperimentRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from browser.seeing import column, expect, rows, wait_for_query
 from tracking.journals import new_trial, record, report
 
 from core_sdk.tracking import Home
+from core_sdk.tracking.index._database import file_lock
 
 
 def test_all_trials_are_in_the_table(site: Site, open_view: OpenView) -> None:
@@ -326,3 +328,18 @@ def test_names_with_a_comma_are_names(home: Home, open_view: OpenView) -> None:
         expect(page.get_by_role("img", name="top,1")).to_be_visible()
 
     assert table == [["2", "1"], ["0.2", "0.1"], ["0.75", "0.75"]]
+
+
+def test_the_page_says_how_far_the_records_are_read(home: Home, open_view: OpenView) -> None:
+    """At once; the view is there as soon as they are."""
+    for _ in range(3):
+        record(new_trial(home), report(1, loss=1.0))
+    with ExitStack() as held:
+        held.enter_context(file_lock(home.database))
+        with serving(home) as site:
+            page = open_view(site, "runs")
+            expect(page.get_by_role("heading", name="Reading the records")).to_be_visible()
+
+            held.close()
+
+            expect(rows(page)).to_have_count(3)

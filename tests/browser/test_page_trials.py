@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser.conftest import OpenView, Site, serving
@@ -227,3 +228,21 @@ def test_a_paused_trial_is_resumed(home: Home, open_view: OpenView, start_script
         page.get_by_role("button", name="Pause").click()
         expect(page.get_by_role("button", name="Resume")).to_be_visible()
     assert await_end(home.trial(1), 60)
+
+
+def test_going_to_a_trial_asks_for_nothing_twice(site: Site, open_view: OpenView) -> None:
+    """Neither for the home again, nor for the icon, which a browser wants at each change of the address."""
+    page = open_view(site, "runs")
+    expect(page.locator(".grid-row").first).to_be_visible()
+    session = page.context.new_cdp_session(page)
+    session.send("Network.enable")
+    answers: list[dict[str, Any]] = []
+    session.on("Network.responseReceived", lambda event: answers.append(event["response"]))
+
+    for trial_id in (25, 24):
+        page.goto(site.address(f"trials/{trial_id}"))
+        expect(page.locator(".chart").first).to_be_visible()
+
+    asked = [answer["url"].partition("?")[0] for answer in answers if not answer.get("fromDiskCache")]
+    trials = [f"http://127.0.0.1:{site.port}/api/v1/trials/{trial_id}" for trial_id in (25, 24)]
+    assert [url for url in asked if not url.endswith("/metrics")] == trials

@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 
 import msgspec
@@ -18,6 +19,7 @@ from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.server.serving import listen
 from core_sdk.tracking import Home
+from core_sdk.tracking.index._database import file_lock
 
 __all__ = ["start_cli"]
 
@@ -82,7 +84,7 @@ def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tup
     record(new_trial(home), report(1, loss=0.5))
 
     script, url = start_ui()
-    answer = ask(url, "/api/v1/home")
+    answer = ask(url, "/api/v1/runs")
     script.process.send_signal(signal.SIGINT)
     status, out, err = script.wait()
 
@@ -90,6 +92,27 @@ def test_the_page_is_served_until_ctrl_c(home: Home, start_ui: Callable[..., tup
     assert url.startswith("http://127.0.0.1:")
     assert (status, out) == (0, "")
     assert url.partition("token=")[2] not in err
+
+
+def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """The address is printed at once; other questions wait; a second server does not wait for ever to end."""
+    record(new_trial(home), report(1, loss=0.5))
+
+    with ThreadPoolExecutor(1) as executor, file_lock(home.database):
+        _, url = start_ui()
+        waiting = ask(url, "/api/v1/home")
+        other, _ = start_ui()
+        other.process.send_signal(signal.SIGINT)
+        status, _, _ = other.wait()
+        question = executor.submit(ask, url, "/api/v1/runs")
+        again = ask(url, "/api/v1/home")
+        was_answered = question.done()
+    answer = question.result()
+
+    assert waiting["reading"] == again["reading"] == {"num_read": 0, "num_trials": 0, "num_points": 0}
+    assert (was_answered, answer["num_trials"]) == (False, 1)
+    assert ask(url, "/api/v1/home")["reading"] is None
+    assert status == 0
 
 
 def test_a_port_in_use_is_refused_with_a_free_one(start_ui: Callable[..., tuple[Script, str]]) -> None:

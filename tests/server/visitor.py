@@ -49,6 +49,7 @@ class Visitor:
 
     def __init__(self, home: Home, *, can_act: bool = True) -> None:
         self.records = Records(HomeTracker(home), can_act=can_act)
+        self.records.snapshot()  # what the test does next comes after the first look
         self.app = App(self.records, Gate(TOKEN, PORT, HOSTS), PAGE)
 
     def close(self) -> None:

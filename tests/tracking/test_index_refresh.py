@@ -412,6 +412,6 @@ def test_a_long_indexing_says_on_a_terminal_how_far_it_is(home: Home) -> None:
         text = shown.read(1 << 16).decode()
     silent = subprocess.run([sys.executable, "-c", rebuild, str(home.root)], capture_output=True, check=True)
 
-    assert "indexed 300,000 points" in text
+    assert "reading the records: 0 of 1 trials, " in text
     assert text.endswith("\r\033[K")
     assert silent.stderr == b""

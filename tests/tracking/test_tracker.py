@@ -11,7 +11,7 @@ from core_sdk.alive import AliveLock
 from core_sdk.errors import NameTakenError, TrialNotFoundError, TrialNotRunningError, TrialRunningError
 from core_sdk.records import CheckpointPinned, Ended, TrialLabelsChanged
 from core_sdk.tracking import Home, HomeTracker, Tracker
-from core_sdk.tracking.rows import ExperimentChange, Figures, StreamPosition
+from core_sdk.tracking.rows import ExperimentChange, Figures, Reading, StreamPosition
 
 
 @pytest.fixture(params=[HomeTracker], ids=["home"])
@@ -189,3 +189,24 @@ def test_a_trial_that_runs_is_not_archived(tracker: Tracker, home: Home) -> None
 
     lock.release()
     tracker.archive_trial(1)
+
+
+def test_how_far_the_records_are_read_is_told(tracker: Tracker, home: Home) -> None:
+    """Trial by trial. Whoever hears it may end the reading; the next one goes on."""
+    for _ in range(3):
+        record(new_trial(home), report(1, loss=1.0), report(2, loss=0.5))
+    first, second = list[Reading](), list[Reading]()
+
+    def end_at_the_second(reading: Reading) -> None:
+        first.append(reading)
+        if reading.num_read == 1:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError), tracker.view(end_at_the_second):
+        pass
+    with tracker.view(second.append) as view:
+        steps = [row.steps_completed for row in view.trials()]
+
+    assert first[-1] == Reading(num_read=1, num_trials=3, num_points=2)
+    assert Reading(num_read=2, num_trials=3, num_points=6) in second
+    assert steps == [2, 2, 2]

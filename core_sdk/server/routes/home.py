@@ -6,7 +6,8 @@ import msgspec
 
 from core_sdk._version import __version__
 from core_sdk.experiments.calling import is_master_running
-from core_sdk.server.records import Records
+from core_sdk.server.records import Records, Snapshot
+from core_sdk.tracking.rows import Reading
 
 
 class HomeAnswer(msgspec.Struct, frozen=True):
@@ -21,11 +22,14 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     has_master: bool
     can_act: bool
     """False if this server only reads."""
+    reading: Reading | None
+    """How far the records are read, of a server that has just begun to: all other questions wait for that."""
 
 
 def home(records: Records) -> HomeAnswer:
     """What is served, and how much of it can be read."""
-    snapshot = records.snapshot()
+    reading = records.reading
+    snapshot = records.snapshot() if reading is None else Snapshot()
     rows = [one.row for one in snapshot.trials.values()]
     return HomeAnswer(
         location=records.tracker.location,
@@ -36,4 +40,5 @@ def home(records: Records) -> HomeAnswer:
         num_dropped=sum(row.num_dropped for row in rows),
         has_master=is_master_running(records.tracker.home.root),
         can_act=records.can_act,
+        reading=reading,
     )

@@ -28,6 +28,7 @@ from core_sdk.tracking.index._database import (
     is_damage,
     remove,
 )
+from core_sdk.tracking.index._reading_progress import ReadingProgress
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.index._trials import AttemptKey
 from core_sdk.tracking.rows import (
@@ -36,6 +37,7 @@ from core_sdk.tracking.rows import (
     ExperimentRow,
     FiguresByTrial,
     ProfileSeriesRow,
+    Reading,
     ReportPage,
     SeriesRow,
     Summary,
@@ -56,8 +58,10 @@ class Index(View):
     be written, or there is no home, the index is kept in memory.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, on_progress: Callable[[Reading], None] | None = None) -> None:
+        """`on_progress` is told how far each refresh has come."""
         self.home = home
+        self._on_progress = on_progress
         can_write = os.access(home.root, os.W_OK)
         self._database = Database(home.database if can_write else None)
 
@@ -228,7 +232,8 @@ class Index(View):
             return RefreshResult()
         # The whole file is verified: otherwise the seal of what is written would also cover damage that is not read.
         with self._database.connect(verify_anew=True) as connection:
-            batch = Batch(connection, lambda: self._database.commit(connection))
+            progress = ReadingProgress(len(changes.trials), self._on_progress)
+            batch = Batch(connection, lambda: self._database.commit(connection), progress)
             return _refresh.index_changes(self.home, changes, batch)
 
     def _ask(

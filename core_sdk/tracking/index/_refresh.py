@@ -60,7 +60,8 @@ def index_changes(home: Home, changes: Changes, batch: Batch) -> RefreshResult:
     """Indexes what the folder gained and forgets what it lost. One caller at a time."""
     for experiment_id in changes.experiments:
         _index_or_forget_experiment(ExperimentFolder(home.root, experiment_id), batch)
-    for trial_id in changes.trials:
+    for num_read, trial_id in enumerate(changes.trials):
+        batch.progress.read_trials(num_read)
         _index_or_forget_trial(home.folder(trial_id), batch)
     return batch.finish()
 

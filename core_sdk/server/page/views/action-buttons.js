@@ -3,8 +3,7 @@
 import { html, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
 import { Menu } from "../parts/menu.js";
-import { useAnswer } from "../state/answers.js";
-import { address } from "../state/api.js";
+import { useCanAct } from "../state/home.js";
 import { splitNames } from "../state/place.js";
 import { ACTIONS, Doing, idOf, perform } from "./actions.js";
 
@@ -44,12 +43,6 @@ function useActions({ kind, rows, onDone }) {
   };
   const dialog = asked && html`<${Doing} kind=${kind} action=${asked} rows=${rows.filter(asked.fits)} onClose=${() => setAsked(null)} onDone=${onDone} />`;
   return { choices: ACTIONS[kind].filter(({ fits }) => rows.some(fits)), start, dialog, canAct };
-}
-
-/** Whether this server does more than reading. */
-export function useCanAct() {
-  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
-  return home === undefined || home.can_act;
 }
 
 const nameOf = (/** @type {import("./actions.js").Action} */ { label, question }) => (question ? `${label} …` : label);

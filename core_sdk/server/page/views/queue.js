@@ -9,8 +9,9 @@ import { counted, formatAge, formatTime } from "../parts/text.js";
 import { say, sayFailure } from "../parts/toast.js";
 import { act, address } from "../state/api.js";
 import { useAnswer } from "../state/answers.js";
+import { useCanAct } from "../state/home.js";
 import { linkTo } from "../state/place.js";
-import { ActionMenu, useCanAct } from "./action-buttons.js";
+import { ActionMenu } from "./action-buttons.js";
 
 const MAX_CHIPS = 8;
 const MAX_BY_HAND = 100;

@@ -3,10 +3,11 @@
 import { html, useEffect, useErrorBoundary, useState } from "../preact.js";
 import { Dialog } from "../parts/dialog.js";
 import { Empty, Remark, Title } from "../parts/states.js";
+import { Progress } from "../parts/progress.js";
+import { counted } from "../parts/text.js";
 import { Toasts } from "../parts/toast.js";
-import { address } from "../state/api.js";
-import { useAnswer } from "../state/answers.js";
 import { useConnection } from "../state/events.js";
+import { HomeProvider, useAskedHome } from "../state/home.js";
 import { go, linkTo, usePlace } from "../state/place.js";
 import { useTheme } from "../state/theme.js";
 import { Runs } from "./runs/runs.js";
@@ -23,7 +24,7 @@ const LINKS = [
 export function Shell() {
   const { path } = usePlace();
   const [isHelpOpen, setIsHelpOpen] = useState(false);
-  const home = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster }).value;
+  const home = useAskedHome();
   const first = path[0] ?? "runs";
   useShortcuts(() => setIsHelpOpen(true));
   useEffect(() => {
@@ -44,12 +45,30 @@ export function Shell() {
     </header>
     <main id="content" tabindex="-1">
       ${home?.problem && html`<${Remark}>${home.problem}<//>`}
-      <${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//>
+      ${home?.reading
+        ? html`<${Reading} reading=${home.reading} />`
+        : html`<${HomeProvider} value=${home}><${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//><//>`}
     </main>
     <${Toasts} />
     ${isHelpOpen && html`<${Help} onClose=${() => setIsHelpOpen(false)} />`}
   `;
 }
+
+/** What stands for every view while the server reads the records for the first time, which may take minutes. */
+const Reading = ({ reading: { num_read: numRead, num_trials: numTrials, num_points: numPoints } }) => html`
+  <section class="view" aria-label="Reading the records">
+    <div class="empty">
+      <div role="status"><h1>Reading the records</h1></div>
+      ${numTrials > 0
+        ? html`
+            <p class="number">${numRead.toLocaleString("en-US")} of ${counted(numTrials, "trial")}, ${counted(numPoints, "point")}</p>
+            <p><${Progress} part=${numRead / numTrials} /></p>
+          `
+        : html`<p>The server looks for them.</p>`}
+      <p>This is done once for a home; later only what is new is read.</p>
+    </div>
+  </section>
+`;
 
 function View({ path: [name = "runs", id = "", tab = ""] }) {
   if (name === "runs") return html`<${Runs} />`;

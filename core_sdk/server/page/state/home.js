@@ -1,0 +1,28 @@
+/** What the server says of the home as a whole, asked once for all parts of the page. */
+
+import { createContext, useContext, useEffect } from "../preact.js";
+import { useAnswer } from "./answers.js";
+import { address } from "./api.js";
+
+const PAUSE_MS = 300;
+const Home = createContext(/** @type {any} */ (undefined));
+
+/** Gives the home to what is inside. */
+export const HomeProvider = Home.Provider;
+
+/** Asks for the home: again when a master comes or goes, and often while the records are being read. */
+export function useAskedHome() {
+  const { value: home, reload } = useAnswer(address(["home"]), { follows: ({ isMaster }) => isMaster });
+  useEffect(() => {
+    if (!home?.reading) return undefined;
+    const timer = setTimeout(reload, PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [home]);
+  return home;
+}
+
+/** Whether this server does more than reading. */
+export function useCanAct() {
+  const home = useContext(Home);
+  return home === undefined || home.can_act;
+}
