@@ -65,7 +65,7 @@
     │   ├── WorkerDiedError
     │   ├── WorkersNotStartedError
     │   ├── WorkersEndedError
-    │   ├── NodeLostError             the node of a worker does not answer
+    │   ├── NodeLostError             the node of a worker or an attempt does not answer
     │   ├── RayClusterError           a Ray cluster that cannot be used
     │   ├── CallTimeoutError (TimeoutError)
     │   ├── NotPicklableError (TypeError)
@@ -773,9 +773,9 @@ class WorkersEndedError(WorkerError):
 
 
 class NodeLostError(WorkerError):
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        super().__init__(f"the node of worker {rank} does not answer: it was lost, or its Ray actor has ended.")
+    def __init__(self, whose: str) -> None:
+        """`whose` node it is, such as "worker 1"."""
+        super().__init__(f"the node of {whose} does not answer: it was lost, or its Ray actor has ended.")
 
 
 class RayClusterError(WorkerError):

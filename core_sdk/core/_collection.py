@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Mapping
 
+from core_sdk.environment import is_home_spooled
 from core_sdk.errors import CoreSDKError
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
@@ -38,6 +39,8 @@ def record_policy(attempt: Attempt, checkpoint_storage: object) -> None:
 
 def collect_at_end(attempt: Attempt, storage: Storage) -> None:
     """Deletes what the policy of the attempt's experiment does not keep. A failure is only a warning."""
+    if is_home_spooled():
+        return  # who needs which checkpoint is known at home, where the same is done once all records are there
     home, experiment_id = Home(attempt.folder.home_root), attempt.record.experiment_id
     try:
         if home.experiment(experiment_id).read().retention is None:

@@ -80,4 +80,4 @@ from core_sdk.environment._settings import (
     known_grace_s,
     storage_deadline_s,
 )
-from core_sdk.environment._spool import path_at_home, path_here, use_home
+from core_sdk.environment._spool import is_home_spooled, path_at_home, path_here, spool_variables, use_home

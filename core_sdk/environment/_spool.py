@@ -8,13 +8,25 @@ from pathlib import Path
 from core_sdk.environment.names import HOME_VARIABLE, SPOOLED_HOME_VARIABLE
 
 
+def spool_variables(home: Path) -> dict[str, str]:
+    """For a process whose home is a spool for `home`."""
+    return {SPOOLED_HOME_VARIABLE: str(home)}
+
+
 def use_home(home: Path, spool: Path | None) -> None:
     """From now on this process keeps its records in `home`, or in `spool`, from where they are brought to `home`."""
+    if spool is None and os.environ.get(HOME_VARIABLE) == str(home):
+        return  # which may itself be a spool
     os.environ[HOME_VARIABLE] = str(spool or home)
     if spool is None:
         os.environ.pop(SPOOLED_HOME_VARIABLE, None)
     else:
         os.environ[SPOOLED_HOME_VARIABLE] = str(home)
+
+
+def is_home_spooled() -> bool:
+    """Whether this process keeps its records in a spool."""
+    return bool(os.environ.get(SPOOLED_HOME_VARIABLE))
 
 
 def path_here(path: Path) -> Path:
@@ -28,7 +40,7 @@ def path_at_home(path: Path) -> Path:
 
 
 def _moved(path: Path, source: str, target: str) -> Path:
-    if not os.environ.get(SPOOLED_HOME_VARIABLE):
+    if not is_home_spooled():
         return path
     before, after = Path(os.environ[source]), Path(os.environ[target])
     return after / path.relative_to(before) if path.is_relative_to(before) else path

@@ -30,11 +30,6 @@ class SubmittedExperiment:
         return self.folder.read_submission()
 
     @cached_property
-    def created(self) -> float:
-        """The time at which it was submitted."""
-        return self.folder.read().created
-
-    @cached_property
     def config_values(self) -> dict[str, Any]:
         """The completed configuration as JSON values, as scripts are told it."""
         values: dict[str, Any] = json.loads(self.folder.completed_config_path.read_bytes())
@@ -54,6 +49,12 @@ class SubmittedExperiment:
                 argv = with_startup_hook(argv)
         variables = self.record.environment
         return CommandRecord(argv=resolve(argv, cwd, variables.get("PATH")), cwd=str(cwd), environment=variables)
+
+    def files(self) -> list[Path]:
+        """What `prepare` reads, of all that the home has."""
+        folder = self.folder
+        files = [folder.record_path, folder.submission_path, folder.completed_config_path]
+        return files if self.record.code is None else [*files, self.home.code_archive(self.record.code)]
 
     def publish(self, experiment: Experiment) -> None:
         """Writes how the experiment stands into its record, for lists."""

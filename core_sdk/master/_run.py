@@ -214,7 +214,7 @@ class Run:
             name=f"{folder.trial_id}.{number}",
             home_root=self._home.root,
             experiment_id=self.experiment.experiment_id,
-            experiment_created=self._submission.created,
+            home_identity=self._home.identity(),
             trial_id=folder.trial_id,
             is_first=trial.trial_id is None,
             num_slots=self.slots_per_trial,

@@ -92,7 +92,7 @@ class WorkerGroup:
         try:
             return self._start.team.call_beside(rank, function, *args, **kwargs)
         except WorkerLost as error:
-            raise NodeLostError(rank) from error
+            raise NodeLostError(f"worker {rank}") from error
 
     def hold(self) -> AbstractContextManager[None]:
         """Within the block these processes are not ended. Close the group after it."""

@@ -315,12 +315,11 @@ def test_a_trial_begins_elsewhere_when_its_node_dies_before(
     ray_on_hosts.join(1)
     run = partial(ray_on_hosts.cli, cwd=tmp_path)
     experiment_id = create(run, home, ray_on_hosts.address, "--paused")
-    hanging = tmp_path / "hanging"
-    hanging.mkdir()
-    os.mkfifo(hanging / "experiment.json")
-    ray_on_hosts.hosts[1].bind(hanging, home.experiment(experiment_id).path)
+    home.identity()
+    os.mkfifo(tmp_path / "hanging")
+    ray_on_hosts.hosts[1].bind(tmp_path / "hanging", home.root / "identity")
     run("experiment", "activate", str(experiment_id))
-    with opened_with_reader(hanging / "experiment.json"):
+    with opened_with_reader(tmp_path / "hanging"):
         ray_on_hosts.hosts[1].kill()
     ray_on_hosts.join(2)
 
@@ -344,24 +343,6 @@ def opened_with_reader(fifo: Path) -> Iterator[None]:
     wait_for(has_opened, timeout_s=60)
     yield
     os.close(writers[0])
-
-
-@needs("hosts", "ray")
-@pytest.mark.timeout(300)
-def test_a_node_that_does_not_see_the_home_is_named(
-    cli: Cli, home: Home, tmp_path: Path, ray_on_hosts: RayOnHosts
-) -> None:
-    """The trial ends with an error that says what to do."""
-    Home.create(home.root)
-    (tmp_path / "empty").mkdir()
-    ray_on_hosts.hosts[1].bind(tmp_path / "empty", home.root)
-    ray_on_hosts.join(1)
-
-    experiment_id = create(partial(ray_on_hosts.cli, cwd=tmp_path), home, ray_on_hosts.address)
-
-    assert await_end(home, experiment_id).state == "ERROR"
-    [end] = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)]
-    assert end.reason.startswith(f"node h2 of the Ray cluster does not see the home {home.root}: put it")
 
 
 @needs("ray")

@@ -45,13 +45,18 @@ class RayHosts:
     def address(self) -> str:
         return f"{self.hosts[0].address}:{_PORT}"
 
+    def variables(self) -> dict[str, str]:
+        """The environment of programs, in which `python` is that with Ray."""
+        path = f"{environment('ray').python.parent}{os.pathsep}{os.environ['PATH']}"
+        return {**_variables(self.home), "PATH": path}
+
     def start(self, source: str, **variables: str) -> Script:
         """A program on the first host."""
         path = self.directory / "program.py"
         path.write_text(source)
         process = self.hosts[0].start(
             [environment("ray").python, "-u", path],
-            env={**_variables(self.home), **variables},
+            env={**self.variables(), **variables},
             cwd=self.directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -61,9 +66,9 @@ class RayHosts:
 
     def start_node(self, host: Host, *options: str) -> subprocess.Popen[str]:
         """Ray on one host; it is there when this returns."""
-        command = [str(environment("ray").program("ray")), "start", "--block", "--num-cpus=2"]
+        command = [str(environment("ray").program("ray")), "start", "--block"]
         command += [f"--node-ip-address={host.address}", "--object-store-memory=100000000"]
-        command += options or [f"--address={self.address}", '--resources={"away": 2}']
+        command += options or [f"--address={self.address}", "--num-cpus=2", '--resources={"away": 2}']
         node = host.start(
             command,
             env=_variables(_home_of(self.homes, 0)),
@@ -81,7 +86,7 @@ class RayHosts:
 
 
 @contextmanager
-def ray_hosts(directory: Path, count: int) -> Iterator[RayHosts]:
+def ray_hosts(directory: Path, count: int, *, num_cpus_of_first: int = 2) -> Iterator[RayHosts]:
     require("ray")
     with ExitStack() as stack:
         hosts = stack.enter_context(host_group(count))
@@ -93,7 +98,8 @@ def ray_hosts(directory: Path, count: int) -> Iterator[RayHosts]:
             if index > 0:
                 host.bind(_home_of(directory, index), home)
         cluster = RayHosts(hosts, directory, directory, home)
-        cluster.start_node(hosts[0], "--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={sockets}")
+        head = ["--head", f"--port={_PORT}", "--include-dashboard=false", f"--temp-dir={sockets}"]
+        cluster.start_node(hosts[0], *head, f"--num-cpus={num_cpus_of_first}")
         for host in list(hosts)[1:]:
             cluster.start_node(host)
         yield cluster

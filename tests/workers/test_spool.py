@@ -142,16 +142,20 @@ def test_files_that_are_replaced_come_when_they_change(spool: Path, home: Path) 
     [
         "tracker.db",
         "runs/2/1.journal",
-        "runs/1/2.journal",
+        "runs/1/1.journal",
+        "runs/1/1.exit",
         "runs/1/tensorboard/../../2/x",
         "../x",
         "runs/1/command.json",
     ],
 )
 def test_a_node_writes_nothing_but_its_attempt(home: Path, name: str) -> None:
-    """Whatever name it says."""
+    """And those that a launcher there begins after it, whatever name it says."""
+    receiver = Receiver(home, 1, 2)
+
     with pytest.raises(UnsafePathError):
-        Receiver(home, 1, 1).receive(Piece(name, 0, b"x"))
+        receiver.receive(Piece(name, 0, b"x"))
+    assert receiver.receive(Piece("runs/1/3.journal", 0, b"x")) == 1
 
 
 def test_only_the_home_itself_is_taken_for_it(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.tracking.attempts.running import await_end, never_began, take_back
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
-from core_sdk.tracking.home import Home
+from core_sdk.tracking.home import Home, TrialFolder
+
+_LAST_MOMENT_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,7 @@ class AttemptOrder:
     """No other attempt of the home's trials is ordered by this name, unless this one never began."""
     home_root: Path
     experiment_id: int
-    experiment_created: float
+    home_identity: str
     """By which another home at the same place is told from this one."""
     trial_id: int
     is_first: bool
@@ -31,9 +34,29 @@ class AttemptOrder:
     seed: int
     warm_start: str | None
 
+    def claim(self, slots: Slots) -> Start:
+        """Claims the attempt for this process, as `make_start`, of which nobody else knows whether it was claimed.
+
+        What a master that was killed has claimed, and not recorded, is taken back. Its lock may take a moment to go.
+        """
+        folder = self.folder
+        await_end(folder, _LAST_MOMENT_S)
+        attempts = folder.attempts()
+        if attempts and never_began(folder, attempts[-1]):
+            take_back(folder, attempts[-1])
+        return self.make_start(self.submission(), slots)
+
+    @property
+    def folder(self) -> TrialFolder:
+        return Home(self.home_root).folder(self.trial_id)
+
+    def submission(self) -> SubmittedExperiment:
+        """Raises `ExperimentNotFoundError`."""
+        return SubmittedExperiment(Home(self.home_root), self.experiment_id)
+
     def make_start(self, submission: SubmittedExperiment, slots: Slots) -> Start:
         """Claims the attempt for this process. May take as long as a storage takes to answer."""
-        folder = Home(self.home_root).folder(self.trial_id)
+        folder = self.folder
         if not self.is_first:
             submission.prepare(folder)
             return resume(folder, is_again=True, config=submission.config_values, slots=slots)

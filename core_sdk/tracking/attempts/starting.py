@@ -9,20 +9,21 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from core_sdk.alive import AliveLock
-from core_sdk.environment import main_script
+from core_sdk.environment import main_script, spool_variables
 from core_sdk.errors import (
     CommandError,
     NothingToResumeError,
     RecordDamagedError,
     TrialCompletedError,
     TrialNotFoundError,
+    TrialRunningError,
 )
 from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
@@ -197,6 +198,22 @@ def resume(
         folder.write_run_info(attempt, info, overwrite=False)
         undo.pop_all()
     return _start(folder, info, command, lock, continuation, slots)
+
+
+def start_in_spool(folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path) -> Start:
+    """An attempt that was claimed in `home`, which this node does not see: `folder` is in the node's spool for it.
+
+    Raises `TrialRunningError` if somebody has started it.
+    """
+    info = folder.read_run_info(attempt)
+    if info is None:
+        raise TrialNotFoundError(folder.trial_id, folder.home_root)
+    try:
+        lock = AliveLock(folder.supervised_path(attempt))
+    except BlockingIOError as error:
+        raise TrialRunningError(folder.trial_id, attempt, "start") from error
+    start = _start(folder, info, command, lock, None, slots)
+    return replace(start, variables={**start.variables, **spool_variables(home)})
 
 
 def continue_from(source: TrialFolder) -> Start:

@@ -41,6 +41,7 @@ class Home:
         self.runs = root / "runs"
         self.experiments = root / "experiments"
         self.checkpoints = root / "checkpoints"
+        self.code = root / "code"
         self.jobs = root / "jobs"
         self.database = root / "tracker.db"
         self._identity_path = root / "identity"
@@ -174,7 +175,7 @@ class Home:
 
     def code_archive(self, sha256: str) -> Path:
         """The archive of an experiment's code."""
-        return self.root / "code" / f"{sha256}.tar.gz"
+        return self.code / f"{sha256}.tar.gz"
 
     def read_job(self, name: str) -> JobRecord | None:
         """Reads what `write_job` has recorded of a scheduler's job."""

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from core_sdk.environment import Environment
 from core_sdk.files import fsync_directory, write_atomically
+from core_sdk.records import RetentionPolicy, SearcherMetric
+from core_sdk.storage import check_storage_id
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.spool.pieces import PIECE_BYTES, Piece, is_growing, is_journal, is_whole
@@ -47,13 +49,19 @@ def make_directory(root: Path, name: str) -> None:
     (root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
+def exists(root: Path, name: str) -> bool:
+    return (root / name).exists()
+
+
 def rename(root: Path, source: str, target: str) -> None:
-    """Gives a directory that was put there its final name; one that is there already stays."""
-    if (root / target).exists():
-        shutil.rmtree(root / source)
-    else:
+    """Gives a file or directory that was put there its final name; one that is there already stays."""
+    if not (root / target).exists():
         (root / source).rename(root / target)
         fsync_directory((root / target).parent)
+    elif (root / source).is_dir():
+        shutil.rmtree(root / source)
+    else:
+        (root / source).unlink()
 
 
 def read_news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int], wait_s: float) -> list[Piece]:
@@ -89,17 +97,47 @@ def is_running(root: Path, trial_id: int, attempt: int) -> bool:
     return Home(root).folder(trial_id).is_running(attempt)
 
 
+def read_policy(root: Path, experiment_id: int) -> tuple[RetentionPolicy | None, SearcherMetric | None]:
+    """Which checkpoints to keep, as an `init()` here has said."""
+    record = Home(root).experiment(experiment_id).read()
+    return record.retention, record.searcher_metric
+
+
+def remove_checkpoint(root: Path, storage_id: str) -> None:
+    """Removes one that was deleted at home."""
+    shutil.rmtree(Home(root).checkpoints / check_storage_id(storage_id), ignore_errors=True)
+
+
 def trials_left(root: Path) -> list[int]:
-    """The trials of which something is left here."""
-    return Home(root).trial_ids()
+    """The trials of which something is left here, and of which no attempt runs here."""
+    home = Home(root)
+    return [trial_id for trial_id in home.trial_ids() if home.folder(trial_id).running_attempt() is None]
 
 
 def forget(root: Path, trial_id: int) -> None:
-    """Removes a trial of which all is at home, with the checkpoints that its journals name."""
-    folder = Home(root).folder(trial_id)
-    for checkpoint in read_history(folder).checkpoints:
-        shutil.rmtree(root / "checkpoints" / checkpoint.record.storage_id, ignore_errors=True)
-    shutil.rmtree(folder.path)
+    """Removes a trial of which all is at home, with what no other trial here needs. Does nothing the second time."""
+    home = Home(root)
+    folder = home.folder(trial_id)
+    if not folder.path.exists():
+        return
+    needed = {storage_id for each in home.trial_ids() if each != trial_id for storage_id in _begun_with(home, each)}
+    stored = {checkpoint.record.storage_id for checkpoint in read_history(folder).checkpoints}
+    for storage_id in (stored | set(_begun_with(home, trial_id))) - needed:
+        shutil.rmtree(home.checkpoints / storage_id, ignore_errors=True)
+    for unfinished in home.checkpoints.glob(f".arriving-{trial_id}-*"):
+        shutil.rmtree(unfinished, ignore_errors=True)
+    shutil.rmtree(folder.path, ignore_errors=True)
+    if not home.trial_ids():
+        shutil.rmtree(home.code, ignore_errors=True)
+
+
+def _begun_with(home: Home, trial_id: int) -> Iterator[str]:
+    """The checkpoints with which attempts of the trial have begun."""
+    folder = home.folder(trial_id)
+    for attempt in folder.attempts():
+        info = folder.read_run_info(attempt)
+        if info is not None and info.latest_checkpoint is not None:
+            yield info.latest_checkpoint
 
 
 def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> list[Piece]:

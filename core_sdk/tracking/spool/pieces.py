@@ -8,10 +8,9 @@ from typing import NamedTuple
 
 PIECE_BYTES = 4 << 20
 
-# Of the files of an attempt, those that are only appended to, and those that are replaced as a whole.
-_GROWING = r"{attempt}\.(?:rank[1-9][0-9]*\.)?journal|{attempt}\.callbacks|tensorboard/[^/]+(?:/[^/]+)*"
-_WHOLE = r"{attempt}\.environment|trial\.json"
-_ANY_ATTEMPT = "[1-9][0-9]*"
+# Of the files of a trial, those that are only appended to, and those that are replaced as a whole.
+_GROWING = re.compile(r"([1-9][0-9]*)\.(?:(?:rank[1-9][0-9]*\.)?journal|callbacks|log)|tensorboard/[^/]+(?:/[^/]+)*")
+_WHOLE = re.compile(r"([1-9][0-9]*)\.(?:environment|exit|run\.json)|trial\.json")
 
 
 class Piece(NamedTuple):
@@ -26,7 +25,10 @@ class Piece(NamedTuple):
 
 
 def is_growing(name: str, trial_id: int, attempt: int | None = None) -> bool:
-    """Whether this is a file of the trial that is brought back as it grows; of one attempt, or of any. Pure."""
+    """Whether this is a file of the trial that is brought back as it grows; from an attempt on, or of any. Pure.
+
+    A launcher that starts its ranks anew begins further attempts.
+    """
     return _matches(_GROWING, name, trial_id, attempt)
 
 
@@ -45,6 +47,9 @@ def in_pieces(name: str, content: bytes) -> Iterator[Piece]:
         yield Piece(name, offset, content[offset : offset + PIECE_BYTES])
 
 
-def _matches(pattern: str, name: str, trial_id: int, attempt: int | None) -> bool:
-    inner = pattern.format(attempt=_ANY_ATTEMPT if attempt is None else attempt)
-    return re.fullmatch(rf"runs/{trial_id}/(?:{inner})", name) is not None and ".." not in name.split("/")
+def _matches(pattern: re.Pattern[str], name: str, trial_id: int, attempt: int | None) -> bool:
+    folder = f"runs/{trial_id}/"
+    match = pattern.fullmatch(name.removeprefix(folder)) if name.startswith(folder) else None
+    if match is None or ".." in name.split("/"):
+        return False
+    return attempt is None or match[1] is None or int(match[1]) >= attempt

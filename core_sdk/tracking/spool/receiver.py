@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import zlib
 from pathlib import Path
@@ -13,7 +14,7 @@ from core_sdk.tracking.spool.pieces import Piece, is_growing, is_whole
 
 
 class Receiver:
-    """Of one trial, or of one attempt of it. What has come before is ignored, so that anything may come twice.
+    """Of one trial, or of it from one attempt on. What has come before is ignored, so that anything may come twice.
 
     One thread of one process uses it.
     """
@@ -57,6 +58,8 @@ class Receiver:
 def _append(path: Path, piece: Piece) -> int:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
+        # What a lost node has left may be brought by several attempts that begin there at once.
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         size = os.fstat(descriptor).st_size
         content = piece.content[size - piece.offset :] if piece.offset <= size else b""
         if not content:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ray
 
@@ -14,13 +16,14 @@ from core_sdk.environment import visible_gpus
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
-from core_sdk.tracking.attempts.running import await_end, kill, never_began, take_back
+from core_sdk.tracking.attempts.running import await_end, kill, never_began
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.attempts.starting import Start, start_in_spool
 from core_sdk.tracking.home import Home
+from core_sdk.tracking.spool.node import sees_home
 
 NUM_THREADS = 8
-"""Those that wait for the end, of which each master leaves one; a signal; and some to spare."""
+"""Those that wait for the end, of which each master leaves one; a signal, a call; and some to spare."""
 
 
 class AttemptActor:
@@ -28,11 +31,13 @@ class AttemptActor:
 
     def __init__(self, order: AttemptOrder) -> None:
         self._order = order
-        self._home = Home(order.home_root)
-        self._folder = self._home.folder(order.trial_id)
+        self._folder = order.folder
+        """Where the attempt's records lie on this node: in the home, or in a spool for it."""
         self._starting = threading.Lock()
         self._start: Start | None = None
         self._agent: Agent | None = None
+        """None in an actor that takes the place of a dead one: the attempt has an agent."""
+        self._has_started = False
         self._problem = ""
 
     def node_id(self) -> str:
@@ -40,67 +45,82 @@ class AttemptActor:
         node_id: str = ray.get_runtime_context().get_node_id()
         return node_id
 
-    def claim(self) -> int | str:
-        """Makes the attempt, which is this process's until it is started. Returns its number."""
+    def claim(self) -> int | str | Slots:
+        """Makes the attempt, which is this process's until it is started. Returns its number.
+
+        A node that does not see the home returns the attempt's slots: it is to be claimed where the home is.
+        """
         try:
-            if not self._sees_home():
-                node = os.uname().nodename
-                return (
-                    f"node {node} of the Ray cluster does not see the home {self._order.home_root}: "
-                    "put it into a directory that all nodes share"
-                )
-            attempts = self._folder.attempts()
-            if attempts and never_began(self._folder, attempts[-1]):
-                take_back(self._folder, attempts[-1])
-            submission = SubmittedExperiment(self._home, self._order.experiment_id)
-            self._start = self._order.make_start(submission, self._slots())
+            if self._sees_home():
+                self._start = self._order.claim(self._slots())
         except (CoreSDKError, OSError) as error:
             return str(error)
-        return self._start.number
+        # A child of ours would be killed by Ray with us; one of a spawner is not.
+        self._agent = Agent(Spawner())
+        return self._slots() if self._start is None else self._start.number
 
-    def run(self) -> str:
-        """Starts the claimed attempt, if that is not done, and returns when it has ended."""
+    def run(self) -> str | None:
+        """Starts the claimed attempt, if that is not done, and returns when it has ended.
+
+        Returns None, at once, if the node does not see the home: then the attempt runs in a spool.
+        """
+        if self._start is None and not self._sees_home():
+            return None
         with self._starting:
-            if self._start is not None and self._agent is None:
-                self._problem = self._start_agent(self._start)
-        if self._agent is not None and not self._problem:
-            self._agent.wait()
-        await_end(self._folder)
-        return self._problem
+            if self._start is not None and self._agent is not None and not self._has_started:
+                self._start_agent(self._agent, self._start)
+        return self._end()
+
+    def run_in_spool(self, spool: Path, number: int) -> str:
+        """Like `run`. The spool was fitted out with the attempt; it has nothing of one of which all is at home."""
+        with self._starting:
+            self._folder = Home(spool).folder(self._order.trial_id)
+            if not self._folder.exists():
+                return ""
+            if self._agent is not None and never_began(self._folder, number):
+                try:
+                    command = SubmittedExperiment(Home(spool), self._order.experiment_id).prepare(self._folder)
+                    start = start_in_spool(self._folder, number, command, self._slots(), self._order.home_root)
+                except (CoreSDKError, OSError) as error:
+                    return str(error)
+                self._start_agent(self._agent, start)
+        return self._end()
+
+    def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Runs in this process, beside the attempt."""
+        return function(*args, **kwargs)
 
     def signal(self, number: int) -> None:
-        with self._starting:
-            if self._agent is not None:
-                self._agent.signal(number)
-            elif number == signal.SIGKILL:
-                kill(self._folder, max(self._folder.attempts()))
+        if self._agent is not None:
+            self._agent.signal(number)
+        elif number == signal.SIGKILL:
+            kill(self._folder, max(self._folder.attempts()))
 
     def withdraw(self) -> None:
         """Takes the claimed attempt back, if it was not started."""
         with self._starting:
-            if self._start is not None and self._agent is None:
+            if self._start is not None and not self._has_started:
                 self._start.withdraw()
                 self._start = None
 
-    def _start_agent(self, start: Start) -> str:
-        # A child of ours would be killed by Ray with us; one of a spawner is not.
-        self._agent = Agent(Spawner())
+    def _start_agent(self, agent: Agent, start: Start) -> None:
+        self._has_started = True
         try:
             with Path(os.devnull).open("rb") as nothing:
                 # Whoever sees that the node is dead may rely on it.
-                self._agent.start(start, stdin=nothing.fileno(), ends_with=os.getppid())
+                agent.start(start, stdin=nothing.fileno(), ends_with=os.getppid())
         except CoreSDKError as error:
             start.lock.release()
-            return str(error)
-        return ""
+            self._problem = str(error)
+
+    def _end(self) -> str:
+        if self._agent is not None and self._has_started and not self._problem:
+            self._agent.wait()
+        await_end(self._folder)
+        return self._problem
 
     def _sees_home(self) -> bool:
-        """Another home at this place would have another experiment by this id, if any."""
-        try:
-            created = self._home.experiment(self._order.experiment_id).read().created
-        except (CoreSDKError, OSError):
-            return False
-        return created == self._order.experiment_created and self._folder.path.is_dir()
+        return sees_home(self._order.home_root, self._order.home_identity) and self._folder.path.is_dir()
 
     def _slots(self) -> Slots:
         """Ray hides the GPUs of others."""

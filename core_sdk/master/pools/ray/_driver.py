@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +16,7 @@ import ray
 from ray._private.state import available_resources_per_node
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from core_sdk.errors import NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools.ray._actor import NUM_THREADS, AttemptActor
 from core_sdk.master.pools.ray._messages import (
@@ -31,6 +34,8 @@ from core_sdk.master.pools.ray._messages import (
     Signal,
     Watch,
 )
+from core_sdk.master.pools.ray._spooled import SpooledAttempt
+from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.workers.ray import Cluster, reason_of
 
 # How long a step waits for news.
@@ -55,14 +60,26 @@ class _Placed:
     node_id: str = ""
     """Empty until Ray has chosen the node."""
     actor: Any = None
-    answer: Any = None
+    answer: Future[Any] | None = None
     """Of the call that waits for what comes next."""
+    spooled: SpooledAttempt | None = None
+    """None for an attempt on a node that sees the home."""
     is_claimed: bool = False
-    is_running: bool = False
+    number: int = 0
+    """Of an attempt that runs, or is to be started; 0 before that."""
     asked_at: float = field(default_factory=time.monotonic)
     num_deaths: int = 0
     """Of actors that should have claimed it."""
     try_again_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_running(self) -> bool:
+        return self.number > 0
+
+    @property
+    def is_busy_here(self) -> bool:
+        """Whether a thread of this process is at work for it: it ends by itself if the node dies."""
+        return self.spooled is not None and self.answer is not None and not self.answer.done()
 
 
 class Driver:
@@ -87,7 +104,7 @@ class Driver:
                 self._call(placed)
         answers = [placed.answer for placed in self._placed.values() if placed.answer is not None]
         if answers:
-            ray.wait(answers, timeout=_STEP_S)
+            wait(answers, _STEP_S, FIRST_COMPLETED)
         else:
             time.sleep(_STEP_S)
         return list(self._nodes.values()), list(self._news())
@@ -95,11 +112,13 @@ class Driver:
     def _do(self, ask: Ask) -> None:
         match ask:
             case Place(order):
-                self._placed[order.name] = _Placed(order)
-            case Watch(order, node_id):
+                self._placed.setdefault(order.name, _Placed(order))
+            case Watch(order, node_id, number):
                 last = self._placed.get(order.name)
-                actor = last.actor if last is not None else _find(order.name)
-                self._placed[order.name] = _Placed(order, node_id, actor, is_running=True)
+                if last is None:
+                    self._placed[order.name] = _Placed(order, node_id, _find(order.name), number=number)
+                elif not last.is_running:
+                    self._placed[order.name] = _Placed(order, node_id, last.actor, spooled=last.spooled, number=number)
             case Signal(name, number):
                 if name in self._placed and self._placed[name].actor is not None:
                     self._placed[name].actor.signal.remote(number)
@@ -113,7 +132,10 @@ class Driver:
             if placed.actor is None:
                 strategy = NodeAffinitySchedulingStrategy(placed.node_id, soft=False)
                 placed.actor = _new_actor(placed.order, num_slots=0, scheduling_strategy=strategy)
-            placed.answer = placed.actor.run.remote()
+            if placed.spooled is None:
+                placed.answer = placed.actor.run.remote().future()
+            else:
+                placed.answer = _in_thread(placed.spooled.follow, placed.actor, placed.number)
             return
         if (stale := _find(placed.order.name)) is not None:
             # Of a master that was killed before it could record it.
@@ -124,20 +146,23 @@ class Driver:
             placed.actor = _new_actor(
                 placed.order, placed.order.num_slots, self._device, name=placed.order.name, lifetime="detached"
             )
-            placed.answer = placed.actor.node_id.remote()
+            placed.answer = placed.actor.node_id.remote().future()
 
     def _news(self) -> Iterator[News]:
         for name, placed in list(self._placed.items()):
-            if placed.node_id and placed.node_id not in self._nodes:
+            if placed.node_id and placed.node_id not in self._nodes and not placed.is_busy_here:
                 yield self._lost_node(name, placed)
-            elif placed.answer is not None and ray.wait([placed.answer], timeout=0)[0]:
+            elif placed.answer is not None and placed.answer.done():
                 answer, placed.answer = placed.answer, None
                 yield from self._heard(name, placed, answer)
 
-    def _heard(self, name: str, placed: _Placed, answer: Any) -> Iterator[News]:
+    def _heard(self, name: str, placed: _Placed, answer: Future[Any]) -> Iterator[News]:
         try:
-            value = ray.get(answer)
-        except ray.exceptions.RayError as error:
+            value = answer.result()
+        except BlockingIOError:
+            placed.try_again_at = time.monotonic() + _NODES_S
+            return
+        except (ray.exceptions.RayError, NodeLostError) as error:
             self._read_nodes(at_once=True)
             if placed.is_running:
                 # Its actor has died, and perhaps its node: the agent goes on if the node does.
@@ -151,14 +176,19 @@ class Driver:
                 self._drop(name)
                 yield Failed(name, f"its actor on the Ray cluster: {reason_of(error)}")
             return
-        if placed.is_running:
+        if placed.is_running and value is None:
+            placed.spooled = SpooledAttempt(placed.order)
+        elif placed.is_running:
             self._drop(name)
             yield Over(name, value)
         elif not placed.node_id:
             placed.node_id = value
             self._read_nodes(at_once=value not in self._nodes)
-            placed.answer = placed.actor.claim.remote()
+            placed.answer = placed.actor.claim.remote().future()
             yield Located(name, value)
+        elif isinstance(value, Slots):
+            placed.spooled = SpooledAttempt(placed.order)
+            placed.answer = _in_thread(placed.spooled.claim, value)
         elif isinstance(value, str):
             self._drop(name)
             yield Failed(name, value)
@@ -170,10 +200,15 @@ class Driver:
         if not placed.is_running and not placed.is_claimed:
             return self._place_anew(name, placed)
         self._placed.pop(name)
+        if placed.spooled is not None:
+            placed.spooled.release()
         return Gone(name)
 
     def _place_anew(self, name: str, placed: _Placed) -> News:
         """It has not begun: wherever there is room."""
+        if placed.spooled is not None:
+            placed.spooled.withdraw()
+            placed.spooled = None
         placed.node_id, placed.actor, placed.answer, placed.asked_at = "", None, None, time.monotonic()
         placed.try_again_at = time.monotonic() + _NODES_S
         return Located(name, "")
@@ -181,6 +216,8 @@ class Driver:
     def _drop(self, name: str) -> None:
         placed = self._placed.pop(name, None)
         actor = placed.actor if placed is not None else None
+        if placed is not None and placed.spooled is not None and not placed.is_running:
+            placed.spooled.withdraw()
         if actor is not None:
             with contextlib.suppress(ray.exceptions.RayError):
                 if placed is not None and placed.node_id and not placed.is_running:
@@ -230,6 +267,20 @@ def _new_actor(order: AttemptOrder, num_slots: int, device: Device = "CPU", **op
     cpus, gpus = (0, num_slots) if device == "GPU" else (num_slots, 0)
     actor = ray.remote(AttemptActor)
     return actor.options(num_cpus=cpus, num_gpus=gpus, max_concurrency=NUM_THREADS, **options).remote(order)
+
+
+def _in_thread(function: Callable[..., Any], *args: Any) -> Future[Any]:
+    """Calls it in a thread that does not hold up the end of this process."""
+    future = Future[Any]()
+
+    def call() -> None:
+        try:
+            future.set_result(function(*args))
+        except BaseException as error:  # noqa: BLE001 - it belongs to who asks for the result
+            future.set_exception(error)
+
+    threading.Thread(target=call, name="core-sdk-spooled", daemon=True).start()
+    return future
 
 
 def _find(name: str) -> Any:

@@ -32,6 +32,7 @@ class Watch(NamedTuple):
 
     order: AttemptOrder
     node_id: str
+    number: int
 
 
 class Signal(NamedTuple):

@@ -216,6 +216,7 @@ class _ClusterExecution(Execution):
         self._pool = pool
         self._order = order
         self._node_id = begun.boot
+        self._number = begun.number
         self._host = pool.host_of(begun.boot)
         self._end: Over | Gone | None = None
         pool.follow(order.name, self)
@@ -235,7 +236,7 @@ class _ClusterExecution(Execution):
         self.signal(signal.SIGKILL)
 
     def ask(self) -> Ask:
-        return Watch(self._order, self._node_id)
+        return Watch(self._order, self._node_id, self._number)
 
     def hear(self, news: News) -> None:
         if isinstance(news, Over | Gone):

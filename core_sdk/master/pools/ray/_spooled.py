@@ -1,0 +1,117 @@
+"""An attempt on a node that does not see the home."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import ray
+
+from core_sdk.alive import AliveLock
+from core_sdk.errors import CoreSDKError, NodeLostError
+from core_sdk.master.pools._order import AttemptOrder
+from core_sdk.tracking.attempts.running import await_end
+from core_sdk.tracking.attempts.slots import Slots
+from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.spool.shipment import Shipment
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_LAST_MOMENT_S = 10.0
+
+
+class SpooledAttempt:
+    """The attempt is claimed here, beside the master, and its records are brought here while it runs.
+
+    This process holds the attempt's lock at home from the claim until all records have come: so long the trial counts
+    as running. If this process is killed the attempt goes on, and the driver of the next master takes the lock again.
+    The log at home, however empty, says that the node was fitted out.
+    """
+
+    def __init__(self, order: AttemptOrder) -> None:
+        self._order = order
+        self._folder = order.folder
+        self._whose = f"trial {order.trial_id}"
+        self._start: Start | None = None
+        self._lock: AliveLock | None = None
+        self._claiming = threading.Lock()
+        self._is_withdrawn = False
+
+    def claim(self, slots: Slots) -> int | str:
+        """Returns the attempt's number, or in words what has prevented it."""
+        try:
+            start = self._order.claim(slots)
+        except (CoreSDKError, OSError) as error:
+            return str(error)
+        with self._claiming:
+            if self._is_withdrawn:
+                start.withdraw()
+            else:
+                self._start, self._lock = start, start.lock
+        return start.number
+
+    def follow(self, actor: Any, number: int) -> str:
+        """Starts the attempt on the actor's node, if that is not done, and returns when all its records are home.
+
+        What it returns says in words why the attempt could not be started. Raises `NodeLostError` if the actor or its
+        node dies, and `BlockingIOError` if another process holds the lock.
+        """
+        if self._lock is None:
+            await_end(self._folder, _LAST_MOMENT_S)  # a driver that was killed may take a moment to die
+            self._lock = AliveLock(self._folder.supervised_path(number))
+        shipment = Shipment(_Beside(actor, self._whose), self._folder, number)
+        try:
+            self._fit_out(shipment, number)
+        except NodeLostError:
+            raise
+        except (CoreSDKError, OSError) as error:
+            self.release()
+            return f"its node could not be fitted out: {error}"
+        end = actor.run_in_spool.remote(shipment.root, number).future()
+        shipment.follow(lambda: not end.done())
+        try:
+            problem: str = end.result()
+        except ray.exceptions.RayError as error:
+            raise NodeLostError(self._whose) from error
+        shipment.finish()
+        self.release()
+        return problem
+
+    def withdraw(self) -> None:
+        """Takes the attempt back, which was not started; as soon as it is claimed, if that is under way."""
+        with self._claiming:
+            self._is_withdrawn = True
+            if self._start is not None:
+                self._start.withdraw()
+                self._start = self._lock = None
+
+    def release(self) -> None:
+        """The trial does not count as running any more."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _fit_out(self, shipment: Shipment, number: int) -> None:
+        log = self._folder.log_path(number)
+        if not log.exists():
+            shipment.fit_out(self._order.submission().files())
+            log.touch(mode=0o600)
+
+
+class _Beside:
+    """Calls functions on the node of an actor, in the actor's process."""
+
+    def __init__(self, actor: Any, whose: str) -> None:
+        self._actor = actor
+        self._whose = whose
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            result: T = ray.get(self._actor.call.remote(function, args, kwargs))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            raise NodeLostError(self._whose) from error
+        return result

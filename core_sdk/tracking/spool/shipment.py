@@ -1,0 +1,265 @@
+"""Brings the records of one attempt home from the spool of a node, and to the node what the attempt needs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from core_sdk.errors import CheckpointDamagedError, CheckpointNotFoundError, CoreSDKError, TrialRunningError
+from core_sdk.journal import decode_line
+from core_sdk.records import CheckpointDeleted, CheckpointStored, Record, encode_file
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking.attempts.continuation import find_checkpoint
+from core_sdk.tracking.attempts.ending import read_end
+from core_sdk.tracking.attempts.provisional import settle_unnamed
+from core_sdk.tracking.claim import claimed_next_attempt
+from core_sdk.tracking.deletion.collection import Request, collect
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.spool import node
+from core_sdk.tracking.spool.pieces import Piece, in_pieces, is_journal
+from core_sdk.tracking.spool.receiver import Receiver
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+logger = logging.getLogger("core_sdk.tracking")
+
+# How long a node waits for news before it says that there are none: so long may a wish to stop take to come there.
+_NEWS_S = 0.25
+# How long a disk at home that takes nothing is left alone.
+_FULL_DISK_S = 1.0
+# How long to wait for another collector; what is not deleted now is deleted the next time.
+_COLLECTOR_S = 10.0
+
+
+class Call(Protocol):
+    """Runs an importable function on a node, in a process that outlives the attempt. Raises `NodeLostError`."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+
+class Shipment:
+    """One thread uses it, but for `give_up`. What calls the node raises `NodeLostError`."""
+
+    problem: str = ""
+    """Why the last records could not be written at home."""
+
+    def __init__(self, call: Call, folder: TrialFolder, attempt: int) -> None:
+        """Opens the spool that the node has for the home of `folder`."""
+        self._call = call
+        self._folder = folder
+        self._attempt = attempt
+        self._home = Home(folder.home_root.absolute())
+        self._storage = DirectoryStorage(self._home.checkpoints)
+        self._is_given_up = threading.Event()
+        self.root = call(node.open_spool, self._home.identity())
+        """The spool."""
+
+    def fit_out(self, others: Iterable[Path] = ()) -> None:
+        """Brings what `init()`, and the script after it, look for in the home, and these `others` of its files.
+
+        What attempts have left in this spool that run no more comes home before.
+        """
+        self._bring_what_was_left()
+        # The experiment is settled here, where all experiments are.
+        settle_unnamed(self._folder)
+        self._put(*self._record())
+        record = self._folder.read_record()
+        paths = [self._folder.journal_path(attempt) for attempt in range(1, self._attempt)]
+        paths += [self._folder.changes_path, self._folder.operations_path, self._folder.run_info_path(self._attempt)]
+        for path in paths:
+            if path.exists():
+                self._put(self._name(path), path.read_bytes())
+        info = self._folder.read_run_info(self._attempt)
+        if info is not None and info.latest_checkpoint is not None:
+            self._put_checkpoint(info.latest_checkpoint)
+        for path in (self._home.experiment(record.experiment_id).record_path, *others):
+            self._put_whole(path, self._name(path))
+
+    def follow(self, is_running: Callable[[], bool]) -> bool:
+        """Brings what the attempt records until it has ended. Returns whether all is here.
+
+        Meanwhile it hears there what changes at home. A disk at home that takes nothing is tried again.
+        """
+        receiver = Receiver(self._home.root, self._folder.trial_id, self._attempt)
+        receiver.knows(*self._record())
+        told = self._call(node.files_below, self.root, self._name(self._folder.path))
+        while not self._is_given_up.is_set():
+            # Before what it has written is read: then all is read once it has ended.
+            was_running = is_running()
+            self._tell(told)
+            try:
+                num_pieces = self._bring(receiver, _NEWS_S if was_running else 0)
+            except OSError as error:
+                if str(error) != self.problem:
+                    logger.error("records cannot be brought home, and are tried again: %s", error)
+                self.problem = str(error)
+                self._is_given_up.wait(_FULL_DISK_S)
+                continue
+            self.problem = ""
+            if not was_running and not num_pieces:
+                return True
+        return False
+
+    def give_up(self) -> None:
+        """Lets `follow` return soon. Two at once would bring records twice."""
+        self._is_given_up.set()
+
+    def is_running(self) -> bool:
+        """Whether the attempt may still record something."""
+        return self._call(node.is_running, self.root, self._folder.trial_id, self._attempt)
+
+    def finish(self) -> None:
+        """Once all is here: deletes the checkpoints that nobody keeps, as the end of a training does, and forgets."""
+        if read_end(self._folder, None).outcome == "completed":
+            try:
+                self._collect()
+            except (CoreSDKError, OSError) as error:
+                logger.warning("checkpoints of trial %d were not collected: %s", self._folder.trial_id, error)
+        self.forget()
+
+    def forget(self) -> None:
+        """Removes the trial from the spool, of which all is here."""
+        self._call(node.forget, self.root, self._folder.trial_id)
+
+    def _tell(self, told: dict[str, int]) -> None:
+        """What the script looks for in files: a wish to stop it, what its search wants, and what was done to the trial.
+
+        `told` are the sizes of the files there, by their names in the trial's folder.
+        """
+        for path in self._folder.path.glob("*.stop"):
+            if path.name not in told:
+                self._call(node.put, self.root, Piece(self._name(path), 0, path.read_bytes(), is_whole=True))
+                told[path.name] = 0
+        for path in (self._folder.changes_path, self._folder.operations_path):
+            size, known = path.stat().st_size if path.exists() else 0, told.get(path.name, 0)
+            if size > known:
+                content = path.read_bytes()[known:]
+                self._call(node.put, self.root, Piece(self._name(path), known, content))
+                told[path.name] = known + len(content)
+                for record in _records(content):
+                    if isinstance(record, CheckpointDeleted):
+                        self._call(node.remove_checkpoint, self.root, record.storage_id)
+
+    def _bring(self, receiver: Receiver, wait_s: float) -> int:
+        """Returns how many pieces there were. Raises `OSError` if they cannot be read or written."""
+        trial_id, attempt = receiver.trial_id, receiver.attempt
+        pieces = self._call(node.read_news, self.root, trial_id, attempt, receiver.known(), wait_s)
+        for piece in pieces:
+            if self._is_given_up.is_set():
+                break
+            records = [] if not is_journal(piece.name) else _records(piece.content)
+            for record in records:
+                if isinstance(record, CheckpointStored) and record.storage == self._storage.url:
+                    self._bring_checkpoint(record.storage_id)
+            receiver.receive(piece)
+            for record in records:
+                if isinstance(record, CheckpointDeleted):
+                    with contextlib.suppress(CheckpointNotFoundError):
+                        self._storage.delete(record.storage_id)
+        return len(pieces)
+
+    def _collect(self) -> None:
+        """By the policy of which the script has told there."""
+        experiment = self._home.experiment(self._folder.read_record().experiment_id)
+        policy, metric = self._call(node.read_policy, self.root, experiment.experiment_id)
+        with experiment.edit() as record:
+            record.retention, record.searcher_metric = policy, metric
+        request = Request(experiment_id=experiment.experiment_id, ended_trial=self._folder.trial_id)
+        for problem in collect(self._home, request, wait_s=_COLLECTOR_S).problems:
+            logger.warning("checkpoints were not collected in %s", problem)
+
+    def _bring_checkpoint(self, storage_id: str) -> None:
+        """Before the record that names it. One that was deleted meanwhile is left out, as its record will be."""
+        if (self._home.checkpoints / storage_id).exists():
+            return
+        source = f"checkpoints/{storage_id}"
+        try:
+            with self._storage.receive(storage_id) as directory:
+                for name, size in self._call(node.files_below, self.root, source).items():
+                    path = directory / name
+                    if name.endswith("/"):
+                        path.mkdir(parents=True, exist_ok=True)
+                    else:
+                        self._fetch(f"{source}/{name}", size, path)
+        except (FileNotFoundError, CheckpointNotFoundError):
+            logger.info("checkpoint %s was deleted before it could be brought home", storage_id)
+        except CheckpointDamagedError as error:
+            logger.error("%s", error)
+
+    def _bring_what_was_left(self) -> None:
+        """By attempts whose program or node was lost, and which run no more."""
+        for trial_id in self._call(node.trials_left, self.root):
+            folder = self._home.folder(trial_id)
+            if not folder.exists() or trial_id == self._folder.trial_id:
+                claim: AbstractContextManager[object] = contextlib.nullcontext()
+            else:
+                claim = claimed_next_attempt(folder, "bring what is left of")
+            receiver = Receiver(self._home.root, trial_id)
+            try:
+                while folder.exists() and self._bring(receiver, 0):
+                    pass
+                with claim:
+                    self._call(node.forget, self.root, trial_id)
+            except TrialRunningError:
+                continue  # an attempt on this node does it
+            except OSError as error:
+                logger.error("what was left of trial %d in %s stays there: %s", trial_id, self.root, error)
+
+    def _put_checkpoint(self, storage_id: str) -> None:
+        """One that is in the home; a node can ask other storages itself."""
+        stored = find_checkpoint(self._home, self._folder, storage_id)
+        if stored is not None and stored.storage == self._storage.url:
+            with self._storage.open(storage_id) as directory:
+                self._put_whole(directory, f"checkpoints/{storage_id}")
+
+    def _put_whole(self, source: Path, target: str) -> None:
+        """What other trials there may use, too: unless it is there. It gets its name once it is whole."""
+        if not source.exists() or self._call(node.exists, self.root, target):
+            return
+        directory, _, name = target.rpartition("/")
+        arriving = f"{directory}/.arriving-{self._folder.trial_id}-{name}"
+        for path in [source, *sorted(source.rglob("*"))]:
+            each = f"{arriving}/{path.relative_to(source).as_posix()}".removesuffix("/.")
+            if path.is_dir():
+                self._call(node.make_directory, self.root, each)
+            else:
+                self._put(each, path.read_bytes())
+        self._call(node.rename, self.root, arriving, target)
+
+    def _put(self, name: str, content: bytes) -> None:
+        for piece in in_pieces(name, content):
+            self._call(node.put, self.root, piece)
+
+    def _fetch(self, name: str, size: int, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            while file.tell() < size:
+                content = self._call(node.read_file, self.root, name, file.tell())
+                if not content:
+                    raise FileNotFoundError(name)
+                file.write(content)
+
+    def _record(self) -> tuple[str, bytes]:
+        """The trial's record, as the node gets it: it makes no experiment."""
+        record = msgspec.structs.replace(self._folder.read_record(), is_named=True)
+        return f"runs/{self._folder.trial_id}/trial.json", encode_file(record)
+
+    def _name(self, path: Path) -> str:
+        return path.absolute().relative_to(self._home.root).as_posix()
+
+
+def _records(content: bytes) -> list[Record]:
+    """Those of whole lines; bad lines are for who reads the journal."""
+    found = []
+    for line in content.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            found.append(decode_line(line))
+    return found

@@ -1,0 +1,305 @@
+"""Experiments on the nodes of a Ray cluster that do not see the home: their records come home, whatever dies."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from frameworks.environments import environment
+from master.searches import OPERATIONS, await_end, events_of
+from parts import needs
+from processes import wait_for
+from workers.ray_hosts import RayHosts, ray_hosts
+
+from core_sdk.experiments.calling import call, call_running
+from core_sdk.records import AttemptBegun, AttemptOver
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.rows import CheckpointRow, TrialRow
+
+pytestmark = [needs("ray", "hosts"), pytest.mark.timeout(300)]
+
+TRAIN = """
+import os, time
+from core_sdk import core
+
+with core.init() as context:
+    first = 1
+    if context.info.latest_checkpoint is not None:
+        with context.checkpoint.restore_path(context.info.latest_checkpoint) as path:
+            first = int((path / "epoch").read_text()) + 1
+    for epoch in range(first, context.info.trial.hparams["epochs"] + 1):
+        context.train.report_validation_metrics(steps_completed=epoch, metrics={"loss": 1 / epoch})
+        with context.checkpoint.store_path({"steps_completed": epoch}) as (path, _):
+            (path / "epoch").write_text(str(epoch))
+        print("epoch", epoch, "on", os.uname().nodename, flush=True)
+        if context.preempt.should_preempt():
+            break
+        time.sleep(context.info.trial.hparams["pause_s"])
+"""
+
+CONFIG = """
+name: away
+entrypoint: [python, train.py]
+hyperparameters: {{x: {{type: categorical, vals: [1, 2]}}, pause_s: {pause_s}, epochs: {epochs}}}
+searcher: {searcher}
+resources: {{engine: ray, address: "{address}", slots_per_trial: 1}}
+checkpoint_storage: {storage}
+"""
+
+SINGLE = "{name: single, metric: loss, max_length: 20}"
+GRID = "{name: grid, metric: loss, max_length: 20}"
+PROMOTION = """{name: async_halving, metric: loss, max_trials: 4, max_concurrent_trials: 2, num_rungs: 2, divisor: 2,
+  max_length: 4}"""
+
+
+class Away:
+    """The first host has the home and the master, the others have the CPUs."""
+
+    def __init__(self, cluster: RayHosts) -> None:
+        self.cluster = cluster
+        self.home = Home(cluster.home)
+        (cluster.directory / "train.py").write_text(TRAIN)
+
+    def cli(self, *arguments: str) -> str:
+        """What `core-sdk` prints on the first host."""
+        process = self.cluster.hosts[0].start(
+            [environment("ray").python, "-m", "core_sdk.cli", *arguments],
+            env=self.cluster.variables(),
+            cwd=self.cluster.directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        output, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        return str(output)
+
+    def create(
+        self, *options: str, pause_s: float = 0, epochs: int = 20, searcher: str = SINGLE, storage: str = "null"
+    ) -> int:
+        """The experiment's id."""
+        address = self.cluster.address
+        text = CONFIG.format(address=address, pause_s=pause_s, epochs=epochs, searcher=searcher, storage=storage)
+        (self.cluster.directory / "away.yaml").write_text(text)
+        return int(self.cli("experiment", "create", "away.yaml", *options).split()[-1])
+
+    def epochs(self, trial_id: int = 1) -> list[int | None]:
+        """Those that the trial has reported, without those that were superseded."""
+        with HomeTracker(self.home).view() as view:
+            return [report.steps_completed for report in view.reports(trial_id) if not report.is_superseded]
+
+    def checkpoints(self) -> list[CheckpointRow]:
+        with HomeTracker(self.home).view() as view:
+            return [checkpoint for checkpoint in view.checkpoints() if checkpoint.state != "DELETED"]
+
+    def log(self, attempt: int = 1, trial_id: int = 1) -> str:
+        path = self.home.folder(trial_id).log_path(attempt)
+        return path.read_text() if path.exists() else ""
+
+    def await_epoch(self, epoch: int, attempt: int = 1, trial_id: int = 1) -> None:
+        wait_for(lambda: f"epoch {epoch} " in self.log(attempt, trial_id), timeout_s=90)
+
+    def trial(self, trial_id: int = 1) -> TrialRow:
+        with HomeTracker(self.home).view() as view:
+            return view.trial(trial_id)
+
+    def kill_master(self) -> None:
+        """Its pid is one of the first host."""
+        self.cluster.hosts[0].run(["kill", "-9", str(call(self.home.root, "status")["pid"])])
+
+    def spooled(self, name: str) -> list[Path]:
+        """The file of this name in the spools of all other hosts."""
+        spools = [self.cluster.spool_of(index) for index in range(1, len(self.cluster.hosts))]
+        return [spool / name for spool in spools if (spool / name).exists()]
+
+    def left(self) -> list[Path]:
+        """What the spools of the other hosts have left of trials."""
+        spools = [self.cluster.spool_of(index) for index in range(1, len(self.cluster.hosts))]
+        return [path for spool in spools for path in (*spool.glob("runs/*"), *spool.glob("checkpoints/[!.]*"))]
+
+
+@pytest.fixture(scope="module")
+def three_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayHosts]:
+    with ray_hosts(tmp_path_factory.mktemp("homes"), 3, num_cpus_of_first=0) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def away(three_hosts: RayHosts, tmp_path: Path) -> Iterator[Away]:
+    away = Away(three_hosts.for_test(tmp_path))
+    yield away
+    for experiment in (call_running(away.home.root, "status") or {"experiments": []})["experiments"]:
+        away.cli("experiment", "kill", str(experiment["experiment_id"]))
+
+
+@pytest.fixture
+def home(three_hosts: RayHosts, tmp_path: Path) -> Home:
+    """In which the masters of this test work."""
+    return Home(three_hosts.for_test(tmp_path).home)
+
+
+def test_records_of_nodes_that_do_not_see_the_home_come_home(away: Away) -> None:
+    """Reports, checkpoints, logs and ends, each once. Nothing is left there."""
+    experiment_id = away.create(searcher=GRID)
+
+    search = await_end(away.home, experiment_id)
+
+    assert search.state == "COMPLETED", search
+    for trial_id in (1, 2):
+        assert away.epochs(trial_id) == list(range(1, 21))
+        assert [line.split()[:2] for line in away.log(trial_id=trial_id).splitlines()] == [
+            ["epoch", str(epoch)] for epoch in range(1, 21)
+        ]
+    assert len(away.checkpoints()) == 40
+    assert all((away.home.checkpoints / row.storage_id / "epoch").exists() for row in away.checkpoints())
+    assert away.left() == []
+
+
+def test_attempts_of_a_killed_master_go_on_and_their_records_come_home(away: Away) -> None:
+    """The next master brings what they have recorded meanwhile. No attempt begins twice, and no record is doubled."""
+    experiment_id = away.create(pause_s=0.3)
+    away.await_epoch(3)
+    assert away.home.folder(1).running_attempt() == 1
+
+    away.kill_master()
+    wait_for(lambda: any("epoch 9 " in log.read_text() for log in away.spooled("runs/1/1.log")), timeout_s=60)
+    assert "epoch 9 " not in away.log()
+    away.cli("master", "up")
+    wait_for(lambda: away.home.folder(1).running_attempt() == 1, timeout_s=60)
+
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+    events = events_of(away.home, experiment_id)
+    assert [event.attempt for event in events if isinstance(event, AttemptBegun)] == [1]
+    assert [event.outcome for event in events if isinstance(event, AttemptOver)] == ["completed"]
+    assert away.epochs() == list(range(1, 21))
+    assert away.log().count("epoch 9 ") == 1
+    assert away.left() == []
+
+
+def test_an_attempt_outlives_its_actor_on_a_node_that_does_not_see_the_home(away: Away) -> None:
+    """Another actor on that node leads to its records."""
+    experiment_id = away.create(pause_s=0.3)
+    away.await_epoch(2)
+
+    [actor] = [
+        process for process in psutil.process_iter(["cmdline"]) if "AttemptActor" in str(process.info["cmdline"])
+    ]
+    actor.kill()
+
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+    assert [event.attempt for event in events_of(away.home, experiment_id) if isinstance(event, AttemptBegun)] == [1]
+    assert away.epochs() == list(range(1, 21))
+
+
+def test_a_pause_reaches_a_node_that_does_not_see_the_home(away: Away) -> None:
+    """The trial saves, ends, and goes on from there, wherever it is placed then."""
+    experiment_id = away.create(pause_s=0.3)
+    away.await_epoch(2)
+
+    away.cli("experiment", "pause", str(experiment_id))
+    wait_for(lambda: away.trial().state == "PAUSED", timeout_s=60)
+    paused_at = away.trial().steps_completed
+    away.cli("experiment", "activate", str(experiment_id))
+
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+    assert paused_at is not None
+    assert paused_at < 20
+    assert away.log(attempt=2).startswith(f"epoch {paused_at + 1} ")
+    assert away.epochs() == list(range(1, 21))
+
+
+def test_an_experiment_on_nodes_that_do_not_see_the_home_is_killed(away: Away) -> None:
+    """With its processes there. Then the trial does not count as running."""
+    experiment_id = away.create(pause_s=600)
+    away.await_epoch(1)
+
+    away.cli("experiment", "kill", str(experiment_id))
+
+    assert await_end(away.home, experiment_id).state == "CANCELED"
+    assert away.home.folder(1).running_attempt() is None
+    assert away.epochs() == [1]
+    assert away.left() == []
+
+
+def test_a_trial_begins_there_with_the_checkpoint_of_another_one(away: Away) -> None:
+    """It is brought to the node first."""
+    first = away.create(epochs=3)
+    assert await_end(away.home, first).state == "COMPLETED"
+
+    forked = away.create("--config", "searcher.source_trial_id=1", epochs=6)
+
+    assert await_end(away.home, forked).state == "COMPLETED"
+    assert away.epochs(2) == [4, 5, 6]
+
+
+def test_a_search_there_promotes_trials_that_wait_for_it(away: Away) -> None:
+    """What the search wants of a trial next reaches its script, which goes on where it is."""
+    (away.cluster.directory / "train.py").write_text(OPERATIONS)
+    experiment_id = away.create(searcher=PROMOTION)
+
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+
+    steps = sorted(steps or 0 for steps in (away.trial(trial_id).steps_completed for trial_id in range(1, 5)))
+    assert steps[0] < 4
+    assert steps[-1] == 4
+
+
+def test_checkpoints_there_are_collected_by_the_policy_of_the_experiment(away: Away) -> None:
+    """At home, where it is known who needs them."""
+    policy = "{save_experiment_best: 0, save_trial_best: 0, save_trial_latest: 2}"
+
+    assert await_end(away.home, away.create(storage=policy)).state == "COMPLETED"
+
+    assert [checkpoint.steps_completed for checkpoint in away.checkpoints()] == [20, 19]
+    assert len(list(away.home.checkpoints.glob("[!.]*"))) == 2
+
+
+def test_a_checkpoint_that_is_deleted_at_home_is_deleted_there(away: Away) -> None:
+    """While the trial goes on."""
+    experiment_id = away.create(pause_s=0.5)
+    away.await_epoch(3)
+    storage_id = away.checkpoints()[0].storage_id
+    assert away.spooled(f"checkpoints/{storage_id}")
+
+    away.cli("checkpoint", "delete", "--yes", storage_id)
+
+    wait_for(lambda: not away.spooled(f"checkpoints/{storage_id}"))
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+    assert len(away.checkpoints()) == 19
+
+
+def test_a_node_that_is_cut_off_for_a_while_goes_on(away: Away) -> None:
+    """Its training waits for nobody, and its records come when it answers again."""
+    experiment_id = away.create(pause_s=0.3)
+    away.await_epoch(2)
+    node = away.cluster.hosts[int(away.log().split()[3][1:]) - 1]
+
+    node.cut()
+    wait_for(lambda: any("epoch 12 " in log.read_text() for log in away.spooled("runs/1/1.log")), timeout_s=60)
+    assert "epoch 12 " not in away.log()
+    node.mend()
+
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+    assert [event.attempt for event in events_of(away.home, experiment_id) if isinstance(event, AttemptBegun)] == [1]
+    assert away.epochs() == list(range(1, 21))
+
+
+def test_a_trial_goes_on_elsewhere_when_its_node_dies_with_its_spool(away: Away) -> None:
+    """From the newest checkpoint that has come home. This test is the last one, since it kills a host."""
+    experiment_id = away.create(pause_s=0.3)
+    away.await_epoch(4)
+    node = away.log().splitlines()[0].split()[-1]
+
+    away.cluster.hosts[int(node[1:]) - 1].kill()
+
+    assert await_end(away.home, experiment_id).state == "COMPLETED"
+    events = events_of(away.home, experiment_id)
+    ends = [(event.outcome, event.reason) for event in events if isinstance(event, AttemptOver)]
+    assert ends == [("failed", f"its node {node} has died"), ("completed", "")]
+    first = away.log(attempt=2).splitlines()[0]
+    assert not first.endswith(f" on {node}")
+    assert int(first.split()[1]) >= 4
+    assert away.epochs() == list(range(1, 21))
