@@ -98,7 +98,7 @@ class App:
             arguments["query"] = msgspec.convert(_query(request, route), route.query, strict=False)
         if "body" in route.hints:
             arguments["body"] = msgspec.json.decode(await _body(request) or b"{}", type=route.hints["body"])
-        answer = await run_in_threadpool(route.answer, self._records, **arguments)
+        answer = await run_in_threadpool(route.ask, self._records, **arguments)
         return answer if isinstance(answer, Response) else _json(answer)
 
     async def _await_first_look(self, patience_s: float) -> None:

@@ -47,6 +47,9 @@ class Snapshot:
     experiments: Mapping[int, ExperimentRow] = field(default_factory=dict)
     _derived: dict[str, Any] = field(default_factory=dict)
 
+    def trials_of(self, experiment_id: int) -> list[Facts]:
+        return [one for one in self.trials.values() if one.row.experiment_id == experiment_id]
+
     def remember(self, name: str, derive: Callable[[], _T]) -> _T:
         """What follows from the snapshot alone, derived once."""
         if name not in self._derived:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from core_sdk.records import MAX_INT
+from core_sdk.server.records import Records
 
 Id = Annotated[int, msgspec.Meta(ge=1, le=MAX_INT - 1)]
 Text = Annotated[str, msgspec.Meta(max_length=1000)]
@@ -35,11 +36,14 @@ class Route:
     answer: Callable[..., Any]
     method: Literal["GET", "POST"] = "GET"
 
+    def ask(self, records: Records, **arguments: Any) -> Any:
+        return self.answer(records, **arguments)
+
     @property
     def summary(self) -> str:
         return (inspect.getdoc(self.answer) or "").partition("\n\n")[0].replace("\n", " ")
 
-    @property
+    @functools.cached_property
     def hints(self) -> Mapping[str, Any]:
         return get_type_hints(self.answer, include_extras=True)
 
@@ -57,6 +61,19 @@ class Route:
     def path_types(self) -> dict[str, Any]:
         names = [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
         return {name: self.hints[name] for name in names}
+
+
+@dataclass(frozen=True)
+class Action(Route):
+    """A route that changes something: a server that only reads refuses it."""
+
+    method: Literal["GET", "POST"] = "POST"
+
+    def ask(self, records: Records, **arguments: Any) -> Any:
+        records.check_actions()
+        done = self.answer(records, **arguments)
+        records.forget()
+        return done
 
 
 @functools.cache

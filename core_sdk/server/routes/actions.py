@@ -73,76 +73,67 @@ class Done(msgspec.Struct, frozen=True):
 
 def pause_trial(records: Records, trial_id: Id) -> Done:
     """Asks a running trial to save a checkpoint and stop."""
-    records.check_actions()
     records.tracker.request_stop(trial_id, _BY)
-    return _done(records, f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
+    return Done(f"asked trial {trial_id} to stop: it does when it next calls should_preempt()")
 
 
 def kill_one_trial(records: Records, trial_id: Id) -> Done:
     """Kills a trial with all its processes, at once; it is canceled."""
-    records.check_actions()
     experiment_id = records.tracker.trial_record(trial_id).experiment_id
     search = records.tracker.experiment_record(experiment_id).search
     if search is not None and not search.has_ended:
         _check_master(records, experiment_id)
     kill_trial(records.tracker, trial_id, _BY)
-    return _done(records, f"killed trial {trial_id}")
+    return Done(f"killed trial {trial_id}")
 
 
 def resume_trial(records: Records, trial_id: Id) -> Done:
     """Goes on with a trial from its newest good checkpoint, in the background; its output is kept."""
-    records.check_actions()
     start = resume_in_background(records.tracker, trial_id)
     continuation = start.continuation
     checkpoint = None if continuation is None else continuation.checkpoint
     steps = "from its beginning" if checkpoint is None else f"from step {checkpoint.steps_completed}"
-    return _done(records, f"resumed trial {trial_id} {steps}, as its attempt {start.number}")
+    return Done(f"resumed trial {trial_id} {steps}, as its attempt {start.number}")
 
 
 def archive_trial(records: Records, trial_id: Id) -> Done:
     """Hides a trial that does not run from lists, until it is resumed."""
-    records.check_actions()
     records.tracker.archive_trial(trial_id)
-    return _done(records, f"archived trial {trial_id}")
+    return Done(f"archived trial {trial_id}")
 
 
 def unarchive_trial(records: Records, trial_id: Id) -> Done:
     """Shows a trial in lists again."""
-    records.check_actions()
     records.tracker.archive_trial(trial_id, is_archived=False)
-    return _done(records, f"trial {trial_id} is in lists again")
+    return Done(f"trial {trial_id} is in lists again")
 
 
 def label_trial(records: Records, trial_id: Id, body: LabelsBody) -> Done:
     """Gives a trial labels, or takes them away."""
-    records.check_actions()
     records.tracker.trial_record(trial_id)
     added, removed = _checked(body.add), _checked(body.remove)
     records.tracker.append_change(trial_id, TrialLabelsChanged(time=time.time(), added=added, removed=removed))
-    return _done(records, f"changed the labels of trial {trial_id}")
+    return Done(f"changed the labels of trial {trial_id}")
 
 
 def delete_trial(records: Records, trial_id: Id, body: DeleteBody) -> Done:
     """Deletes a trial, its records and its checkpoints."""
-    records.check_actions()
     records.tracker.delete_trial(trial_id, is_forced=body.force)
-    return _done(records, f"deleted trial {trial_id}")
+    return Done(f"deleted trial {trial_id}")
 
 
 def pause_experiment(records: Records, experiment_id: Id) -> Done:
     """Lets the trials save their checkpoints and stop."""
-    records.check_actions()
     if _is_submitted(records, experiment_id):
         return _want(records, experiment_id, "PAUSED")
     for trial_id in _running_trials(records, experiment_id, "pause"):
         with contextlib.suppress(TrialNotRunningError):  # it has ended meanwhile
             records.tracker.request_stop(trial_id, _BY)
-    return _done(records, f"asked the trials of experiment {experiment_id} to stop")
+    return Done(f"asked the trials of experiment {experiment_id} to stop")
 
 
 def activate_experiment(records: Records, experiment_id: Id) -> Done:
     """Lets an experiment that is paused go on."""
-    records.check_actions()
     if not _is_submitted(records, experiment_id):
         advice = "was not submitted: `core-sdk trial resume ID` in a terminal goes on with a trial that is paused"
         raise ExperimentStateError(experiment_id, advice)
@@ -151,7 +142,6 @@ def activate_experiment(records: Records, experiment_id: Id) -> Done:
 
 def cancel_experiment(records: Records, experiment_id: Id) -> Done:
     """Ends an experiment: its trials save their checkpoints and stop."""
-    records.check_actions()
     if not _is_submitted(records, experiment_id):
         raise ExperimentStateError(experiment_id, "was not submitted: pausing it stops its trials")
     return _want(records, experiment_id, "CANCELED")
@@ -159,58 +149,51 @@ def cancel_experiment(records: Records, experiment_id: Id) -> Done:
 
 def kill_experiment(records: Records, experiment_id: Id) -> Done:
     """Ends an experiment at once: its trials are killed."""
-    records.check_actions()
     if _is_submitted(records, experiment_id):
         return _want(records, experiment_id, "KILLED")
     for trial_id in _running_trials(records, experiment_id, "kill"):
         with contextlib.suppress(TrialNotRunningError):
             records.tracker.kill(trial_id, _BY)
-    return _done(records, f"killed the trials of experiment {experiment_id}")
+    return Done(f"killed the trials of experiment {experiment_id}")
 
 
 def archive_experiment(records: Records, experiment_id: Id) -> Done:
     """Hides an experiment that has ended from lists."""
-    records.check_actions()
     records.tracker.change_experiment(experiment_id, ExperimentChange(is_archived=True))
-    return _done(records, f"archived experiment {experiment_id}")
+    return Done(f"archived experiment {experiment_id}")
 
 
 def unarchive_experiment(records: Records, experiment_id: Id) -> Done:
     """Shows an experiment in lists again."""
-    records.check_actions()
     records.tracker.change_experiment(experiment_id, ExperimentChange(is_archived=False))
-    return _done(records, f"experiment {experiment_id} is in lists again")
+    return Done(f"experiment {experiment_id} is in lists again")
 
 
 def label_experiment(records: Records, experiment_id: Id, body: LabelsBody) -> Done:
     """Gives an experiment labels, or takes them away."""
-    records.check_actions()
     change = ExperimentChange(added_labels=tuple(_checked(body.add)), removed_labels=tuple(_checked(body.remove)))
     records.tracker.change_experiment(experiment_id, change)
-    return _done(records, f"changed the labels of experiment {experiment_id}")
+    return Done(f"changed the labels of experiment {experiment_id}")
 
 
 def change_experiment(records: Records, experiment_id: Id, body: ChangeBody) -> Done:
     """Changes the name, the description or the notes of an experiment."""
-    records.check_actions()
     change = ExperimentChange(name=body.name, description=body.description, notes=body.notes)
     records.tracker.change_experiment(experiment_id, change)
-    return _done(records, f"changed experiment {experiment_id}")
+    return Done(f"changed experiment {experiment_id}")
 
 
 def set_experiment(records: Records, experiment_id: Id, body: SettingsBody) -> Done:
     """Changes how an experiment gets slots."""
-    records.check_actions()
     settings = {"priority": body.priority, "max_slots": body.max_slots}
     _ask_master(records, "change", experiment_id, **settings)
-    return _done(records, f"changed the settings of experiment {experiment_id}")
+    return Done(f"changed the settings of experiment {experiment_id}")
 
 
 def delete_experiment(records: Records, experiment_id: Id, body: DeleteBody) -> Done:
     """Deletes an experiment with its trials, records and checkpoints."""
-    records.check_actions()
     records.tracker.delete_experiment(experiment_id, is_forced=body.force)
-    return _done(records, f"deleted experiment {experiment_id}")
+    return Done(f"deleted experiment {experiment_id}")
 
 
 def verify_checkpoint(records: Records, storage_id: StorageId) -> Done:
@@ -228,21 +211,20 @@ def verify_checkpoint(records: Records, storage_id: StorageId) -> Done:
 
 def pin_checkpoint(records: Records, storage_id: StorageId, body: PinBody) -> Done:
     """Protects a checkpoint from being deleted, by collection or by hand."""
-    _change_checkpoint(records, CheckpointPinned(time=time.time(), storage_id=storage_id, note=body.note))
-    return _done(records, f"pinned checkpoint {storage_id}")
+    _change_checkpoint(records, storage_id, CheckpointPinned(time=time.time(), storage_id=storage_id, note=body.note))
+    return Done(f"pinned checkpoint {storage_id}")
 
 
 def unpin_checkpoint(records: Records, storage_id: StorageId) -> Done:
     """Takes the protection away."""
-    _change_checkpoint(records, CheckpointUnpinned(time=time.time(), storage_id=storage_id))
-    return _done(records, f"unpinned checkpoint {storage_id}")
+    _change_checkpoint(records, storage_id, CheckpointUnpinned(time=time.time(), storage_id=storage_id))
+    return Done(f"unpinned checkpoint {storage_id}")
 
 
 def delete_checkpoint(records: Records, storage_id: StorageId, body: DeleteBody) -> Done:
     """Deletes the files of a checkpoint."""
-    records.check_actions()
     records.tracker.delete_checkpoint(storage_id, is_forced=body.force)
-    return _done(records, f"deleted checkpoint {storage_id}")
+    return Done(f"deleted checkpoint {storage_id}")
 
 
 def _done(records: Records, message: str) -> Done:
@@ -260,7 +242,7 @@ def _is_submitted(records: Records, experiment_id: int) -> bool:
 
 def _want(records: Records, experiment_id: int, state: Wish) -> Done:
     found = _ask_master(records, "want", experiment_id, state=state, by=_BY)
-    return _done(records, f"experiment {experiment_id}: {found['state']}")
+    return Done(f"experiment {experiment_id}: {found['state']}")
 
 
 def _ask_master(records: Records, do: str, experiment_id: int, **arguments: Any) -> dict[str, Any]:
@@ -281,15 +263,13 @@ def _no_master(experiment_id: int) -> RequestError:
 
 
 def _running_trials(records: Records, experiment_id: int, action: str) -> list[int]:
-    rows = [one.row for one in records.snapshot().trials.values() if one.row.experiment_id == experiment_id]
-    running = [row.trial_id for row in rows if row.state == "ACTIVE"]
+    trials = records.snapshot().trials_of(experiment_id)
+    running = [one.row.trial_id for one in trials if one.row.state == "ACTIVE"]
     if not running:
         raise ExperimentNotRunningError(experiment_id, action)
     return running
 
 
-def _change_checkpoint(records: Records, change: Record) -> None:
-    records.check_actions()
-    storage_id: str = change.storage_id  # type: ignore[union-attr]
+def _change_checkpoint(records: Records, storage_id: str, change: Record) -> None:
     row = records.ask(lambda view: view.checkpoint(storage_id))
     records.tracker.append_change(row.trial_id, change)

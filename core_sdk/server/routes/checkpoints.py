@@ -14,6 +14,7 @@ from starlette.responses import FileResponse
 
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.server.errors import RequestError
+from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Text
 from core_sdk.tracking.rows import CheckpointRow
@@ -30,7 +31,7 @@ class CheckpointsQuery(Query, frozen=True):
     deleted: bool = False
     """Also those that were deleted."""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
-    cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cursor: Cursor = 0
 
 
 class CheckpointsAnswer(msgspec.Struct, frozen=True):
@@ -69,10 +70,9 @@ def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
         raise RequestError(400, "bad_parameter", "give the experiment or the trial whose checkpoints are wanted")
     rows = records.ask(lambda view: view.checkpoints(trial_id=query.trial, experiment_id=query.experiment))
     found = [row for row in rows if query.deleted or row.state != "DELETED"]
-    page = found[query.cursor : query.cursor + query.limit]
-    end = query.cursor + len(page)
+    page, cursor = page_of(found, query.cursor, query.limit)
     size_bytes = sum(row.size_bytes for row in found if row.state != "DELETED")
-    return CheckpointsAnswer(page, len(found), size_bytes, end if end < len(found) else None)
+    return CheckpointsAnswer(page, len(found), size_bytes, cursor)
 
 
 def checkpoint(records: Records, storage_id: StorageId) -> CheckpointRow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -10,10 +11,12 @@ import msgspec
 from core_sdk.experiments.picture import SearchPicture
 from core_sdk.records import Metric
 from core_sdk.server.errors import RequestError
+from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records
 from core_sdk.server.route import Id, Query, Text
 from core_sdk.server.routes.importance import Importance, importances
 from core_sdk.tracking import View
+from core_sdk.tracking.finding.facts import Facts
 from core_sdk.tracking.finding.where import ConditionError, parse_condition
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -39,7 +42,7 @@ class ExperimentsQuery(Query, frozen=True):
     """Text in the name, the description or a label."""
     sort: Text = "-id"
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 200
-    cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cursor: Cursor = 0
     archived: bool = False
 
 
@@ -122,9 +125,8 @@ def experiments(records: Records, query: ExperimentsQuery) -> ExperimentsAnswer:
         and any(text in part.casefold() for part in (row.name, row.description, *row.labels))
     ]
     found = _in_order(found, query.sort)
-    page = found[query.cursor : query.cursor + query.limit]
-    end = query.cursor + len(page)
-    return ExperimentsAnswer(page, len(found), end if end < len(found) else None)
+    page, cursor = page_of(found, query.cursor, query.limit)
+    return ExperimentsAnswer(page, len(found), cursor)
 
 
 def _values(row: ExperimentRow) -> dict[str, Any]:
@@ -158,10 +160,6 @@ def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
     row = records.ask(lambda view: view.experiment(experiment_id))
     metric = record.searcher_metric
     best = None if metric is None else _best(records, experiment_id, metric.name, metric.smaller_is_better)
-    states: dict[str, int] = {}
-    for one in records.snapshot().trials.values():
-        if one.row.experiment_id == experiment_id:
-            states[one.row.state] = states.get(one.row.state, 0) + 1
     return ExperimentAnswer(
         experiment=row,
         notes=record.notes,
@@ -169,7 +167,7 @@ def experiment(records: Records, experiment_id: Id) -> ExperimentAnswer:
         metric=metric.name if metric else None,
         smaller_is_better=metric.smaller_is_better if metric else None,
         best=best,
-        states=states,
+        states=Counter(one.row.state for one in records.snapshot().trials_of(experiment_id)),
     )
 
 
@@ -193,17 +191,13 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
     group, name, smaller_is_better = _metric(records, experiment_id, query.metric)
     if not name:
         return CurvesAnswer("", [], 0)
-    found = [
-        (one.row, one.metrics[group][name])
-        for one in records.snapshot().trials.values()
-        if one.row.experiment_id == experiment_id and name in one.metrics.get(group, {})
-    ]
-    best: dict[int, Any] = {row.trial_id: value for row, value in found}
+    found = _with_metric(records, experiment_id, group, name)
+    best: dict[int, Any] = {one.row.trial_id: one.metrics[group][name] for one in found}
     if group == "validation":
         best |= records.ask(
             lambda view: view.best_validations(experiment_id, name, smaller_is_better=smaller_is_better)
         )
-    rows = [row for row, _ in found]
+    rows = [one.row for one in found]
     rows.sort(key=lambda row: _rank(best[row.trial_id], smaller_is_better))
 
     def read(view: View) -> list[TrialCurve]:
@@ -240,8 +234,7 @@ def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str,
         return "validation", recorded.name, smaller_is_better
     known = {
         (group, name)
-        for one in records.snapshot().trials.values()
-        if one.row.experiment_id == experiment_id
+        for one in records.snapshot().trials_of(experiment_id)
         for group, metrics in one.metrics.items()
         for name in metrics
     }
@@ -256,9 +249,10 @@ def _metric(records: Records, experiment_id: int, asked: str) -> tuple[str, str,
 def importance(records: Records, experiment_id: Id, query: ImportanceQuery) -> ImportanceAnswer:
     """How much of the differences in a metric each hyperparameter explains by itself."""
     group, name, _ = _metric(records, experiment_id, query.metric)
-    found = [
-        (one.hparams, one.metrics[group][name])
-        for one in records.snapshot().trials.values()
-        if one.row.experiment_id == experiment_id and name in one.metrics.get(group, {})
-    ]
-    return ImportanceAnswer(f"{group}.{name}".strip("."), len(found), importances(found))
+    found = _with_metric(records, experiment_id, group, name)
+    told = importances([(one.hparams, one.metrics[group][name]) for one in found])
+    return ImportanceAnswer(f"{group}.{name}".strip("."), len(found), told)
+
+
+def _with_metric(records: Records, experiment_id: int, group: str, name: str) -> list[Facts]:
+    return [one for one in records.snapshot().trials_of(experiment_id) if name in one.metrics.get(group, {})]

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from core_sdk.server.errors import RequestError
+from core_sdk.server.paging import Cursor, page_of
 from core_sdk.server.records import Records, Snapshot
 from core_sdk.server.route import Id, Names, Query, Text
 from core_sdk.tracking.finding.facts import Facts, unknown_name
@@ -64,7 +65,7 @@ class RunsQuery(Query, frozen=True):
     """The name of a column; -NAME: the largest first."""
     columns: Names = ("id", "experiment", "state", "steps", "started", "ended", "label")
     limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 200
-    cursor: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cursor: Cursor = 0
     """`next` of the page before."""
     archived: bool = False
     """Also trials that are archived, or whose experiment is."""
@@ -147,23 +148,20 @@ def runs(records: Records, query: RunsQuery) -> RunsAnswer:
         found = [one for one in found if text in texts[one.row.trial_id]]
     if query.sort:
         found = in_order(found, query.sort)
-    page = found[query.cursor : query.cursor + query.limit]
-    end = query.cursor + len(page)
+    page, cursor = page_of(found, query.cursor, query.limit)
     return RunsAnswer(
         columns=names,
         rows=[[one.values.get(name) for name in names] for one in page],
         ids=[one.row.trial_id for one in page],
         num_found=len(found),
         num_trials=len(everything),
-        next=end if end < len(found) else None,
+        next=cursor,
     )
 
 
 def _in_question(snapshot: Snapshot, query: RunsQuery) -> list[Facts]:
     """Of the experiment or of all, without what is archived: an experiment that is asked for may be."""
-    trials = list(snapshot.trials.values())
-    if query.experiment is not None:
-        trials = [one for one in trials if one.row.experiment_id == query.experiment]
+    trials = list(snapshot.trials.values()) if query.experiment is None else snapshot.trials_of(query.experiment)
     if query.archived:
         return trials
     hidden = {row.experiment_id for row in snapshot.experiments.values() if row.is_archived} - {query.experiment}
