@@ -79,7 +79,7 @@ def test_a_trial_that_is_stopped_in_a_pass_ends_it(home: Home, tmp_path: Path) -
                 client.get_experiment(experiment.id).state.name == "PAUSED" and home.trial(1).running_attempt() is None
             )
         )
-        (checkpoint, *_) = client.get_trial(1).list_checkpoints()
+        checkpoint = client.get_trial(1).select_checkpoint(latest=True)
         assert checkpoint.metadata["epoch"] == 2
         experiment.activate()
         experiment.wait()
