@@ -59,7 +59,7 @@ def main() -> None:
 def measure_answers(home: Path, repeats: int) -> None:
     with serving(home) as server:
         start = time.perf_counter()
-        num_trials = server.number("/api/v1/home", "num_trials")
+        num_trials = server.number("/api/v1/runs?limit=1", "num_trials")
         show("first look", f"{time.perf_counter() - start:.1f} s")
         drawn = random.Random(1)
         addresses = {
@@ -117,7 +117,7 @@ def _columns(*names: str) -> str:
 def measure_live(home: Path, num_trials: int, num_pages: int) -> None:
     alone_us = reports_us(home, num_trials)
     with serving(home) as server:
-        server.get("/api/v1/home")
+        server.get("/api/v1/runs?limit=1")
         stop = threading.Event()
         heard: list[int] = []
         pages = [threading.Thread(target=watch, args=[server, stop, heard]) for _ in range(num_pages)]

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingUnixStreamServer
+from typing import Any
 
 from browser.conftest import OpenView, Site, serving
 from browser.seeing import expect
 from masters import running_master
 
-from core_sdk.experiments.calling import call
+from core_sdk.experiments.calling import call, socket_address
 from core_sdk.experiments.submission import submit
 from core_sdk.tracking import Home
 
@@ -44,6 +48,23 @@ def _two_experiments(directory: Path) -> Iterator[Site]:
         for name in ("earlier", "later"):
             submit(home, _CONFIG.replace("NAME", name), source="a test", model_dir=model)
         yield site
+
+
+@contextmanager
+def _answering(home: Home, status: dict[str, Any]) -> Iterator[None]:
+    """In the place of a master: no machine of these tests has a Ray cluster of several nodes."""
+
+    class Answer(StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(json.dumps({"ok": True, **status}).encode() + b"\n")
+
+    with socket_address(home.root) as address, ThreadingUnixStreamServer(address, Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield
+        server.shutdown()
+        thread.join()
 
 
 def _names(site: Site) -> list[tuple[int, int]]:
@@ -152,3 +173,30 @@ def test_a_page_that_only_reads_has_no_menus(open_view: OpenView, tmp_path: Path
         expect(page.get_by_role("region", name="Queue").locator("tbody tr")).to_have_count(2)
         expect(page.get_by_role("button", name=re.compile("Actions on"))).to_have_count(0)
         expect(page.get_by_role("textbox", name="Priority of experiment 2")).to_have_count(0)
+
+
+def test_the_slots_of_a_ray_cluster_are_shown(home: Home, open_view: OpenView) -> None:
+    """By its nodes, with the trials on them; a cluster that does not answer says why."""
+    Home.create(home.root)
+    nodes = [{"node": "node-7", "num_slots": 2, "device": "GPU"}, {"node": "node-8", "num_slots": 1, "device": "CPU"}]
+    running = [{"trial_id": 31, "slots": [0], "node": "node-7"}]
+    experiment = {
+        "experiment_id": 3, "state": "ACTIVE", "priority": 42, "max_slots": None, "suspended": "", "waiting": 0,
+        "cluster": "ray:1", "running": running,
+    }  # fmt: skip
+    status = {
+        "num_slots": 1, "gpus": [], "experiments": [experiment],
+        "clusters": [
+            {"address": "ray:1", "problem": "", "nodes": nodes}, {"address": "ray:2", "problem": "away", "nodes": []}
+        ],
+    }  # fmt: skip
+    with _answering(home, status), serving(home) as site:
+        page = open_view(site, "queue")
+        cluster = page.locator("section.card", has_text="ray:1")
+
+        expect(cluster.get_by_role("heading", name="node-7 1 of 2 slots busy")).to_be_visible()
+        expect(cluster.locator(".slots li")).to_have_text(
+            [re.compile("GPU 0.*trial 31.*experiment 3"), re.compile("GPU 1.*free"), re.compile("CPU 0.*free")]
+        )
+        expect(page.locator("section.card", has_text="ray:2")).to_contain_text("away")
+        expect(page.get_by_text("1 of 4 slots busy")).to_be_visible()

@@ -9,6 +9,7 @@ import msgspec
 
 from core_sdk.experiments.calling import call_running
 from core_sdk.master.machine import Machine
+from core_sdk.master.occupancy import OccupiedSlot, occupied_slots
 from core_sdk.server.records import Records
 from core_sdk.tracking.rows import ExperimentRow
 
@@ -35,17 +36,18 @@ class QueueAnswer(msgspec.Struct, frozen=True):
     """Those that have not ended, in the order in which they get slots."""
 
 
-class Slot(msgspec.Struct, frozen=True):
-    slot: int
-    gpu: str | None
-    """CUDA's name of it; None for a place on the CPU."""
-    experiment_id: int | None
-    trial_id: int | None
+class Cluster(msgspec.Struct, frozen=True):
+    """A Ray cluster that experiments use."""
+
+    address: str
+    problem: str
+    """Why it cannot be used just now; else empty."""
 
 
 class SlotsAnswer(msgspec.Struct, frozen=True):
     has_master: bool
-    slots: list[Slot]
+    slots: list[OccupiedSlot]
+    clusters: list[Cluster]
 
 
 def queue(records: Records) -> QueueAnswer:
@@ -72,17 +74,8 @@ def _queued(told: Mapping[str, Any], row: ExperimentRow | None) -> QueuedExperim
 
 
 def slots(records: Records) -> SlotsAnswer:
-    """The GPUs of this machine, or its places on the CPU, and the trials on them."""
+    """The GPUs of this machine, or its places on the CPU, those of Ray clusters, and the trials on them."""
     status = call_running(records.tracker.home.root, "status")
-    found = status or {"experiments": [], **Machine.here().description}
-    users = {
-        slot: (one["experiment_id"], trial["trial_id"])
-        for one in found["experiments"]
-        if not one["cluster"]
-        for trial in one["running"]
-        for slot in trial["slots"]
-    }
-    gpus = found["gpus"] or [None] * found["num_slots"]
-    return SlotsAnswer(
-        status is not None, [Slot(slot, gpu, *users.get(slot, (None, None))) for slot, gpu in enumerate(gpus)]
-    )
+    found = status or {"experiments": [], "clusters": [], **Machine.here().description}
+    clusters = [Cluster(one["address"], one["problem"]) for one in found["clusters"]]
+    return SlotsAnswer(status is not None, occupied_slots(found), clusters)

@@ -31,12 +31,15 @@ export function Queue() {
           <span class="soft" role="status">${queue.value && slots.value && summary(queue.value, slots.value)}</span>
         </div>
         ${queue.value?.has_master === false && html`<${Remark}>No master runs, so nothing waits for slots. <code>core-sdk experiment create</code> starts one.<//>`}
-        <section class="card spaced">
-          <h2>Slots of this machine</h2>
-          <${Answered} answer=${slots} what="the slots">
-            ${(/** @type {any} */ value) => html`<ul class="slots">${value.slots.map((/** @type {any} */ slot) => html`<${Slot} key=${slot.slot} slot=${slot} />`)}</ul>`}
-          <//>
-        </section>
+        <${Answered} answer=${slots} what="the slots">
+          ${(/** @type {any} */ { slots: all, clusters }) => html`
+            <section class="card spaced">
+              <h2>Slots of this machine</h2>
+              <${Slots} slots=${all.filter((/** @type {any} */ { cluster }) => cluster === "")} />
+            </section>
+            ${clusters.map((/** @type {any} */ cluster) => html`<${Cluster} key=${cluster.address} cluster=${cluster} slots=${all.filter((/** @type {any} */ slot) => slot.cluster === cluster.address)} />`)}
+          `}
+        <//>
         <section class="card spaced">
           <h2>Queue</h2>
           <${Answered} answer=${queue} what="the queue">
@@ -51,14 +54,36 @@ export function Queue() {
 }
 
 function summary(/** @type {any} */ { experiments }, /** @type {any} */ { slots }) {
-  const numBusy = slots.filter((/** @type {any} */ { trial_id: trial }) => trial !== null).length;
+  const numBusy = slots.filter(isBusy).length;
   const numWaiting = experiments.reduce((/** @type {number} */ sum, /** @type {any} */ one) => sum + one.num_waiting, 0);
   return `${numBusy} of ${counted(slots.length, "slot")} busy · ${counted(numWaiting, "trial")} waiting`;
 }
 
-const Slot = ({ slot: { slot, gpu, experiment_id: experiment, trial_id: trial } }) => html`
+const isBusy = (/** @type {any} */ { trial_id: trial }) => trial !== null;
+
+/** The nodes of a Ray cluster; which slots of its node a trial has is known to Ray alone. */
+function Cluster({ cluster: { address: place, problem }, slots }) {
+  const nodes = new Map(slots.map((/** @type {any} */ { node }) => [node, slots.filter((/** @type {any} */ slot) => slot.node === node)]));
+  return html`
+    <section class="card spaced">
+      <h2>Slots of the Ray cluster <span class="mono">${place}</span></h2>
+      ${problem && html`<p class="reason">${problem}</p>`}
+      ${nodes.size === 0 && !problem && html`<p class="soft">It has not told its nodes yet.</p>`}
+      ${[...nodes].map(
+        ([node, of]) => html`
+          <h3>${node} <span class="soft">${of.filter(isBusy).length} of ${counted(of.length, "slot")} busy</span></h3>
+          <${Slots} slots=${of} />
+        `,
+      )}
+    </section>
+  `;
+}
+
+const Slots = ({ slots }) => html`<ul class="slots">${slots.map((/** @type {any} */ slot) => html`<${Slot} key=${slot.slot} slot=${slot} />`)}</ul>`;
+
+const Slot = ({ slot: { slot, gpu, device, experiment_id: experiment, trial_id: trial } }) => html`
   <li class=${trial === null ? "" : "busy"}>
-    <b>${gpu === null ? `CPU ${slot}` : `GPU ${gpu}`}</b>
+    <b>${gpu === null ? `${device} ${slot}` : device}</b>
     ${trial === null
       ? html`<span class="soft">free</span>`
       : html`<span><a href=${linkTo(["trials", trial])}>trial ${trial}</a> of <a href=${linkTo(["experiments", experiment])}>experiment ${experiment}</a></span>`}
