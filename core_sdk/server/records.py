@@ -7,7 +7,7 @@ import gc
 import logging
 import threading
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -201,8 +201,9 @@ class Records:
             else:
                 self._opened.refresh(only_open=not is_full)
         trials, marks = self._read_trials()
-        experiments, experiment_marks = self._read_experiments(trials)
-        self._tell(trials, experiments, marks)
+        touched = _differing(self._snapshot.trials, trials)
+        experiments, experiment_marks = self._read_experiments(trials, touched)
+        self._tell(trials, touched, experiments, marks)
         self._marks, self._experiment_marks = marks, experiment_marks
         if trials and not self._snapshot.trials:
             gc.freeze()  # each collection of garbage that looks at ten thousand trials would hold up all questions
@@ -214,38 +215,40 @@ class Records:
         if is_full:
             self._next_full_look = end + max(_FULL_LOOK_S, 10 * (end - start))
 
-    def _read_trials(self) -> tuple[dict[int, Facts], dict[int, str]]:
+    def _read_trials(self) -> tuple[Mapping[int, Facts], dict[int, str]]:
+        """The facts of a trial stay the same object unless they are read anew, and all of them if none is."""
         known = self._snapshot.trials
         with self._lock:
             marks = self._view.marks()
-        doubtful = [
-            trial_id
-            for trial_id, mark in marks.items()
-            # Whether a process lives stands in no record.
-            if self._marks.get(trial_id) != mark or trial_id not in known or known[trial_id].row.state == "ACTIVE"
-        ]
-        trials = {trial_id: known[trial_id] for trial_id in marks if trial_id in known}
-        for start in range(0, len(doubtful), _TRIALS_AT_ONCE):
-            part = doubtful[start : start + _TRIALS_AT_ONCE]
+        # Whether a process lives stands in no record.
+        doubtful = self._snapshot.remember("active", lambda: _active(known)) & marks.keys()
+        doubtful |= {trial_id for trial_id, mark in marks.items() if self._marks.get(trial_id) != mark}
+        doubtful |= marks.keys() - known.keys()
+        if not doubtful and len(marks) == len(known):
+            return known, marks
+        read = {one.row.trial_id: one for one in self._read_facts(sorted(doubtful))}
+        return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, marks
+
+    def _read_facts(self, trial_ids: Sequence[int]) -> Iterator[Facts]:
+        for start in range(0, len(trial_ids), _TRIALS_AT_ONCE):
+            part = trial_ids[start : start + _TRIALS_AT_ONCE]
             with self._lock:
                 figures = self._view.figures(part)
                 rows = self._view.trials(trial_ids=part)
             for row in rows:
-                trials[row.trial_id] = facts(row, figures.get(row.trial_id, {}))
-        return {trial_id: trials[trial_id] for trial_id in sorted(trials)}, marks
+                yield facts(row, figures.get(row.trial_id, {}))
 
-    def _read_experiments(self, trials: Mapping[int, Facts]) -> tuple[dict[int, ExperimentRow], dict[int, str]]:
-        known = self._snapshot.experiments
+    def _read_experiments(
+        self, trials: Mapping[int, Facts], touched: Set[int]
+    ) -> tuple[dict[int, ExperimentRow], dict[int, str]]:
+        known, before = self._snapshot.experiments, self._snapshot.trials
         with self._lock:
             marks = self._view.experiment_marks()
-        before = self._snapshot.trials
-        touched = {one.row.experiment_id for trial_id, one in trials.items() if before.get(trial_id) is not one}
-        touched |= {before[trial_id].row.experiment_id for trial_id in before.keys() - trials.keys()}
-        doubtful = [
-            experiment_id
-            for experiment_id, mark in marks.items()
-            if self._experiment_marks.get(experiment_id) != mark or experiment_id in touched
-        ]
+        found = (of_look.get(trial_id) for trial_id in touched for of_look in (before, trials))
+        doubtful = {one.row.experiment_id for one in found if one is not None} & marks.keys()
+        doubtful |= {
+            experiment_id for experiment_id, mark in marks.items() if self._experiment_marks.get(experiment_id) != mark
+        }
         with self._lock:
             read = {row.experiment_id: row for row in self._view.experiments(doubtful)} if doubtful else {}
         return {one: read.get(one) or known[one] for one in marks if one in read or one in known}, marks
@@ -253,6 +256,7 @@ class Records:
     def _tell(
         self,
         trials: Mapping[int, Facts],
+        touched: Set[int],
         experiments: Mapping[int, ExperimentRow],
         marks: Mapping[int, str],
     ) -> None:
@@ -263,16 +267,27 @@ class Records:
             return
         changed = [
             trial_id
-            for trial_id, one in trials.items()
+            for trial_id in touched & trials.keys()
             if self._marks.get(trial_id) != marks[trial_id]
             or (earlier := before.trials.get(trial_id)) is None
-            or (one is not earlier and one.row != earlier.row)
+            or trials[trial_id].row != earlier.row
         ]
         every_experiment = experiments.keys() | before.experiments.keys()
         self.feed.add(
             changed,
-            before.trials.keys() - trials.keys(),
+            touched - trials.keys(),
             [one for one in every_experiment if experiments.get(one) != before.experiments.get(one)],
             None if has_master == self._had_master else has_master,
         )
         self._had_master = has_master
+
+
+def _active(trials: Mapping[int, Facts]) -> set[int]:
+    return {trial_id for trial_id, one in trials.items() if one.row.state == "ACTIVE"}
+
+
+def _differing(before: Mapping[int, Facts], after: Mapping[int, Facts]) -> set[int]:
+    """The trials that came, went or were read anew."""
+    if before is after:
+        return set()
+    return {trial_id for trial_id in before.keys() | after.keys() if before.get(trial_id) is not after.get(trial_id)}

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from tracking.journals import append, everything, lines, new_trial, rebuilt, record, report, stored
@@ -152,6 +153,27 @@ def test_an_index_of_another_version_is_built_again(
 
         assert everything(index) == indexed
     assert f"it is of revision {revision}" in caplog.text
+
+
+def test_a_look_after_another_reads_the_whole_file_once(home: Home) -> None:
+    """What was verified a moment ago is not verified again before the next points are written: only the new seal is
+    made from all bytes.
+    """
+    folder = new_trial(home)
+    record(folder, *(report(steps, loss=0.5, accuracy=0.5) for steps in range(50_000)))
+    with Index(home) as index:
+        index.refresh()
+        append(folder, 1, lines(report(50_000, loss=0.5)))
+
+        before = bytes_read()
+        assert index.refresh().num_points == 1
+
+        assert bytes_read() - before < 1.5 * home.database.stat().st_size
+
+
+def bytes_read() -> int:
+    """By this process, from files."""
+    return int(Path("/proc/self/io").read_text().split()[1])
 
 
 def test_a_missing_home_is_an_empty_index_and_is_not_made(home: Home) -> None:

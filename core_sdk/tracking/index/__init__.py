@@ -6,9 +6,9 @@ kill at any moment neither loses nor doubles a point. An index that is damaged, 
 built again: this costs less than migrations would.
 
 SQLite does not notice a flipped bit in a value. So a checksum of the whole file is kept beside it (`_seal`). It is
-renewed after each commit, and verified before the first answer, before each refresh, and whenever the file has
-changed. This takes 42 ms for 10^7 points in 290 MB, and a tenth of the time of building the index. If a process is
-killed between a commit and its checksum, the index is built again.
+renewed after each commit, and verified before the first answer, whenever the file has changed, and before anything is
+written unless all of it was read a few seconds before. This takes 42 ms for 10^7 points in 290 MB, and a tenth of the
+time of building the index. If a process is killed between a commit and its checksum, the index is built again.
 
 Superseded reports stay in the index: each series knows the step up to which it is visible. The profiler's groups
 belong to a time, not to a step: `reports` gives them when asked for by name; `series` and `summary` leave them out.

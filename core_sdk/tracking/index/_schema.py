@@ -10,7 +10,7 @@ import msgspec
 from core_sdk.tracking.index._values import COMPARABLE
 from core_sdk.tracking.superseding import EVERYTHING
 
-REVISION = 10
+REVISION = 11
 """Raise it whenever a table changes: an index of another revision is built again."""
 
 SCHEMA = """
@@ -37,7 +37,9 @@ CREATE TABLE trial (
     num_attempts INTEGER NOT NULL,
     steps_completed INTEGER NOT NULL,
     -- The folder's, when it was last indexed to the end; 0 if it must be looked at again.
-    mtime_ns INTEGER NOT NULL
+    mtime_ns INTEGER NOT NULL,
+    -- How far each of its journals, and what else it records, is indexed.
+    mark TEXT NOT NULL
 );
 CREATE INDEX trial_of_experiment ON trial (experiment_id);
 
@@ -76,6 +78,8 @@ CREATE TABLE attempt (
     exit_problem TEXT,
     UNIQUE (trial_id, attempt, rank)
 );
+-- Those that may be running.
+CREATE INDEX open_attempt ON attempt (trial_id) WHERE outcome IS NULL;
 CREATE TABLE series (
     id INTEGER PRIMARY KEY,
     attempt_id INTEGER NOT NULL,

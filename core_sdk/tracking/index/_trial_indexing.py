@@ -80,7 +80,9 @@ def index_trial(folder: TrialFolder, batch: Batch) -> None:
     batch.connection.execute(
         f"""UPDATE trial SET mtime_ns = :mtime_ns, steps_completed = coalesce((
             SELECT max({LAST_VISIBLE_STEPS}) FROM series JOIN attempt ON attempt.id = series.attempt_id
-            WHERE attempt.trial_id = :trial_id AND NOT series.is_profile), 0)
+            WHERE attempt.trial_id = :trial_id AND NOT series.is_profile), 0), mark = coalesce((
+            SELECT group_concat(id || ':' || end_offset || ':' || ifnull(exit_time, ''))
+            FROM attempt WHERE attempt.trial_id = :trial_id), '')
         WHERE trial_id = :trial_id""",
         {"trial_id": folder.trial_id, "mtime_ns": 0 if is_young else mtime_ns},
     )
@@ -96,7 +98,7 @@ def _write(connection: sqlite3.Connection, trial_id: int, record: TrialRecord, n
     hparams, labels = (msgspec.json.encode(value).decode() for value in (record.hparams, record.labels))
     # Without a time the trial counts as changed, so that after a kill it is indexed again.
     row = trial_id, record.experiment_id, record.created, hparams, labels, record.continued_from, num_attempts
-    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0)", row)
+    connection.execute("INSERT OR REPLACE INTO trial VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, '')", row)
 
 
 def _journals(folder: TrialFolder, numbers: list[int]) -> list[_JournalKey]:

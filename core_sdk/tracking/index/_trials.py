@@ -21,10 +21,11 @@ AttemptKey = tuple[int, int]
 
 def open_attempts(connection: sqlite3.Connection, where: Where) -> list[AttemptKey]:
     """The newest attempts of trials, if they have not recorded their end."""
-    # Beside a max(), SQLite takes the other columns from the row that has it.
-    query = f"""SELECT trial_id, max(attempt), outcome FROM attempt JOIN trial USING (trial_id)
-        WHERE attempt > 0 AND rank = 0 AND {where.sql} GROUP BY trial_id"""
-    return [(trial_id, newest) for trial_id, newest, outcome in connection.execute(query, where.values) if not outcome]
+    query = f"""SELECT trial_id, attempt.attempt FROM attempt JOIN trial USING (trial_id)
+        WHERE outcome IS NULL AND attempt.attempt > 0 AND rank = 0 AND {where.sql} AND NOT EXISTS (
+            SELECT 1 FROM attempt AS later WHERE later.trial_id = attempt.trial_id AND later.attempt > attempt.attempt
+        )"""
+    return [(trial_id, number) for trial_id, number in connection.execute(query, where.values)]
 
 
 IS_LISTED = "experiment_id IN (SELECT experiment_id FROM trial) OR search IS NOT NULL"
@@ -41,10 +42,7 @@ def read_experiment_marks(connection: sqlite3.Connection) -> dict[int, str]:
 
 
 def read_marks(connection: sqlite3.Connection) -> dict[int, str]:
-    """A trial's mark is how far each of its journals, and what else it records, is indexed."""
-    query = """SELECT trial.trial_id, group_concat(attempt.id || ':' || end_offset || ':' || ifnull(exit_time, ''))
-        FROM trial LEFT JOIN attempt USING (trial_id) GROUP BY trial.trial_id"""
-    return dict(connection.execute(query).fetchall())
+    return dict(connection.execute("SELECT trial_id, mark FROM trial ORDER BY trial_id").fetchall())
 
 
 def read_trials(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TrialRow]:
