@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,13 @@ class Host:
         anything: for that, cut the cable first.
         """
         self._init.kill()
+        wait_for(lambda: not self.living())
+
+    def kill_all(self) -> None:
+        """All processes on it die, and it lives."""
+        for pid in self.living():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not self.living())
 
     def living(self) -> list[int]:

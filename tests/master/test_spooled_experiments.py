@@ -25,7 +25,7 @@ TRAIN = """
 import os, time
 from core_sdk import core
 
-with core.init() as context:
+with core.init(distributed=core.DistributedContext()) as context:  # one process, on however many slots
     first = 1
     if context.info.latest_checkpoint is not None:
         with context.checkpoint.restore_path(context.info.latest_checkpoint) as path:
@@ -38,6 +38,20 @@ with core.init() as context:
         if context.preempt.should_preempt():
             break
         time.sleep(context.info.trial.hparams["pause_s"])
+"""
+
+FIT = """
+import tempfile
+from pathlib import Path
+from core_sdk import train
+from core_sdk.train.torch import TorchTrainer
+
+def function():
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "epoch").write_text("1")
+        train.report({"loss": 1.0}, checkpoint=train.Checkpoint.from_directory(directory))
+
+print(TorchTrainer(function, scaling_config=train.ScalingConfig(num_workers=1, engine="local")).fit())
 """
 
 CONFIG = """
@@ -235,6 +249,18 @@ def test_a_trial_begins_there_with_the_checkpoint_of_another_one(away: Away) -> 
     assert away.epochs(2) == [4, 5, 6]
 
 
+def test_workers_that_a_script_there_starts_record_in_the_same_spool(away: Away) -> None:
+    """So that their checkpoints come home, too."""
+    (away.cluster.directory / "train.py").write_text(FIT)
+
+    search = await_end(away.home, away.create())
+
+    assert search.state == "COMPLETED", search
+    [checkpoint] = away.checkpoints()
+    assert checkpoint.storage == away.home.checkpoints.as_uri()
+    assert (away.home.checkpoints / checkpoint.storage_id).exists()
+
+
 def test_a_search_there_promotes_trials_that_wait_for_it(away: Away) -> None:
     """What the search wants of a trial next reaches its script, which goes on where it is."""
     (away.cluster.directory / "train.py").write_text(OPERATIONS)
@@ -288,18 +314,28 @@ def test_a_node_that_is_cut_off_for_a_while_goes_on(away: Away) -> None:
 
 
 def test_a_trial_goes_on_elsewhere_when_its_node_dies_with_its_spool(away: Away) -> None:
-    """From the newest checkpoint that has come home. This test is the last one, since it kills a host."""
+    """From the newest checkpoint at home. What had not come is superseded; it comes when the node is there again."""
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(4)
-    node = away.log().splitlines()[0].split()[-1]
+    name = away.log().split()[3]
+    node = away.cluster.hosts[int(name[1:]) - 1]
+    node.cut()
+    wait_for(lambda: any("epoch 9 " in log.read_text() for log in away.spooled("runs/1/1.log")), timeout_s=60)
 
-    away.cluster.hosts[int(node[1:]) - 1].kill()
+    node.kill_all()
+    node.mend()
 
     assert await_end(away.home, experiment_id).state == "COMPLETED"
     events = events_of(away.home, experiment_id)
     ends = [(event.outcome, event.reason) for event in events if isinstance(event, AttemptOver)]
-    assert ends == [("failed", f"its node {node} has died"), ("completed", "")]
+    assert ends == [("failed", f"its node {name} has died"), ("completed", "")]
     first = away.log(attempt=2).splitlines()[0]
-    assert not first.endswith(f" on {node}")
-    assert int(first.split()[1]) >= 4
+    assert not first.endswith(f" on {name}")
+    assert 4 <= int(first.split()[1]) < 9
+    assert "epoch 9 " not in away.log()
+    away.cluster.start_node(node)
+    on_all_nodes = away.create("--config", "resources.slots_per_trial=2", searcher=GRID, pause_s=0.3)
+    assert await_end(away.home, on_all_nodes).state == "COMPLETED"
+    assert "epoch 9 " in away.log()
     assert away.epochs() == list(range(1, 21))
+    assert away.left() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import shutil
 import subprocess
@@ -191,6 +192,6 @@ def test_a_checkpoint_from_elsewhere_exists_once_it_is_verified(tmp_path: Path) 
 def test_a_large_file_comes_in_pieces_and_an_empty_one_in_one(spool: Path) -> None:
     """They are put together as they were."""
     for name, content in {"large": random.Random(1).randbytes(9 << 20), "empty": b""}.items():
-        for piece in in_pieces(name, content):
+        for piece in in_pieces(name, io.BytesIO(content)):
             node.put(spool, piece)
         assert (spool / name).read_bytes() == content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import time
@@ -15,7 +16,7 @@ from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import check_storage_id
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import Home
-from core_sdk.tracking.spool.pieces import PIECE_BYTES, Piece, is_growing, is_journal, is_whole
+from core_sdk.tracking.spool.pieces import PIECE_BYTES, Piece, files_of, is_growing, is_journal, is_whole
 
 _POLL_S = 0.05
 
@@ -134,15 +135,15 @@ def forget(root: Path, trial_id: int) -> None:
 def _begun_with(home: Home, trial_id: int) -> Iterator[str]:
     """The checkpoints with which attempts of the trial have begun."""
     folder = home.folder(trial_id)
-    for attempt in folder.attempts():
-        info = folder.read_run_info(attempt)
-        if info is not None and info.latest_checkpoint is not None:
-            yield info.latest_checkpoint
+    with contextlib.suppress(FileNotFoundError):  # it is being forgotten
+        for attempt in folder.attempts():
+            info = folder.read_run_info(attempt)
+            if info is not None and info.latest_checkpoint is not None:
+                yield info.latest_checkpoint
 
 
 def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> list[Piece]:
-    folder = root / "runs" / str(trial_id)
-    names = sorted(path.relative_to(root).as_posix() for path in folder.rglob("*") if path.is_file())
+    names = files_of(root, trial_id)
     # The journals are read last: they have what the other files rest upon. For the same reason they are taken first.
     others = [piece for name in names if not is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]
     journals = [piece for name in names if is_journal(name) for piece in _piece(root, name, trial_id, attempt, known)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 PIECE_BYTES = 4 << 20
 
@@ -41,10 +42,20 @@ def is_journal(name: str) -> bool:
     return name.endswith(".journal")
 
 
-def in_pieces(name: str, content: bytes) -> Iterator[Piece]:
-    """An empty file is one piece. Pure."""
-    for offset in range(0, max(1, len(content)), PIECE_BYTES):
-        yield Piece(name, offset, content[offset : offset + PIECE_BYTES])
+def files_of(root: Path, trial_id: int) -> list[str]:
+    """Which of these files a trial has in a spool or home. The many of its code are not looked at."""
+    folder = root / "runs" / str(trial_id)
+    paths = [*folder.glob("*"), *folder.glob("tensorboard/**/*")]
+    return sorted(path.relative_to(root).as_posix() for path in paths if path.is_file())
+
+
+def in_pieces(name: str, file: BinaryIO) -> Iterator[Piece]:
+    """An empty file is one piece."""
+    offset, content = 0, file.read(PIECE_BYTES)
+    yield Piece(name, 0, content)
+    while content := file.read(PIECE_BYTES):
+        offset += PIECE_BYTES
+        yield Piece(name, offset, content)
 
 
 def _matches(pattern: re.Pattern[str], name: str, trial_id: int, attempt: int | None) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from core_sdk.errors import UnsafePathError
 from core_sdk.files import write_atomically
-from core_sdk.tracking.spool.pieces import Piece, is_growing, is_whole
+from core_sdk.tracking.spool.pieces import Piece, files_of, is_growing, is_whole
 
 
 class Receiver:
@@ -28,12 +28,9 @@ class Receiver:
 
     def known(self) -> dict[str, int]:
         """What is here already: the sizes of files that grow, and the checksums of those that were replaced."""
-        folder = self._root / "runs" / str(self.trial_id)
-        sizes = {path.relative_to(self._root).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-        growing = {
-            name: path.stat().st_size for name, path in sizes.items() if is_growing(name, self.trial_id, self.attempt)
-        }
-        return growing | self._checksums
+        names = files_of(self._root, self.trial_id)
+        growing = [name for name in names if is_growing(name, self.trial_id, self.attempt)]
+        return {name: (self._root / name).stat().st_size for name in growing} | self._checksums
 
     def knows(self, name: str, content: bytes) -> None:
         """A file that is replaced as a whole had this content where it now comes from."""

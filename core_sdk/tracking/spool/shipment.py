@@ -70,13 +70,13 @@ class Shipment:
         self._bring_what_was_left()
         # The experiment is settled here, where all experiments are.
         settle_unnamed(self._folder)
-        self._put(*self._record())
+        self._put_record()
         record = self._folder.read_record()
         paths = [self._folder.journal_path(attempt) for attempt in range(1, self._attempt)]
         paths += [self._folder.changes_path, self._folder.operations_path, self._folder.run_info_path(self._attempt)]
         for path in paths:
             if path.exists():
-                self._put(self._name(path), path.read_bytes())
+                self._put(path, self._name(path))
         info = self._folder.read_run_info(self._attempt)
         if info is not None and info.latest_checkpoint is not None:
             self._put_checkpoint(info.latest_checkpoint)
@@ -94,8 +94,8 @@ class Shipment:
         while not self._is_given_up.is_set():
             # Before what it has written is read: then all is read once it has ended.
             was_running = is_running()
-            self._tell(told)
             try:
+                self._tell(told)
                 num_pieces = self._bring(receiver, _NEWS_S if was_running else 0)
             except OSError as error:
                 if str(error) != self.problem:
@@ -231,12 +231,13 @@ class Shipment:
             if path.is_dir():
                 self._call(node.make_directory, self.root, each)
             else:
-                self._put(each, path.read_bytes())
+                self._put(path, each)
         self._call(node.rename, self.root, arriving, target)
 
-    def _put(self, name: str, content: bytes) -> None:
-        for piece in in_pieces(name, content):
-            self._call(node.put, self.root, piece)
+    def _put(self, path: Path, name: str) -> None:
+        with path.open("rb") as file:
+            for piece in in_pieces(name, file):
+                self._call(node.put, self.root, piece)
 
     def _fetch(self, name: str, size: int, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -246,6 +247,10 @@ class Shipment:
                 if not content:
                     raise FileNotFoundError(name)
                 file.write(content)
+
+    def _put_record(self) -> None:
+        name, content = self._record()
+        self._call(node.put, self.root, Piece(name, 0, content, is_whole=True))
 
     def _record(self) -> tuple[str, bytes]:
         """The trial's record, as the node gets it: it makes no experiment."""

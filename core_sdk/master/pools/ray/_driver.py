@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import threading
 import time
@@ -38,6 +39,8 @@ from core_sdk.master.pools.ray._spooled import SpooledAttempt
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.workers.ray import Cluster, reason_of
 
+logger = logging.getLogger("core_sdk.master")
+
 # How long a step waits for news.
 _STEP_S = 0.2
 # How often the nodes are asked for.
@@ -46,6 +49,8 @@ _NODES_S = 1.0
 _NUM_READS = 3
 # How long Ray may take from giving slots to an actor until the actor answers.
 _PLACING_S = 30.0
+# How long records that cannot be brought home are left alone.
+_PAUSE_S = 3.0
 # How many actors may die before one has claimed an attempt, apart from those that die with their node.
 _NUM_TRIES = 3
 # How long an actor that was taken back has to do that.
@@ -159,8 +164,9 @@ class Driver:
     def _heard(self, name: str, placed: _Placed, answer: Future[Any]) -> Iterator[News]:
         try:
             value = answer.result()
-        except BlockingIOError:
-            placed.try_again_at = time.monotonic() + _NODES_S
+        except OSError as error:
+            logger.warning("attempt %s on a node that does not see the home is tried again: %s", name, error)
+            placed.try_again_at = time.monotonic() + _PAUSE_S
             return
         except (ray.exceptions.RayError, NodeLostError) as error:
             self._read_nodes(at_once=True)

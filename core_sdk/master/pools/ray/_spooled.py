@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import ray
 
 from core_sdk.alive import AliveLock
-from core_sdk.errors import CoreSDKError, NodeLostError
+from core_sdk.errors import CoreSDKError, HomeError, NodeLostError
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.slots import Slots
@@ -56,17 +56,19 @@ class SpooledAttempt:
         """Starts the attempt on the actor's node, if that is not done, and returns when all its records are home.
 
         What it returns says in words why the attempt could not be started. Raises `NodeLostError` if the actor or its
-        node dies, and `BlockingIOError` if another process holds the lock.
+        node dies, and `OSError` if a disk takes nothing, or another process holds the lock: then call again.
         """
         if self._lock is None:
             await_end(self._folder, _LAST_MOMENT_S)  # a driver that was killed may take a moment to die
             self._lock = AliveLock(self._folder.supervised_path(number))
-        shipment = Shipment(_Beside(actor, self._whose), self._folder, number)
         try:
+            shipment = Shipment(_Beside(actor, self._whose), self._folder, number)
             self._fit_out(shipment, number)
         except NodeLostError:
             raise
-        except (CoreSDKError, OSError) as error:
+        except HomeError as error:
+            raise OSError(str(error)) from error
+        except CoreSDKError as error:
             self.release()
             return f"its node could not be fitted out: {error}"
         end = actor.run_in_spool.remote(shipment.root, number).future()
