@@ -824,6 +824,7 @@ class NotPicklableError(WorkerError, TypeError):
 
     def __init__(self, what: str, path: str, error_text: str) -> None:
         self.path = path
+        self.error_text = error_text
         where = f" ({path})" if path else ""
         super().__init__(
             f"{what} cannot be pickled{where}: {error_text}. Make this object on the worker instead, and send what it "

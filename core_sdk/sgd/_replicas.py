@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from core_sdk.errors import WorkerDiedError, WorkersNotStartedError
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators
-from core_sdk.workers import Engine, WorkerGroup
+from core_sdk.workers import Engine, WorkerGroup, named_as
 
 logger = logging.getLogger("core_sdk.sgd")
 
@@ -99,7 +99,8 @@ class Replicas:
         return self._num_wanted if available is None else min(available, self._num_wanted)
 
     def _set_up(self) -> None:
-        self.run(_runner.create, self._creators)
+        with named_as("what the trainer was given"):
+            self.run(_runner.create, self._creators)
         if self.size > 1:
             self._group.init_torch(self._backend)
         self.run(_runner.set_up)

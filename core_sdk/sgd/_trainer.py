@@ -6,6 +6,7 @@ import contextlib
 import io
 import logging
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,9 @@ from core_sdk.errors import (
     CheckpointProtectedError,
     ContextInUseError,
     ReplicaDiedError,
+    StateMismatchError,
     WorkerDiedError,
+    WorkerFailedError,
     WorkersEndedError,
 )
 from core_sdk.files import write_atomically
@@ -208,7 +211,7 @@ class PyTorchTrainer:
         if keeps_states:
             read_last_good = partial(self._read_checkpoint, self._kept_state())
         else:
-            read_last_good = Path(checkpoint or "").read_bytes
+            read_last_good = partial(_read_state_file, checkpoint or "")
             if max_retries:
                 read_last_good()  # now rather than after a death, if it cannot be read
         trained, state = self._trained(replicas, max_retries, read_last_good, keeps_states)
@@ -289,13 +292,19 @@ class PyTorchTrainer:
     def restore(self, checkpoint: str | os.PathLike[str]) -> None:
         """Goes on from a file of `save()`, also on another number of workers.
 
-        The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it is of other models.
+        The file is read by `torch.load(weights_only=True)`. Raises `StateMismatchError` if it is of other models, and
+        `ValueError` if it is no file of `save()`.
         """
-        state = Path(checkpoint).read_bytes()
-        if self._replicas is not None and self._replicas.are_ended:
-            self._replicas.restart(state)
-        self._is_current = False
-        self._go_on_from(state, is_resume=False)
+        state = _read_state_file(checkpoint)
+        try:
+            if self._replicas is not None and self._replicas.are_ended:
+                self._replicas.restart(state)
+            self._is_current = False
+            self._go_on_from(state, is_resume=False)
+        except WorkerFailedError as error:
+            if isinstance(error.__cause__, StateMismatchError):
+                raise error.__cause__ from None
+            raise
 
     load = restore
 
@@ -403,6 +412,15 @@ class PyTorchTrainer:
             trial, self._trial = self._trial, None
             if trial is not None:
                 trial.end(error)
+
+
+def _read_state_file(path: str | os.PathLike[str]) -> bytes:
+    """Raises `ValueError`."""
+    state = Path(path).read_bytes()
+    # What torch.save() writes is an archive, whose directory is at its end.
+    if not zipfile.is_zipfile(io.BytesIO(state)):
+        raise ValueError(f"{os.fspath(path)} is no file of save(), or a part of one is missing")
+    return state
 
 
 def _check_functions(**functions: Any) -> None:

@@ -15,7 +15,7 @@ from core_sdk import client
 from core_sdk.sgd._metrics import Metrics
 from core_sdk.sgd._trainer import PyTorchTrainer
 from core_sdk.sgd._trial import init_alone
-from core_sdk.workers import encode_request
+from core_sdk.workers import encode_request, named_as
 
 _CALL_FILE = "trial.pickle"
 _SCRIPT = f"""
@@ -58,7 +58,8 @@ def tune(
         **more,
         "resources": {"slots_per_trial": num_slots, **more.get("resources", {})},
     }
-    call = encode_request(_train, (trainer_arguments, num_passes, max_retries, searcher.get("metric")), {})
+    with named_as("what the trainers are given"):
+        call = encode_request(_train, (trainer_arguments, num_passes, max_retries, searcher.get("metric")), {})
     with tempfile.TemporaryDirectory() as directory:
         Path(directory, "trial.py").write_text(_SCRIPT)
         # Modules of the program are imported by the trials from where the program has them.

@@ -60,7 +60,6 @@ __all__ = [
     "TrainRunContext",
     "TrainingFailedError",
     "UserCallback",
-    "collective",
     "get_all_reported_checkpoints",
     "get_checkpoint",
     "get_context",
@@ -68,9 +67,9 @@ __all__ = [
     "get_preemption_info",
     "report",
     "should_preempt",
-    "torch",
 ]
 
+# Not in `__all__`: `from core_sdk.train import *` must not replace the user's `torch`.
 _MODULES = frozenset({"collective", "torch"})
 _NAMES = {"TorchConfig": "torch", "TorchTrainer": "torch"}
 
@@ -84,4 +83,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted({*__all__, *_MODULES})

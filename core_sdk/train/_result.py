@@ -14,7 +14,10 @@ from core_sdk.train.driver.reading import read_reports
 
 
 class Result:
-    """The trial that a `fit()` has trained. What it has reported is read when it is first asked for."""
+    """The trial that a `fit()` has trained. What it has reported is read when it is first asked for.
+
+    Then raises `TrialNotFoundError` if the trial was deleted meanwhile.
+    """
 
     def __init__(
         self,
@@ -89,10 +92,12 @@ class Result:
 
     @cached_property
     def _reports(self) -> list[tuple[int, dict[str, Any]]]:
+        self._folder.read_record()  # a trial that was deleted is an error
         return read_reports(self._folder)
 
     @cached_property
     def _checkpoints(self) -> list[ReportedCheckpoint]:
+        self._folder.read_record()
         return [
             ReportedCheckpoint.of(each.record)
             for each in read_history(self._folder).checkpoints

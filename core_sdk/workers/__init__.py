@@ -19,8 +19,18 @@ from core_sdk.workers._call import Call
 from core_sdk.workers._choice import open_engine
 from core_sdk.workers._engine import Engine
 from core_sdk.workers._group import WorkerGroup
-from core_sdk.workers._messages import encode_request
+from core_sdk.workers._messages import encode_request, named_as
 from core_sdk.workers._program import ThisWorker, this_worker
 from core_sdk.workers.local import LocalEngine
 
-__all__ = ["Call", "Engine", "LocalEngine", "ThisWorker", "WorkerGroup", "encode_request", "open_engine", "this_worker"]
+__all__ = [
+    "Call",
+    "Engine",
+    "LocalEngine",
+    "ThisWorker",
+    "WorkerGroup",
+    "encode_request",
+    "named_as",
+    "open_engine",
+    "this_worker",
+]

@@ -42,6 +42,7 @@ class WorkerGroup:
     def __init__(self, num_workers: int, engine: Engine | None = None) -> None:
         """Starts the workers; by default on this machine. Raises `WorkersNotStartedError`."""
         self._engine = engine or LocalEngine()
+        self._is_closed = False
         try:
             self._start = _Start(self._engine, _checked_size(num_workers))
         except BaseException:
@@ -125,13 +126,19 @@ class WorkerGroup:
         self._start.end("were killed", 0)
 
     def restart(self, num_workers: int | None = None) -> None:
-        """Kills all workers at once, and starts as many again, or `num_workers`. Raises `WorkersNotStartedError`."""
+        """Kills all workers at once, and starts as many again, or `num_workers`.
+
+        Raises `WorkersNotStartedError`, or `WorkersEndedError` if the group is closed.
+        """
+        if self._is_closed:
+            raise WorkersEndedError("restart them", "are closed; make a new WorkerGroup")
         size = self.size if num_workers is None else _checked_size(num_workers)
         self._start.end("were started again", 0)
         self._start = _Start(self._engine, size)
 
     def close(self, grace_s: float = _GRACE_S) -> None:
         """Ends all workers. Those that still run a call get a SIGTERM, and are killed after `grace_s`."""
+        self._is_closed = True
         self._start.end("are closed", grace_s)
         self._engine.close()
 
@@ -251,6 +258,6 @@ class _Lane:
 
 
 def _checked_size(num_workers: int) -> int:
-    if num_workers < 1:
-        raise ValueError(f"num_workers is {num_workers}; a group has at least 1 worker")
+    if not isinstance(num_workers, int) or num_workers < 1:
+        raise ValueError(f"num_workers is {num_workers!r}; a group has at least 1 worker")
     return num_workers

@@ -6,9 +6,10 @@ only what came over a connection that is private to this program and its worker.
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +42,16 @@ def encode_request(function: Function, args: Sequence[object], kwargs: Mapping[s
     parts = {name_of(function): function, **{f"argument {index}": each for index, each in enumerate(args, start=1)}}
     parts |= {f"argument {name!r}": value for name, value in kwargs.items()}
     return _pickle((function, tuple(args), dict(kwargs)), f"the call of {name_of(function)}", parts)
+
+
+@contextlib.contextmanager
+def named_as(what: str) -> Iterator[None]:
+    """Within the block it is `what` that cannot be pickled, where the program knows nothing of the call behind it."""
+    try:
+        yield
+    except NotPicklableError as error:
+        path = error.path.removeprefix("argument 1, ")
+        raise NotPicklableError(what, path, error.error_text) from error.__cause__
 
 
 def decode_request(request: bytes) -> tuple[Function, tuple[Any, ...], dict[str, Any]]:

@@ -19,6 +19,7 @@ from core_sdk.errors import (
     MissingDependencyError,
     NotPicklableError,
     ResourcesMissingError,
+    StateMismatchError,
     WorkerFailedError,
     WorkersEndedError,
 )
@@ -253,6 +254,24 @@ def test_after_an_error_without_a_state_the_trainer_waits_for_one(tmp_path: Path
         assert trainer.apply_all_workers(lambda runner: runner.epoch) == [0, 0]
 
 
+def test_a_file_of_something_else_is_not_restored(tmp_path: Path) -> None:
+    """Nor is a part of a file, or the state of other models; and the workers stay as they are."""
+    with PyTorchTrainer(**CREATORS) as trainer:
+        saved = Path(trainer.save(tmp_path / "saved"))
+        saved.with_name("part").write_bytes(saved.read_bytes()[:-100])
+        trainer.train()
+        with pytest.raises(ValueError, match=r"part is no file of save\(\), or a part of one is missing"):
+            trainer.restore(tmp_path / "part")
+        with pytest.raises(ValueError, match=r"part is no file of save\(\)"):
+            trainer.train(max_retries=1, checkpoint=tmp_path / "part")
+        assert trainer.train()["epoch"] == 2
+    with (
+        PyTorchTrainer(**{**CREATORS, "model_creator": two_outputs}) as other,
+        pytest.raises(StateMismatchError, match="the checkpoint does not fit 'model_0' of the script"),
+    ):
+        other.restore(saved)
+
+
 def test_wrong_arguments_are_refused_before_anything_starts() -> None:
     """Those that only the workers can know apart."""
     wrong: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -265,7 +284,11 @@ def test_wrong_arguments_are_refused_before_anything_starts() -> None:
         ({"engine": "spark"}, ValueError, "engine is 'spark'"),
         ({"use_gpu": True, "num_replicas": 9}, ResourcesMissingError, "the workers ask for 9 GPUs"),
         ({"engine": "ray"}, MissingDependencyError, r'pip install "core-sdk\[ray\]"'),
-        ({"config": {"lock": threading.Lock()}}, NotPicklableError, "config.*key 'lock'"),
+        (
+            {"config": {"lock": threading.Lock()}},
+            NotPicklableError,
+            r"what the trainer was given cannot be pickled \(attribute 'config', key 'lock'\)",
+        ),
     ]
     for arguments, kind, message in wrong:
         with pytest.raises(kind, match=message):

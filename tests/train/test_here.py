@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from core_sdk import core, train
+from core_sdk import client, core, train
 from core_sdk.environment import get_cluster_info
 from core_sdk.errors import (
     CheckpointDirectoryError,
@@ -18,6 +18,7 @@ from core_sdk.errors import (
     MissingDependencyError,
     ResourcesMissingError,
     TrainingFailedError,
+    TrialNotFoundError,
 )
 from core_sdk.tracking import Home
 from core_sdk.train import (
@@ -65,7 +66,11 @@ def test_a_fit_is_a_trial_with_all_reports_and_the_last_checkpoint(tmp_path: Pat
     assert home.trial(result.trial_id).read_record().hparams == {"lr": 0.5}
     assert get_cluster_info() is None
     assert result.path == str(home.trial(result.trial_id).path)
-    assert Result.from_path(result.path).metrics == {"loss": 9.0}
+    later = Result.from_path(result.path)
+    assert later.metrics == {"loss": 9.0}
+    client.get_trial(result.trial_id).delete()
+    with pytest.raises(TrialNotFoundError):
+        later.checkpoint  # noqa: B018 - it is read now
 
 
 def test_a_failed_function_is_called_again_from_its_newest_checkpoint(tmp_path: Path, home: Home) -> None:

@@ -114,7 +114,8 @@ def test_what_cannot_be_pickled_is_named_and_leaves_no_trial(trainings: Programs
         try:
             fit(function)
         except NotPicklableError as error:
-            assert "lock" in str(error), error
+            words = "what the trainer was given cannot be pickled (attribute 'function', global 'lock')"
+            assert words in str(error), error
         else:
             raise AssertionError
     """)

@@ -85,9 +85,10 @@ def test_a_cluster_that_cannot_be_used_is_explained(programs: Programs) -> None:
 
         version = ray.__version__
         ray.__version__ = "2.59.3"
-        expect('ray 2.59.3 is too old: pip install "core-sdk[ray]"', engine)
+        expect("ray 2.59.3 is installed here, and Core SDK needs 2.60 or newer", engine)
         ray.__version__ = "2.60.99"
-        expect("ersion", engine)
+        expect(f"The cluster was started with: Ray: {version} Python", engine)
+        expect("was started with: Ray: 2.60.99 Python", engine)
         ray.__version__ = version
         expect("the Ray cluster at 127.0.0.1:9 cannot be used: [Errno 111]", lambda: RayEngine("127.0.0.1:9"))
     """)

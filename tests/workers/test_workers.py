@@ -621,6 +621,11 @@ def test_output_appears_in_a_notebook(programs: Programs) -> None:
     ("source", "error"),
     [
         ("WorkerGroup(0, engine())", "ValueError: num_workers is 0"),
+        ("WorkerGroup('2', engine())", "ValueError: num_workers is '2'"),
+        (
+            "workers = WorkerGroup(1, engine()); workers.close(); workers.restart()",
+            "cannot restart them: the workers of this group are closed; make a new WorkerGroup",
+        ),
         ("WorkerGroup(1, engine()).run(3)", "TypeError: 3 is not a function"),
         ("WorkerGroup(1, engine()).submit_to([1], rank)", "ValueError: there are no workers [1]: the group has 1"),
     ],

@@ -33,7 +33,7 @@ from core_sdk.train.driver.kept import Likeness, Workers
 from core_sdk.train.driver.stops import ForwardedStops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
-from core_sdk.workers import WorkerGroup
+from core_sdk.workers import WorkerGroup, named_as
 from core_sdk.workers.shipping import Shipping
 
 # How long the other workers have after one has failed, and all after Ctrl-C, to leave their functions by themselves.
@@ -189,7 +189,8 @@ class _WorkersFit(_Fit):
 
     def _call(self, group: WorkerGroup, program: Program) -> Returned:
         """What rank 0 has returned."""
-        call = group.submit(run, program)
+        with named_as("what the trainer was given"):
+            call = group.submit(run, program)
         self._has_begun = True
         with ForwardedStops(group) as stops:
             try:

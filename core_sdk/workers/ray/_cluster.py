@@ -38,7 +38,9 @@ class Cluster:
     def __init__(self, address: str | None, namespace: str | None = None) -> None:
         """Names of actors are looked up in the `namespace`. Raises `RayClusterError`."""
         if _version() < _OLDEST_VERSION:
-            raise RayClusterError(address, f'ray {ray.__version__} is too old: pip install "core-sdk[ray]"')
+            oldest = ".".join(map(str, _OLDEST_VERSION))
+            reason = f"ray {ray.__version__} is installed here, and Core SDK needs {oldest} or newer"
+            raise RayClusterError(address, reason, 'Install it: pip install -U "core-sdk[ray]"')
         if not ray.is_initialized():
             try:
                 _check_somebody_listens(address)
@@ -48,7 +50,10 @@ class Cluster:
                     logging_level=logging.WARNING,
                     include_dashboard=None if address else False,
                 )
-            except (RuntimeError, OSError, ValueError, ray.exceptions.RayError) as error:
+            except RuntimeError as error:
+                # Of another version, for example: each in a line of its own.
+                raise RayClusterError(address, " ".join(str(error).split())) from error
+            except (OSError, ValueError, ray.exceptions.RayError) as error:
                 raise RayClusterError(address, reason_of(error)) from error
         self._address = address or ray.get_runtime_context().gcs_address
         self._job = ray.get_runtime_context().get_job_id()
