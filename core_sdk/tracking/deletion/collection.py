@@ -50,7 +50,8 @@ from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion._by_hand import remove_checkpoint
 from core_sdk.tracking.deletion._inspection import UNREACHABLE, Inspector
 from core_sdk.tracking.deletion._planning import ExperimentPlan, Rules, Verdict
-from core_sdk.tracking.deletion.references import read_references
+from core_sdk.tracking.deletion.references import TrialsByExperiment, read_trials
+from core_sdk.tracking.deletion.retention import References
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.registry import Registry
@@ -121,10 +122,10 @@ class Collector:
         wanted = self._wanted_experiment()
         if wanted is not None and self._rules(wanted) is None:
             return Plan({}, (), ())  # without a look at the trials, of which a home may have thousands
-        trials = self._trials()
+        trials, references = self._read_trials()
         found = {experiment_id: self._rules(experiment_id) for experiment_id in sorted(trials)}
         rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
-        verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules)
+        verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules, references)
         metric = self._request.metric
         if metric is not None and self._known_metrics and metric not in self._known_metrics:
             raise MetricNotFoundError(metric, self._known_metrics)
@@ -171,8 +172,9 @@ class Collector:
 
     def _still_condemned(self, plan: Plan, trials: Set[int]) -> set[str]:
         concerned = {verdict.experiment_id for verdict in plan.condemned if verdict.trial_id in trials}
-        present = {experiment_id: of for experiment_id, of in self._trials().items() if experiment_id in concerned}
-        verdicts = self._verdicts(present, plan.rules)
+        trials_now, references = self._read_trials()
+        present = {experiment_id: trials_now[experiment_id] for experiment_id in concerned & trials_now.keys()}
+        verdicts = self._verdicts(present, plan.rules, references)
         return {verdict.storage_id for verdict in verdicts if not verdict.is_kept and verdict.trial_id in trials}
 
     def _delete(self, verdict: Verdict) -> bool:
@@ -190,10 +192,9 @@ class Collector:
             return False
         return True
 
-    def _verdicts(self, trials: Mapping[int, Set[int]], rules: Mapping[int, Rules]) -> list[Verdict]:
-        """`trials` are by experiment."""
-        ended = frozenset() if self._request.ended_trial is None else frozenset({self._request.ended_trial})
-        references = read_references(self._home, ended)
+    def _verdicts(
+        self, trials: TrialsByExperiment, rules: Mapping[int, Rules], references: References
+    ) -> list[Verdict]:
         verdicts = []
         for experiment_id, of_experiment in trials.items():
             histories = self._histories(of_experiment)
@@ -217,16 +218,12 @@ class Collector:
             return self._home.trial(self._request.trial_id).read_record().experiment_id
         return self._request.experiment_id
 
-    def _trials(self) -> dict[int, set[int]]:
-        """Those of the experiments that are asked for, by experiment."""
+    def _read_trials(self) -> tuple[TrialsByExperiment, References]:
+        """Those of the experiments that are asked for, and the references of all trials."""
         wanted = self._wanted_experiment()
-        trials: dict[int, set[int]] = {}
-        for trial_id in self._home.trial_ids():
-            with contextlib.suppress(TrialNotFoundError):
-                experiment_id = TrialFolder(self._home.root, trial_id).read_record().experiment_id
-                if wanted in (None, experiment_id):
-                    trials.setdefault(experiment_id, set()).add(trial_id)
-        return trials
+        ended = frozenset() if self._request.ended_trial is None else frozenset({self._request.ended_trial})
+        trials, references = read_trials(self._home, ended)
+        return {found: trials[found] for found in trials if wanted in (None, found)}, references
 
     def _rules(self, experiment_id: int) -> Rules | None:
         try:

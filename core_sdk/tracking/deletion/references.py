@@ -1,10 +1,10 @@
-"""Finds out who in a home refers to which checkpoints."""
+"""Finds out which trials of a home, and what else, refer to which checkpoints."""
 
 from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Mapping, Set
 
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.journal import find_records
@@ -13,12 +13,23 @@ from core_sdk.tracking.deletion.retention import References
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.registry import read_registered
 
+TrialsByExperiment = Mapping[int, Set[int]]
 
-def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()) -> References:
-    """Reads all trials of the home except `without`; trials in `ended` do not count as running.
+
+def read_references(home: Home, without: Set[int] = frozenset()) -> References:
+    """As `read_trials`, of all trials except `without`."""
+    _, references = read_trials(home, without=without)
+    return references
+
+
+def read_trials(
+    home: Home, ended: Set[int] = frozenset(), without: Set[int] = frozenset()
+) -> tuple[TrialsByExperiment, References]:
+    """All trials of the home, and whatever refers to checkpoints; trials in `ended` do not count as running.
 
     Raises `RecordDamagedError` for a trial, or a model, that cannot be read: it might refer to any checkpoint.
     """
+    trials: defaultdict[int, set[int]] = defaultdict(set)
     sources: defaultdict[str, set[int]] = defaultdict(set)
     uses: defaultdict[str, set[int]] = defaultdict(set)
     running: dict[int, int] = {}
@@ -26,14 +37,16 @@ def read_references(home: Home, ended: Set[int] = frozenset(), without: Set[int]
     for trial_id in sorted({*home.trial_ids(include_deleted=True)} - without):
         folder = TrialFolder(home.root, trial_id)
         with contextlib.suppress(TrialNotFoundError):
-            if (source := folder.read_record().continued_from) is not None:
-                sources[source].add(trial_id)
+            record = folder.read_record()
+            trials[record.experiment_id].add(trial_id)
+            if record.continued_from is not None:
+                sources[record.continued_from].add(trial_id)
         if trial_id in ended or (attempt := folder.running_attempt()) is None:
             continue
         running[trial_id] = attempt
         for storage_id in _used(folder, attempt):
             uses[storage_id].add(trial_id)
-    return References(sources, uses, running, read_registered(home))
+    return trials, References(sources, uses, running, read_registered(home))
 
 
 def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:

@@ -39,11 +39,23 @@ class TrialFolder:
     def __init__(self, home_root: Path, trial_id: int) -> None:
         self.home_root = home_root
         self.trial_id = trial_id
-        self.path = home_root / "runs" / str(trial_id)
-        self.tensorboard_path = self.path / "tensorboard"
-        self.code_path = self.path / "code"
-        self.changes_path = self.path / journal_name(0)
-        self.operations_path = self.path / "operations.journal"
+        self.path = home_root.joinpath("runs", str(trial_id))
+
+    @property
+    def tensorboard_path(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def code_path(self) -> Path:
+        return self.path / "code"
+
+    @property
+    def changes_path(self) -> Path:
+        return self.path / journal_name(0)
+
+    @property
+    def operations_path(self) -> Path:
+        return self.path / "operations.journal"
 
     def exists(self) -> bool:
         return (self.path / "trial.json").exists()
