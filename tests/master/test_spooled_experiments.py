@@ -98,7 +98,7 @@ class Away:
         address = self.cluster.address
         text = CONFIG.format(address=address, pause_s=pause_s, epochs=epochs, searcher=searcher, storage=storage)
         (self.cluster.directory / "away.yaml").write_text(text)
-        return int(self.cli("experiment", "create", "away.yaml", *options).split()[-1])
+        return int(self.cli("experiment", "create", "away.yaml", ".", *options).split()[-1])
 
     def epochs(self, trial_id: int = 1) -> list[int | None]:
         """Those that the trial has reported, without those that were superseded."""
@@ -172,7 +172,8 @@ def test_records_of_nodes_that_do_not_see_the_home_come_home(away: Away) -> None
     assert away.left() == []
 
 
-def test_attempts_of_a_killed_master_go_on_and_their_records_come_home(away: Away) -> None:
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_attempts_of_a_killed_master_go_on_and_their_records_come_home(away: Away, has_ended: bool) -> None:
     """The next master brings what they have recorded meanwhile. No attempt begins twice, and no record is doubled."""
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(3)
@@ -180,9 +181,10 @@ def test_attempts_of_a_killed_master_go_on_and_their_records_come_home(away: Awa
 
     away.kill_master()
     wait_for(lambda: any("epoch 9 " in log.read_text() for log in away.spooled("runs/1/1.log")), timeout_s=60)
+    wait_for(lambda: not has_ended or bool(away.spooled("runs/1/1.exit")), timeout_s=60)
     assert "epoch 9 " not in away.log()
     away.cli("master", "up")
-    wait_for(lambda: away.home.folder(1).running_attempt() == 1, timeout_s=60)
+    wait_for(lambda: has_ended or away.home.folder(1).running_attempt() == 1, timeout_s=60)
 
     assert await_end(away.home, experiment_id).state == "COMPLETED"
     events = events_of(away.home, experiment_id)
@@ -198,9 +200,8 @@ def test_an_attempt_outlives_its_actor_on_a_node_that_does_not_see_the_home(away
     experiment_id = away.create(pause_s=0.3)
     away.await_epoch(2)
 
-    [actor] = [
-        process for process in psutil.process_iter(["cmdline"]) if "AttemptActor" in str(process.info["cmdline"])
-    ]
+    processes = [psutil.Process(pid) for host in away.cluster.hosts for pid in host.living()]
+    [actor] = [process for process in processes if "AttemptActor" in str(process.cmdline())]
     actor.kill()
 
     assert await_end(away.home, experiment_id).state == "COMPLETED"

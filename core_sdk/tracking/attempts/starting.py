@@ -200,7 +200,7 @@ def resume(
     return _start(folder, info, command, lock, continuation, slots)
 
 
-def start_in_spool(folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path) -> Start:
+def claimed_elsewhere(folder: TrialFolder, attempt: int, command: CommandRecord, slots: Slots, home: Path) -> Start:
     """An attempt that was claimed in `home`, which this node does not see: `folder` is in the node's spool for it.
 
     Raises `TrialRunningError` if somebody has started it.

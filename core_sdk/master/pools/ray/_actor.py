@@ -18,7 +18,7 @@ from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.tracking.attempts.running import await_end, kill, never_began
 from core_sdk.tracking.attempts.slots import Slots
-from core_sdk.tracking.attempts.starting import Start, start_in_spool
+from core_sdk.tracking.attempts.starting import Start, claimed_elsewhere
 from core_sdk.tracking.home import Home
 from core_sdk.tracking.spool.node import sees_home
 
@@ -69,22 +69,26 @@ class AttemptActor:
         with self._starting:
             if self._start is not None and self._agent is not None and not self._has_started:
                 self._start_agent(self._agent, self._start)
-        return self._end()
+        if self._agent is not None and self._has_started and not self._problem:
+            self._agent.wait()
+        await_end(self._folder)
+        return self._problem
 
-    def run_in_spool(self, spool: Path, number: int) -> str:
-        """Like `run`. The spool was fitted out with the attempt; it has nothing of one of which all is at home."""
+    def start_in_spool(self, spool: Path, number: int) -> str:
+        """Starts the attempt with which the spool was fitted out, if that is not done, and does not wait for its end.
+
+        The spool has nothing of an attempt of which all is at home.
+        """
         with self._starting:
             self._folder = Home(spool).folder(self._order.trial_id)
-            if not self._folder.exists():
-                return ""
-            if self._agent is not None and never_began(self._folder, number):
+            if self._agent is not None and self._folder.exists() and never_began(self._folder, number):
                 try:
                     command = SubmittedExperiment(Home(spool), self._order.experiment_id).prepare(self._folder)
-                    start = start_in_spool(self._folder, number, command, self._slots(), self._order.home_root)
+                    start = claimed_elsewhere(self._folder, number, command, self._slots(), self._order.home_root)
                 except (CoreSDKError, OSError) as error:
                     return str(error)
                 self._start_agent(self._agent, start)
-        return self._end()
+        return self._problem
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs in this process, beside the attempt."""
@@ -112,12 +116,6 @@ class AttemptActor:
         except CoreSDKError as error:
             start.lock.release()
             self._problem = str(error)
-
-    def _end(self) -> str:
-        if self._agent is not None and self._has_started and not self._problem:
-            self._agent.wait()
-        await_end(self._folder)
-        return self._problem
 
     def _sees_home(self) -> bool:
         return sees_home(self._order.home_root, self._order.home_identity) and self._folder.path.is_dir()

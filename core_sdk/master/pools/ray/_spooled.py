@@ -71,12 +71,11 @@ class SpooledAttempt:
         except CoreSDKError as error:
             self.release()
             return f"its node could not be fitted out: {error}"
-        end = actor.run_in_spool.remote(shipment.root, number).future()
-        shipment.follow(lambda: not end.done())
         try:
-            problem: str = end.result()
+            problem: str = ray.get(actor.start_in_spool.remote(shipment.root, number))
         except ray.exceptions.RayError as error:
             raise NodeLostError(self._whose) from error
+        shipment.follow(shipment.is_running)
         shipment.finish()
         self.release()
         return problem
