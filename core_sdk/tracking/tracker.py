@@ -48,6 +48,9 @@ class View(Protocol):
     def refresh(self, *, only_open: bool = False) -> object:
         """Looks again, for one who keeps the view for long; with `only_open` not at trials that have ended."""
 
+    def left_out(self) -> list[str]:
+        """The names of the records of trials and experiments that cannot be read."""
+
     def marks(self) -> dict[int, str]:
         """For each trial, a value that differs from an earlier one if anything was recorded of it since."""
 

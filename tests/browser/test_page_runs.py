@@ -12,7 +12,7 @@ import pytest
 from browser.conftest import OpenView, Site, serving
 from browser.sample_home import HOSTILE, write_many_trials
 from browser.seeing import column, expect, rows, wait_for_query
-from tracking.journals import new_trial, record, report
+from tracking.journals import append, lines, new_trial, record, report
 
 from core_sdk.tracking import Home
 from core_sdk.tracking.index._database import file_lock
@@ -343,3 +343,23 @@ def test_the_page_says_how_far_the_records_are_read(home: Home, open_view: OpenV
             held.close()
 
             expect(rows(page)).to_have_count(3)
+
+
+def test_records_that_cannot_be_read_are_named(
+    home: Home, open_view: OpenView, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All others are shown; the server's log says it once, however often it looks."""
+    record(new_trial(home), report(1, loss=1.0))
+    damaged = new_trial(home)
+    (damaged.path / "trial.json").write_bytes(b"{broken")
+    with serving(home) as site:
+        page = open_view(site, "runs")
+
+        expect(page.get_by_role("note")).to_contain_text("1 record cannot be read")
+        expect(page.get_by_role("note")).to_contain_text("runs/2")
+        append(home.trial(1), 1, lines(report(2, loss=0.5)))
+        expect(rows(page)).to_contain_text("0.5")
+        page.goto(site.address("trials/2"))
+        expect(page.get_by_role("alert")).to_contain_text("trial.json cannot be read")
+
+    assert [entry.message.count("is left out") for entry in caplog.records] == [1]

@@ -251,7 +251,7 @@ def test_06_a_damaged_trial_record_is_skipped_and_named(home: Home, caplog: pyte
     record.write_bytes(record.read_bytes().replace(b"0.25", b"0.75"))
 
     with Index(home) as index:
-        assert index.refresh().left_out == [record.parent]
+        assert list(index.refresh().left_out) == [record.parent]
         assert [row.hparams for row in index.trials()] == [{"lr": 0.5}]
     assert str(record) in caplog.text
 

@@ -359,7 +359,7 @@ def test_a_damaged_trial_is_left_out_and_named(home: Home, caplog: pytest.LogCap
         path.write_bytes(content)
         index.refresh()
 
-        assert result.left_out == [damaged.path]
+        assert list(result.left_out) == [damaged.path]
         assert without == [good.trial_id]
         assert [row.trial_id for row in index.trials()] == [damaged.trial_id, good.trial_id]
     assert str(path) in caplog.text

@@ -19,6 +19,8 @@ class HomeAnswer(msgspec.Struct, frozen=True):
     """Lines of journals that could not be read; everything else was."""
     num_dropped: int
     """Records that a full disk refused while they were written."""
+    left_out: list[str]
+    """The records of trials and experiments that cannot be read; no list has these."""
     has_master: bool
     can_act: bool
     """False if this server only reads."""
@@ -38,6 +40,7 @@ def home(records: Records) -> HomeAnswer:
         num_experiments=len(snapshot.experiments),
         num_damaged_lines=sum(row.num_bad_lines for row in rows),
         num_dropped=sum(row.num_dropped for row in rows),
+        left_out=records.ask(lambda view: view.left_out()) if reading is None else [],
         has_master=is_master_running(records.tracker.home.root),
         can_act=records.can_act,
         reading=reading,

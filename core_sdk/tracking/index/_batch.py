@@ -22,8 +22,8 @@ class RefreshResult:
     """Trials that had changed."""
     num_points: int = 0
     num_bad_lines: int = 0
-    left_out: list[Path] = field(default_factory=list)
-    """Trials' folders and experiments' files that could not be read."""
+    left_out: dict[Path, str] = field(default_factory=dict)
+    """Why trials' folders and experiments' files could not be read."""
 
 
 class Batch:

@@ -6,6 +6,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from core_sdk.errors import (
@@ -62,6 +63,7 @@ class Index(View):
         """`on_progress` is told how far each refresh has come."""
         self.home = home
         self._on_progress = on_progress
+        self._left_out: dict[Path, str] = {}
         can_write = os.access(home.root, os.W_OK)
         self._database = Database(home.database if can_write else None)
 
@@ -96,6 +98,9 @@ class Index(View):
                 raise
             self._go_on_in_memory(error)
             return self._refresh()
+
+    def left_out(self) -> list[str]:
+        return [str(path.relative_to(self.home.root)) for path in self._left_out]
 
     def marks(self) -> dict[int, str]:
         return self._ask(_trials.read_marks)
@@ -229,12 +234,22 @@ class Index(View):
         with self._database.connect() as connection:
             changes = _refresh.find_changes(connection, self.home, only_open=only_open)
         if not changes:
+            self._left_out = {}
             return RefreshResult()
         # The whole file is verified: otherwise the seal of what is written would also cover damage that is not read.
         with self._database.connect(verify_anew=True) as connection:
             progress = ReadingProgress(len(changes.trials), self._on_progress)
             batch = Batch(connection, lambda: self._database.commit(connection), progress)
-            return _refresh.index_changes(self.home, changes, batch)
+            result = _refresh.index_changes(self.home, changes, batch)
+        self._leave_out(result.left_out)
+        return result
+
+    def _leave_out(self, left_out: dict[Path, str]) -> None:
+        """Warns of each record once, that is damaged or that this user may not read."""
+        for path, reason in left_out.items():
+            if self._left_out.get(path) != reason:
+                logger.warning("%s is left out: %s", path, reason)
+        self._left_out = left_out
 
     def _ask(
         self, question: Callable[Concatenate[sqlite3.Connection, _P], _T], *args: _P.args, **kwargs: _P.kwargs

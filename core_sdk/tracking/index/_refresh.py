@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,8 +15,6 @@ from core_sdk.tracking.index._batch import Batch, RefreshResult
 from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.index._trial_indexing import forget_trial, has_changed, index_trial, known_trials
 from core_sdk.tracking.index._trials import open_attempts
-
-logger = logging.getLogger("core_sdk.tracking")
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,7 @@ def _index_or_forget_trial(folder: TrialFolder, batch: Batch) -> None:
     except (FileNotFoundError, TrialNotFoundError):
         pass  # it was deleted, or is being deleted
     except (RecordDamagedError, OSError) as error:
-        _leave_out(folder.path, error, batch)
+        batch.result.left_out[folder.path] = str(error)
     forget_trial(batch.connection, folder.trial_id)
 
 
@@ -94,7 +91,7 @@ def _index_or_forget_experiment(folder: ExperimentFolder, batch: Batch) -> None:
     except (FileNotFoundError, ExperimentNotFoundError):
         pass
     except (RecordDamagedError, OSError) as error:
-        _leave_out(folder.record_path, error, batch)
+        batch.result.left_out[folder.record_path] = str(error)
     batch.connection.execute("DELETE FROM experiment WHERE experiment_id = ?", (folder.experiment_id,))
 
 
@@ -108,12 +105,6 @@ def _index_experiment(folder: ExperimentFolder, connection: sqlite3.Connection) 
         *(record.parent, record.is_submitted, record.is_archived, search, signature or ""),
     )
     connection.execute(f"INSERT OR REPLACE INTO experiment VALUES ({', '.join('?' * len(row))})", row)
-
-
-def _leave_out(path: Path, error: RecordDamagedError | OSError, batch: Batch) -> None:
-    """For a record that is damaged, or that this user may not read."""
-    logger.warning("%s is left out: %s", path, error)
-    batch.result.left_out.append(path)
 
 
 def _signature(record: Path) -> str | None:

@@ -68,7 +68,7 @@ function Metrics({ found, follows }) {
     <//>
     <div class="pane">
       <ul class="legend" aria-label="Trials">
-        ${found.map(({ trial }, /** @type {number} */ index) => html`<li><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i><a href=${linkTo(["trials", trial.trial_id])}>${labelOf(trial)}</a><${StateBadge} state=${trial.state} /></li>`)}
+        ${found.map(({ trial }, /** @type {number} */ index) => html`<li><i class="swatch" style=${{ background: `var(${seriesColour(index)})` }}></i><a href=${linkTo(["trials", trial.trial_id])} title=${labelOf(trial)}>${labelOf(trial)}</a><${StateBadge} state=${trial.state} /></li>`)}
       </ul>
       ${all.length > names.length && search === "" && html`<${Remark}>The first ${MAX_CHARTS} of ${all.length} metrics are drawn. The search finds others.<//>`}
       <${Answered} answer=${answer} what="curves">

@@ -16,6 +16,7 @@ import { Experiment } from "./experiment/experiment.js";
 import { Compare } from "./compare.js";
 import { Queue } from "./queue.js";
 
+const MAX_LEFT_OUT = 5;
 const LINKS = [
   ["runs", "Runs"],
   ["queue", "Queue"],
@@ -44,7 +45,7 @@ export function Shell() {
       <button class="quiet" aria-label="Keys" title="Keys  ?" onClick=${() => setIsHelpOpen(true)}>?</button>
     </header>
     <main id="content" tabindex="-1">
-      ${home?.problem && html`<${Remark}>${home.problem}<//>`}
+      ${home?.left_out.length > 0 && html`<${Remark}>${counted(home.left_out.length, "record")} cannot be read, and what they describe is left out: ${home.left_out.slice(0, MAX_LEFT_OUT).join(", ")}${home.left_out.length > MAX_LEFT_OUT && " …"}<//>`}
       ${home?.reading
         ? html`<${Reading} reading=${home.reading} />`
         : html`<${HomeProvider} value=${home}><${Guarded} key=${path.slice(0, 2).join("/")}><${View} path=${path} /><//><//>`}

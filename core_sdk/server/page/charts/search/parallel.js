@@ -9,6 +9,8 @@ const HEIGHT = 340;
 const TOP = 34;
 const BOTTOM = 24;
 const SIDE = 70;
+/** How wide a character of a name is at most, roughly. */
+const CHARACTER = 8;
 
 /** @typedef {Record<string, [number, number]>} Ranges The chosen part of each axis, from 0 to 1. */
 
@@ -58,12 +60,13 @@ export function ParallelCoordinates({ scales, trials, width, ranges, onRanges, a
           `,
         )}
       </g>
-      ${scales.map((scale, index) => html`<${Axis} key=${scale.name} scale=${scale} left=${left(index)} top=${top} range=${ranges[scale.name]} onRange=${(/** @type {[number, number] | null} */ range) => onRanges(changed(ranges, scale.name, range))} isLast=${index === scales.length - 1} />`)}
+      ${scales.map((scale, index) => html`<${Axis} key=${scale.name} scale=${scale} left=${left(index)} top=${top} range=${ranges[scale.name]} onRange=${(/** @type {[number, number] | null} */ range) => onRanges(changed(ranges, scale.name, range))} isLast=${index === scales.length - 1} room=${step} />`)}
     <//>
   `;
 }
 
-function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast }) {
+function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast, room }) {
+  const most = Math.max(3, Math.min(18, Math.floor(room / CHARACTER)));
   const start = useRef(/** @type {number | null} */ (null));
   const placeOf = (/** @type {PointerEvent} */ event) => {
     const { top: above, height } = /** @type {Element} */ (event.currentTarget).getBoundingClientRect();
@@ -77,7 +80,7 @@ function Axis({ scale: { name, ticks }, left, top, range, onRange, isLast }) {
   };
   return html`
     <g>
-      <text class="axis-name" x=${left} y="16" text-anchor="middle">${name.length > 18 ? `${name.slice(0, 17)}…` : name}<title>${name}</title></text>
+      <text class="axis-name" x=${left} y="16" text-anchor="middle">${name.length > most ? `${name.slice(0, most - 1)}…` : name}<title>${name}</title></text>
       <path class="axis-line" d=${`M${left} ${top(1)}V${top(0)}`} />
       ${ticks.map(({ place, text }) => html`<text class="axis-tick" x=${left + (isLast ? 8 : -8)} y=${top(place) + 4} text-anchor=${isLast ? "start" : "end"}>${text.length > 9 ? `${text.slice(0, 8)}…` : text}</text>`)}
       ${range && html`<rect class="brush" x=${left - 7} y=${top(range[1])} width="14" height=${Math.max(2, top(range[0]) - top(range[1]))} />`}

@@ -68,11 +68,11 @@ function Head({ found: { experiment, best, metric }, onDone }) {
   return html`
     <header class="subject">
       <div class="subject-name">
-        <h1>${experiment.name}</h1>
+        <h1 title=${experiment.name}>${experiment.name}</h1>
         <span class="soft">experiment ${experiment.experiment_id}</span>
         <${StateBadge} state=${experiment.state} reason=${search?.reason} />
         ${search?.progress != null && experiment.state === "ACTIVE" && html`<${Progress} part=${search.progress} />`}
-        ${experiment.labels.map((/** @type {string} */ label) => html`<span class="chip">${label}</span>`)}
+        ${experiment.labels.map((/** @type {string} */ label) => html`<span class="chip" title=${label}>${label}</span>`)}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="experiments" rows=${[experiment]} onDone=${onDone} /></div>
       <div class="subject-facts soft">

@@ -20,7 +20,7 @@ const FIELDS = {
     title: "Experiment",
     width: 170,
     show: ({ values: { experiment, experiment_id: id } }) =>
-      html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${experiment}>${experiment}</a>`,
+      html`<a class="plain" href=${linkTo(["experiments", id])} tabindex="-1" title=${experiment}>${experiment || `experiment ${id}`}</a>`,
   },
   state: { title: "State", width: 118, show: ({ values }) => showState(values) },
   steps: { title: "Steps", width: 80 },

@@ -58,13 +58,13 @@ function Head({ trial, onDone }) {
   return html`
     <header class="subject">
       <div class="subject-name">
-        <a href=${linkTo(["experiments", trial.experiment_id])}>${trial.experiment_name}</a>
+        <a href=${linkTo(["experiments", trial.experiment_id])} title=${trial.experiment_name}>${trial.experiment_name || `experiment ${trial.experiment_id}`}</a>
         <span class="soft" aria-hidden="true">›</span>
         <h1>Trial ${trial.trial_id}</h1>
         <${StateBadge} state=${trial.state} reason=${trial.reason} />
         ${trial.state === "ACTIVE" && trial.progress != null && html`<${Progress} part=${trial.progress} />`}
         ${trial.is_archived && html`<span class="chip">archived</span>`}
-        ${trial.labels.map((/** @type {string} */ label) => html`<span class="chip">${label}</span>`)}
+        ${trial.labels.map((/** @type {string} */ label) => html`<span class="chip" title=${label}>${label}</span>`)}
       </div>
       <div class="subject-actions"><${ActionButtons} kind="trials" rows=${[trial]} onDone=${onDone} /></div>
       <div class="subject-facts soft">
