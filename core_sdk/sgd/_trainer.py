@@ -19,6 +19,7 @@ import torch
 from core_sdk import core
 from core_sdk.environment import get_cluster_info
 from core_sdk.errors import (
+    CheckpointNotFoundError,
     CheckpointProtectedError,
     ContextInUseError,
     ReplicaDiedError,
@@ -347,7 +348,7 @@ class PyTorchTrainer:
             (directory / _STATE_FILE).write_bytes(state)
         replaced, self._good_checkpoint, self._is_current = self._replaced_checkpoint, storage_id, True
         if replaced is not None and not self.context.info.trial._config:
-            with contextlib.suppress(CheckpointProtectedError):
+            with contextlib.suppress(CheckpointProtectedError, CheckpointNotFoundError):
                 self.context.checkpoint.delete(replaced)
         self._replaced_checkpoint = storage_id
         return storage_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +17,9 @@ from sgd.creators import CREATORS, NUM_SAMPLES
 from torch import nn
 
 from core_sdk import client, core
-from core_sdk.errors import ReplicaDiedError
+from core_sdk.errors import CheckpointNotFoundError, ReplicaDiedError
 from core_sdk.sgd import PyTorchTrainer
+from core_sdk.tracking import Home
 
 # Each starts several processes with torch: too long for `make test`.
 pytestmark = needs("many processes")
@@ -103,6 +105,21 @@ def test_a_death_at_any_batch_changes_no_number(deaths: Path) -> None:
         assert torch.equal(tensor, again.state_dict()[name])
     reported = [(each.steps_completed, each.metrics["loss"]) for each in trial.iter_metrics("training")]
     assert reported == [(NUM_BATCHES * number, loss) for number, loss in enumerate(losses(expected), 1)]
+
+
+def test_a_kept_state_that_is_gone_is_named(deaths: Path, home: Home) -> None:
+    """Where it is needed: a training that has a newer one goes on."""
+    with trainer(deaths) as one:
+        one.train(max_retries=1)
+        (kept,) = client.get_trial(1).list_checkpoints()
+        shutil.rmtree(home.checkpoints / kept.uuid)
+        one.apply_all_workers(lambda runner: None)
+        one.train(max_retries=1)
+        for each in home.checkpoints.iterdir():
+            shutil.rmtree(each)
+        (deaths / "1").touch()
+        with pytest.raises(CheckpointNotFoundError, match="there is no checkpoint"):
+            one.train(max_retries=1)
 
 
 def test_retries_end(deaths: Path) -> None:
