@@ -9,22 +9,19 @@ import os
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from core_sdk.agent.resuming import resume_in_background
 from core_sdk.client._checkpoint_order import (
     Scope,
-    known_metric,
     list_checkpoints,
-    searcher_metric,
     top_checkpoints,
     validation_metrics,
 )
+from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
 from core_sdk.client._metrics import TrialMetrics, frame, to_datetime, trial_metrics
 from core_sdk.client._order import (
@@ -34,8 +31,8 @@ from core_sdk.client._order import (
     OrderBy,
     State,
     TrialSortBy,
-    in_order,
 )
+from core_sdk.client._trial_order import list_trials
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
@@ -49,10 +46,9 @@ from core_sdk.records import (
     Record,
     Wish,
     check_name,
-    from_json,
     to_json,
 )
-from core_sdk.tracking import HomeTracker, View
+from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.rows import CheckpointRow, ExperimentChange, ExperimentRow, TrialRow
 
 if TYPE_CHECKING:
@@ -514,32 +510,7 @@ class Experiment(Training):
         each hyperparameter as a constant. "searcher" has the "metric", if one is known. "checkpoint_storage" says how
         many checkpoints are kept.
         """
-        record = self._tracker.experiment_record(self.id)
-        if record.is_submitted:
-            submitted: dict[str, Any] = from_json(
-                json.loads(self._tracker.home.experiment(self.id).completed_config_path.read_bytes())
-            )
-            return submitted
-        config: dict[str, Any] = {
-            "name": record.name,
-            "description": record.description,
-            "labels": list(record.labels),
-            "searcher": {"name": "single"} | _plain(record.searcher_metric, name="metric"),
-            "checkpoint_storage": _plain(record.retention),
-        }
-        if (first := self._first_trial()) is not None:
-            trial = self._tracker.trial_record(first)
-            config["data"] = from_json(trial.data)
-            config["hyperparameters"] = {
-                name: {"type": "const", "val": value} for name, value in from_json(trial.hparams).items()
-            }
-            if trial.max_length is not None:
-                config["searcher"]["max_length"] = trial.max_length
-        return config
-
-    def _first_trial(self) -> int | None:
-        with self._tracker.view() as view:
-            return min((row.trial_id for row in view.trials(self.id)), default=None)
+        return experiment_config(self._tracker, self.id)
 
     def list_trials(self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC) -> list[Trial]:
         """Lists the trials. Those without a value to sort by, such as the end of a trial that runs, come last."""
@@ -549,26 +520,10 @@ class Experiment(Training):
         self, sort_by: TrialSortBy = TrialSortBy.ID, order_by: OrderBy = OrderBy.ASC, limit: int | None = None
     ) -> Iterator[Trial]:
         """Yields the first `limit` trials of `list_trials`."""
-        with self._tracker.view() as view:
-            rows = view.trials(experiment_id=self.id)
-            key = _TRIAL_KEYS.get(sort_by) or self._metric_key(view, sort_by)
-            rows = in_order(rows, key, order_by, limit)
+        rows = list_trials(self._tracker, self.id, sort_by, order_by, limit)
         return (Trial(self._tracker, row) for row in rows)
 
     get_trials = list_trials
-
-    def _metric_key(self, view: View, sort_by: TrialSortBy) -> Callable[[TrialRow], Any]:
-        metric = known_metric(searcher_metric(self._tracker, self.id), self.id)
-        if sort_by is TrialSortBy.BEST_VALIDATION_METRIC:
-            best = view.best_validations(self.id, metric.name, smaller_is_better=metric.smaller_is_better)
-            return lambda row: best.get(row.trial_id)
-        figures = view.figures()
-
-        def last(row: TrialRow) -> Metric | None:
-            found = figures.get(row.trial_id, {}).get("validation", {}).get(metric.name)
-            return None if found is None else found.last
-
-        return last
 
     def await_first_trial(self, interval: float = 0.1) -> Trial:
         """Waits until there is a trial, and returns the one with the lowest id; looks every `interval` seconds.
@@ -742,19 +697,3 @@ class Experiment(Training):
         if not running:
             raise ExperimentNotRunningError(self.id, action)
         return running
-
-
-def _plain(value: msgspec.Struct | None, **renamed: str) -> dict[str, Any]:
-    fields = {} if value is None else msgspec.structs.asdict(value)
-    return {renamed.get(name, name): field for name, field in fields.items()}
-
-
-_TRIAL_KEYS: Mapping[TrialSortBy, Callable[[TrialRow], Any]] = {
-    TrialSortBy.ID: lambda row: row.trial_id,
-    TrialSortBy.START_TIME: lambda row: row.created,
-    TrialSortBy.END_TIME: lambda row: row.ended,
-    TrialSortBy.DURATION: lambda row: (row.ended or time.time()) - row.created,
-    TrialSortBy.STATE: lambda row: row.state,
-    TrialSortBy.BATCHES_PROCESSED: lambda row: row.steps_completed,
-    TrialSortBy.RESTARTS: lambda row: row.num_attempts,
-}

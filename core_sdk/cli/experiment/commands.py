@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Experiment, Labels, Remove, SmallerIsBetter, Yes, parse_experiment
+from core_sdk.cli._arguments import BestMetric, Experiment, Labels, Remove, SmallerIsBetter, Yes, parse_experiment
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
 from core_sdk.cli.experiment import looking, steering, submitting
@@ -56,9 +56,7 @@ def list_experiments(
 @app.command()
 def describe(
     experiment: Experiment,
-    metric: Annotated[
-        str | None, typer.Option(help="The validation metric that says which trial is best.", show_default="recorded")
-    ] = None,
+    metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
 ) -> None:

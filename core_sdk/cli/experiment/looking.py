@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from core_sdk.cli._arguments import Experiment, Output, SmallerIsBetter, parse_experiment
+from core_sdk.cli._arguments import BestMetric, Experiment, Output, SmallerIsBetter, parse_experiment
 from core_sdk.cli._home import open_home, open_tracker, submitted_id
 from core_sdk.cli.render.drawing import check_format, draw_charts, num_buckets
 from core_sdk.cli.render.json import print_object
@@ -50,9 +50,7 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
 
 def best(
     experiment: Experiment,
-    metric: Annotated[
-        str | None, typer.Option(help="The validation metric that says which trial is best.", show_default="recorded")
-    ] = None,
+    metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
 ) -> None:

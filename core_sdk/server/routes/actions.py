@@ -227,11 +227,6 @@ def delete_checkpoint(records: Records, storage_id: StorageId, body: DeleteBody)
     return Done(f"deleted checkpoint {storage_id}")
 
 
-def _done(records: Records, message: str) -> Done:
-    records.forget()
-    return Done(message)
-
-
 def _checked(labels: list[str]) -> list[str]:
     return [check_name("the label", label) for label in labels]
 

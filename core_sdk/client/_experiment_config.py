@@ -1,0 +1,46 @@
+"""The configuration of an experiment, also of one that was not submitted."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from core_sdk.records import from_json
+from core_sdk.tracking import HomeTracker
+
+
+def experiment_config(tracker: HomeTracker, experiment_id: int) -> dict[str, Any]:
+    """The contract is `Experiment.config`'s."""
+    record = tracker.experiment_record(experiment_id)
+    if record.is_submitted:
+        completed = tracker.home.experiment(experiment_id).completed_config_path.read_bytes()
+        submitted: dict[str, Any] = from_json(json.loads(completed))
+        return submitted
+    config: dict[str, Any] = {
+        "name": record.name,
+        "description": record.description,
+        "labels": list(record.labels),
+        "searcher": {"name": "single"} | _plain(record.searcher_metric, name="metric"),
+        "checkpoint_storage": _plain(record.retention),
+    }
+    if (first := _first_trial(tracker, experiment_id)) is not None:
+        trial = tracker.trial_record(first)
+        config["data"] = from_json(trial.data)
+        config["hyperparameters"] = {
+            name: {"type": "const", "val": value} for name, value in from_json(trial.hparams).items()
+        }
+        if trial.max_length is not None:
+            config["searcher"]["max_length"] = trial.max_length
+    return config
+
+
+def _first_trial(tracker: HomeTracker, experiment_id: int) -> int | None:
+    with tracker.view() as view:
+        return min((row.trial_id for row in view.trials(experiment_id)), default=None)
+
+
+def _plain(value: msgspec.Struct | None, **renamed: str) -> dict[str, Any]:
+    fields = {} if value is None else msgspec.structs.asdict(value)
+    return {renamed.get(name, name): field for name, field in fields.items()}
