@@ -129,7 +129,11 @@ function strokePath(self, { places }, isLogarithmic, columns) {
   let left = 0;
   let top = 0;
   const endStretch = () => {
-    if (numSinceGap === 1) ctx.rect(left - 0.5, top - 0.5, 1, 1); // A lone point would have no line.
+    if (numSinceGap !== 1) return;
+    // A lone point has no line: it is a dot.
+    const radius = 1.5 * devicePixelRatio;
+    ctx.moveTo(left + radius, top);
+    ctx.arc(left, top, radius, 0, 2 * Math.PI);
   };
   ctx.beginPath();
   for (let index = 0; index < places.length; index += 1) {

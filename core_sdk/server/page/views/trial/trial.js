@@ -4,7 +4,7 @@ import { html } from "../../preact.js";
 import { Answered, Remark, Title } from "../../parts/states.js";
 import { StateBadge } from "../../parts/state-badge.js";
 import { Tabs } from "../../parts/tabs.js";
-import { counted, formatAge, formatDuration, formatNumber, formatTime } from "../../parts/text.js";
+import { counted, formatAge, formatDuration, formatTime } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
@@ -68,7 +68,7 @@ function Head({ trial, onDone }) {
       </div>
       <div class="subject-actions"><${ActionButtons} kind="trials" rows=${[trial]} onDone=${onDone} /></div>
       <div class="subject-facts soft">
-        <span>${formatNumber(trial.steps_completed)} steps</span>
+        <span>${counted(trial.steps_completed, "step")}</span>
         ${trial.num_attempts > 1 && html`<span>${counted(trial.num_attempts, "attempt")}</span>`}
         <span title=${formatTime(trial.created)}>started ${formatAge(trial.created)}</span>
         ${end && html`<span>ran ${formatDuration(end - trial.created)}</span>`}
