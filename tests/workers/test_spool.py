@@ -16,7 +16,7 @@ from saving import store_alone
 
 from core_sdk.errors import CheckpointDamagedError, UnsafePathError
 from core_sdk.journal import JournalWriter, read_records
-from core_sdk.records import Report
+from core_sdk.records import ClusterInfo, Report, TrialRecord
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 from core_sdk.tracking.spool import node
@@ -94,6 +94,42 @@ def test_a_journal_is_the_same_at_home_after_kills_of_all_who_take_part(spool: P
     assert (home / JOURNAL).read_bytes() == written[: written.rfind(b"\n") + 1]
     steps = [record.steps_completed for record in read_records(home / JOURNAL) if isinstance(record, Report)]
     assert steps == list(range(len(steps)))
+
+
+@needs("many processes")
+def test_two_who_bring_the_same_records_at_once_do_not_double_them(spool: Path, home: Path) -> None:
+    """As two attempts may that begin on a node where a third one was lost."""
+    writer = subprocess.Popen([sys.executable, "-c", WRITE, spool / JOURNAL])
+    bringers = [subprocess.Popen([sys.executable, "-c", BRING, spool, home]) for _ in range(2)]
+    wait_for(lambda: (home / JOURNAL).exists() and (home / JOURNAL).stat().st_size > 1_000_000)
+    for process in (writer, *bringers):
+        process.kill()
+        process.wait()
+
+    bring(spool, home)
+
+    written = (spool / JOURNAL).read_bytes()
+    assert (home / JOURNAL).read_bytes() == written[: written.rfind(b"\n") + 1]
+
+
+def test_a_spool_forgets_with_a_trial_what_no_other_trial_there_needs(tmp_path: Path) -> None:
+    """Two trials begin with one checkpoint: it stays until both are forgotten. So does the code."""
+    spool = Home.create(tmp_path / "spool")
+    for directory in (spool.checkpoints / "one", spool.code, spool.folder(1).path, spool.folder(2).path):
+        directory.mkdir()
+    for folder in (spool.folder(1), spool.folder(2)):
+        folder.write_record(TrialRecord(trial_id=folder.trial_id, experiment_id=1, created=0.0, seed=0))
+        folder.write_run_info(1, ClusterInfo(latest_checkpoint="one"))
+
+    node.forget(spool.root, 1)
+    assert (spool.checkpoints / "one").exists()
+    assert spool.code.exists()
+    node.forget(spool.root, 2)
+    node.forget(spool.root, 2)
+
+    assert not (spool.checkpoints / "one").exists()
+    assert not spool.code.exists()
+    assert node.trials_left(spool.root) == []
 
 
 def test_pieces_that_come_twice_late_or_in_another_order_do_no_harm(home: Path) -> None:

@@ -62,21 +62,13 @@ class SpooledAttempt:
             await_end(self._folder, _LAST_MOMENT_S)  # a driver that was killed may take a moment to die
             self._lock = AliveLock(self._folder.supervised_path(number))
         try:
-            shipment = Shipment(_Beside(actor, self._whose), self._folder, number)
-            self._fit_out(shipment, number)
+            problem = self._follow(actor, number)
         except NodeLostError:
             raise
         except HomeError as error:
             raise OSError(str(error)) from error
         except CoreSDKError as error:
-            self.release()
-            return f"its node could not be fitted out: {error}"
-        try:
-            problem: str = ray.get(actor.start_in_spool.remote(shipment.root, number))
-        except ray.exceptions.RayError as error:
-            raise NodeLostError(self._whose) from error
-        shipment.follow(shipment.is_running)
-        shipment.finish()
+            problem = str(error)
         self.release()
         return problem
 
@@ -94,11 +86,19 @@ class SpooledAttempt:
             self._lock.release()
             self._lock = None
 
-    def _fit_out(self, shipment: Shipment, number: int) -> None:
+    def _follow(self, actor: Any, number: int) -> str:
+        shipment = Shipment(_Beside(actor, self._whose), self._folder, number)
         log = self._folder.log_path(number)
         if not log.exists():
             shipment.fit_out(self._order.submission().files())
             log.touch(mode=0o600)
+        try:
+            problem: str = ray.get(actor.start_in_spool.remote(shipment.root, number))
+        except ray.exceptions.RayError as error:
+            raise NodeLostError(self._whose) from error
+        shipment.follow(shipment.is_running)
+        shipment.finish()
+        return problem
 
 
 class _Beside:
