@@ -77,9 +77,11 @@ class BucketsOf:
             sql, values = f"{sql} AND attempt.rank = ?", (*values, self.profiled_rank)
         return Where(sql, values)
 
-    def points(self) -> str:
-        """Over `series` and `point`."""
-        return IS_VISIBLE if self.superseded_of is None else "point.steps > series.visible_until"
+    def points(self, first: str, last: str) -> str:
+        """Over `series` and `point`, from the step `first` to `last`: one range, which SQLite can seek."""
+        if self.superseded_of is None:
+            return f"point.steps BETWEEN {first} AND min({last}, series.visible_until)"
+        return f"point.steps BETWEEN max({first}, series.visible_until + 1) AND {last}"
 
 
 def read_buckets(connection: sqlite3.Connection, of: BucketsOf, num_buckets: int) -> list[Bucket]:
@@ -106,8 +108,8 @@ def _buckets_query(value: str, of: BucketsOf) -> str:
     # One seek per stretch, in the order of a table's key: grouped by anything else, SQLite would sort all points first.
     return f"""SELECT min(point.steps), max(point.steps), count(*), min({value}), max({value}) AS maximum, avg({value})
         FROM stretch CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
-        CROSS JOIN point ON point.series_id = series.id AND {of.points()}
-            AND point.steps BETWEEN ? + number * ? AND min(? + number * ?, ?)
+        CROSS JOIN point ON point.series_id = series.id
+            AND {of.points("? + number * ?", "min(? + number * ?, ?)")}
         WHERE number <= ? AND {of.series().sql} GROUP BY number ORDER BY number"""
 
 
@@ -122,10 +124,9 @@ def _number_stretches(connection: sqlite3.Connection, num_stretches: int) -> Non
 def read_bucket_times(connection: sqlite3.Connection, of: BucketsOf, buckets: Sequence[Bucket]) -> list[float]:
     """When the newest point of each bucket was reported."""
     where = of.series()
-    # The `+` lets SQLite seek the step rather than all steps up to the last visible one.
     query = f"""SELECT max(attempt.started + point.ticks * {1 / TICKS_PER_S!r})
         FROM json_each(?) AS wanted CROSS JOIN attempt CROSS JOIN series ON series.attempt_id = attempt.id
-        CROSS JOIN point ON point.series_id = series.id AND point.steps = wanted.value AND +{of.points()}
+        CROSS JOIN point ON point.series_id = series.id AND {of.points("wanted.value", "wanted.value")}
         WHERE {where.sql} GROUP BY wanted.key ORDER BY wanted.key"""
     steps = msgspec.json.encode([bucket.last_steps for bucket in buckets]).decode()
     return [time for (time,) in connection.execute(query, (steps, *where.values))]
