@@ -252,6 +252,8 @@ def test_a_trial_waits_for_one_node_with_all_its_slots(cli: Cli, home: Home, two
         small = create(cli, home, two_ray_nodes)
 
         assert problem_of(cli, large) == "a trial waits for 2 free slots on one node, of which each has 1 at most"
+        nodes = {slot["node"] for slot in json.loads(cli("slot", "list", "--json").stdout)} - {""}
+        assert len(nodes) == 2, "each has a name of its own, although both are on one host"
         assert await_end(home, small).state == "COMPLETED"
         holder.stdin.close()
     assert await_end(home, large).state == "COMPLETED"

@@ -37,6 +37,7 @@ def test_all_reports_and_checkpoints_of_all_ranks_are_kept(trainings: Programs) 
             report(1000, {"model": "same", f"shard{rank()}": str(rank())})
             assert train.get_checkpoint() is not None
             context = train.get_context()
+            assert os.environ["ACCELERATE_TORCH_DEVICE"] == str(train.torch.get_device()) == "cpu"
             return [context.get_world_size(), context.get_world_rank(), context.get_local_world_size(), config["lr"]]
 
         result = fit(function, {"lr": 0.5})

@@ -10,7 +10,7 @@ from typing import Any
 
 from core_sdk import core
 from core_sdk.core import Context, DistributedContext
-from core_sdk.environment import get_cluster_info, path_here, use_home, use_run_info
+from core_sdk.environment import add_variables, get_cluster_info, path_here, use_home, use_run_info
 from core_sdk.errors import InvalidHP
 from core_sdk.records import to_json
 from core_sdk.train._program import Program, Returned
@@ -22,6 +22,7 @@ from core_sdk.workers import this_worker
 def run(program: Program) -> Returned:
     """In a worker whose process group of torch is set up."""
     logging.getLogger("core_sdk").setLevel(program.log_level)
+    _tell_accelerate(program)
     return execute(_see_home(program), DistributedContext.from_torch_distributed())
 
 
@@ -51,6 +52,14 @@ def execute(program: Program, distributed: DistributedContext) -> Returned:
         if invalid_hp is None:
             raise
         return Returned(trial_id, invalid_hp=invalid_hp)
+
+
+def _tell_accelerate(program: Program) -> None:
+    """The device of this worker, which Accelerate would guess from its local rank: on Ray it sees its own GPUs only."""
+    from core_sdk.train.worker.devices import devices  # loads torch, as the workers have
+
+    own = devices(this_worker().place.local_rank, use_gpu=program.use_gpu, num_gpus=program.num_gpus)
+    add_variables({"ACCELERATE_TORCH_DEVICE": str(own[0])})
 
 
 def _see_home(program: Program) -> Program:

@@ -238,10 +238,11 @@ class Driver:
         self._device = "GPU" if any(node["Resources"].get("GPU") for node in alive) else "CPU"
         num_slots = {node["NodeID"]: int(node["Resources"].get(self._device, 0)) for node in alive}
         self._foreign.append(self._read_foreign(num_slots))
+        names = node_names({node["NodeID"]: node["NodeManagerHostname"] for node in alive})
         self._nodes = {
             node_id: Node(
                 node_id,
-                node["NodeManagerHostname"],
+                names[node_id],
                 self._device,
                 num_slots[node_id],
                 num_foreign=min(read.get(node_id, 0) for read in self._foreign),
@@ -267,6 +268,12 @@ class Driver:
             last = {node.node_id: node.num_foreign for node in self._nodes.values()}
             return {node_id: min(number, last.get(node_id, 0)) for node_id, number in in_use.items()}
         return in_use
+
+
+def node_names(hosts: Mapping[str, str]) -> dict[str, str]:
+    """The name of each node's host; where several nodes are on one host, with the beginning of their id. Pure."""
+    num_nodes = Counter(hosts.values())
+    return {node_id: host if num_nodes[host] == 1 else f"{host}-{node_id[:8]}" for node_id, host in hosts.items()}
 
 
 def _new_actor(order: AttemptOrder, num_slots: int, device: Device = "CPU", **options: Any) -> Any:

@@ -15,6 +15,7 @@ class Node(NamedTuple):
     node_id: str
     """Another one after each start of Ray on it."""
     host: str
+    """For people. Where several nodes are on one host, each has a name of its own."""
     device: Device
     num_slots: int
     num_foreign: int
