@@ -131,7 +131,7 @@ function strokePath(self, { places }, isLogarithmic, columns) {
   const endStretch = () => {
     if (numSinceGap !== 1) return;
     // A lone point has no line: it is a dot.
-    const radius = 1.5 * devicePixelRatio;
+    const radius = devicePixelRatio;
     ctx.moveTo(left + radius, top);
     ctx.arc(left, top, radius, 0, 2 * Math.PI);
   };
