@@ -101,7 +101,8 @@ def test_the_first_look_at_the_records_is_told_of(home: Home, start_ui: Callable
     with ThreadPoolExecutor(1) as executor, file_lock(home.database):
         _, url = start_ui()
         waiting = ask(url, "/api/v1/home")
-        other, _ = start_ui()
+        other, other_url = start_ui()
+        ask(other_url, "/api/v1/home")  # it listens, and hears signals
         other.process.send_signal(signal.SIGINT)
         status, _, _ = other.wait()
         question = executor.submit(ask, url, "/api/v1/runs")
