@@ -29,6 +29,7 @@ from core_sdk.errors import (
     WorkersEndedError,
 )
 from core_sdk.files import write_atomically
+from core_sdk.records import with_given
 from core_sdk.sgd import _runner
 from core_sdk.sgd._creators import Creators, Function, SchedulerStep, as_given, as_list
 from core_sdk.sgd._metrics import Metrics, flat, mean
@@ -132,7 +133,7 @@ class PyTorchTrainer:
                 raise ContextInUseError(context.info.trial.trial_id)
             hparams = {} if (info := get_cluster_info()) is None else info.trial.hparams
         self.context = context
-        self.config = {**(config or {}), **hparams}
+        self.config = with_given(dict(config or {}), hparams)
         try:
             self._creators = Creators(
                 model_creator=model_creator,

@@ -10,7 +10,7 @@ from typing import Any
 from core_sdk import core
 from core_sdk.agent.driving import DrivenTrial
 from core_sdk.environment import num_ranks_started, run_info_used
-from core_sdk.records import to_json
+from core_sdk.records import recorded_config
 
 
 class TrainerTrial:
@@ -56,14 +56,4 @@ def _exit_code(error: BaseException | None) -> int:
 def init_alone(config: Mapping[str, Any], max_length: Mapping[str, int] | None = None) -> core.Context:
     """For a program that leads workers, and is itself one process, on however many slots."""
     distributed = core.DistributedContext() if num_ranks_started() == 1 else None
-    hparams = {name: value for name, value in config.items() if _is_plain(name, value)}
-    return core.init(distributed=distributed, hparams=hparams, max_length=max_length)
-
-
-def _is_plain(name: str, value: object) -> bool:
-    """Whether it can be recorded; functions and classes, for example, cannot."""
-    try:
-        to_json({name: value}, "config")
-    except (TypeError, ValueError):
-        return False
-    return True
+    return core.init(distributed=distributed, hparams=recorded_config(config), max_length=max_length)

@@ -31,6 +31,7 @@ LEADING = """
 
     def data_creator(config):
         print("making data")
+        assert config["shape"] == (1, 2)
         x = torch.linspace(-1, 1, 48).unsqueeze(1)
         return torch.utils.data.TensorDataset(x, 2 * x + 1)
 
@@ -38,7 +39,7 @@ LEADING = """
         return torch.optim.SGD(model.parameters(), lr=config["lr"], momentum=0.9)
 
     dies_after, job_id = int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None
-    config = {"lr": 0.1, "loss": nn.MSELoss}
+    config = {"lr": 0.1, "loss": nn.MSELoss, "shape": (1, 2)}
     with PyTorchTrainer(
         model_creator, data_creator, optimizer_creator, nn.MSELoss, config=config, num_replicas=2, job_id=job_id
     ) as trainer:
@@ -58,7 +59,7 @@ def test_a_program_that_was_killed_goes_on_with_its_trial(run_script: Callable[.
     assert (killed, status) == (-signal.SIGKILL, 0), errors
     trial = client.get_trial(1)
     assert trial.state.name == "COMPLETED"
-    assert trial.hparams == {"lr": 0.1}
+    assert trial.hparams == {"lr": 0.1, "shape": [1, 2]}
     reports = [(each.steps_completed, each.metrics["epoch"]) for each in trial.iter_metrics("training")]
     assert reports == [(3, 1), (6, 2), (9, 3), (12, 4)]
     assert len(trial.list_checkpoints()) <= 2, "a newer state takes the place of an older one"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from core_sdk import core
 from core_sdk.core import Context, DistributedContext
 from core_sdk.environment import add_variables, get_cluster_info, path_here, use_home, use_run_info
 from core_sdk.errors import InvalidHP
-from core_sdk.records import to_json
+from core_sdk.records import recorded_config, with_given
 from core_sdk.train._program import Program, Returned
 from core_sdk.train.worker import current
 from core_sdk.train.worker.session import Session, Stopped
@@ -110,21 +110,3 @@ def takes_config(function: Callable[..., Any]) -> bool:
         names = ", ".join(each.name for each in needed)
         raise TypeError(f"the training function takes {names}; it must take nothing, or one dictionary, the config")
     return bool(positional)
-
-
-def with_given(config: dict[str, Any], hparams: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration, with the values instead that the trial was started with, by a search for example. Pure."""
-    recorded = recorded_config(config)
-    changed = {name: value for name, value in hparams.items() if name not in recorded or recorded[name] != value}
-    return {**config, **changed}
-
-
-def recorded_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What of a configuration the trial keeps as hyperparameters: the values that JSON has. Pure."""
-    recorded = {}
-    for name, value in config.items():
-        try:
-            recorded[name] = to_json(value, name)
-        except (TypeError, ValueError):
-            continue
-    return recorded
