@@ -54,7 +54,10 @@ def test_every_view_has_a_head(site: Site, open_view: OpenView, view: str) -> No
     expect(page.locator("h1")).not_to_be_empty()
 
 
-@pytest.mark.parametrize("view", ["runs", "trials/25", "trials/25/logs", "experiments/5/search", "queue"])
+@pytest.mark.parametrize(
+    "view",
+    ["runs", "trials/25", "trials/25/logs", "experiments/5/search", "experiments/5/hyperparameters", "queue"],
+)
 def test_a_narrow_window_needs_no_scrolling_sideways(site: Site, open_view: OpenView, view: str) -> None:
     """Only tables, output and pictures scroll, within themselves."""
     page = open_view(site, view, size=(390, 800))
