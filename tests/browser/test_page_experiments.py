@@ -67,7 +67,7 @@ def test_hyperparameters_have_pictures(site: Site, open_view: OpenView, picture:
     """Each says to a screen reader what it shows."""
     page = open_view(site, "experiments/5/hyperparameters")
 
-    page.get_by_role("button", name=picture).click()
+    page.get_by_role("button", name=picture, exact=True).click()
 
     expect(page.get_by_role("img", name=re.compile(description)).first).to_be_visible()
 
