@@ -15,7 +15,7 @@ from typing import Any
 from core_sdk._version import __version__
 from core_sdk.agent.starting import Spawner
 from core_sdk.alive import AliveLock
-from core_sdk.errors import MasterError, MasterRefusedError, RecordDamagedError
+from core_sdk.errors import ExperimentNotFoundError, MasterError, MasterRefusedError, RecordDamagedError
 from core_sdk.experiments.calling import lock_path
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
@@ -316,9 +316,15 @@ class Master:
 
     @contextlib.contextmanager
     def _suspending(self, experiment_id: int) -> Any:
-        """An experiment whose records cannot be written stands still, and is tried again."""
+        """An experiment whose records cannot be written is tried again; one that has none any more is dropped."""
         try:
             yield
+        except ExperimentNotFoundError:  # deleted as soon as it had ended, or removed by hand
+            self._suspended.pop(experiment_id, None)
+            if (run := self._runs.pop(experiment_id, None)) is not None:
+                run.close()
+                if not run.experiment.is_ended:
+                    logger.error("experiment %d was removed from the home: its running trials end alone", experiment_id)
         except OSError as error:
             words = error.strerror or str(error)
             if self._suspended.get(experiment_id) != words:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 from uuid import UUID
 
-from core_sdk.errors import CoreSDKError, HomeError
+from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, HomeError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
 from core_sdk.experiments._trial import Trial
 from core_sdk.experiments.code import remove_code
@@ -203,7 +203,8 @@ class Run:
     def close(self) -> None:
         for claim in self._claims.values():
             claim.abandon()
-        self.publish()
+        with contextlib.suppress(ExperimentNotFoundError):
+            self.publish()
         self._journal.close()
 
     # How it is done

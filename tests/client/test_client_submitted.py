@@ -18,6 +18,7 @@ from processes import wait_for
 from core_sdk import client
 from core_sdk.client import ExperimentSortBy, ExperimentState, OrderBy, TrialState
 from core_sdk.errors import ExperimentStateError, InvalidConfigError, MasterError, PausedError
+from core_sdk.tracking import Home
 
 TRAIN = """
 import time
@@ -138,6 +139,22 @@ def test_an_experiment_is_ended_archived_and_deleted(code: Path, ending: str) ->
     assert not experiment.archived
     experiment.delete()
     assert client.list_experiments() == []
+
+
+@pytest.mark.usefixtures("master")
+def test_an_experiment_that_was_removed_by_hand_ends_no_master(home: Home, code: Path) -> None:
+    """Other experiments go on."""
+    removed = client.create_experiment(config(waits=True), code)
+    removed.await_first_trial()
+    other = client.create_experiment(config(), code)
+    trials = [home.trial(trial.trial_id) for trial in removed.list_trials()]
+    folder = home.experiment(removed.id).path
+    folder.rename(folder.with_name("away"))
+    for trial in trials:
+        trial.request_stop(1, "the test")
+
+    assert other.wait(interval=0.05) is ExperimentState.COMPLETED
+    wait_for(lambda: all(trial.running_attempt() is None for trial in trials))
 
 
 @pytest.mark.usefixtures("master")

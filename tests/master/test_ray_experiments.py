@@ -102,6 +102,12 @@ def await_steps(home: Home, trial_id: int, steps: int) -> None:
     wait_for(has_come, timeout_s=60)
 
 
+def actors() -> list[psutil.Process]:
+    """The processes of attempts' actors, of whichever cluster."""
+    processes = psutil.process_iter(["cmdline"])
+    return [process for process in processes if "AttemptActor" in str(process.info["cmdline"])]
+
+
 def problem_of(cli: Cli, experiment_id: int) -> str:
     """What the queue says of it."""
     queue = json.loads(cli("queue", "list", "--json").stdout)
@@ -146,11 +152,23 @@ def test_an_attempt_on_ray_outlives_its_actor(cli: Cli, home: Home, ray_address:
     experiment_id = create(cli, home, ray_address, pause_s=0.3)
     await_steps(home, 1, 1)
 
-    [actor] = [
-        process for process in psutil.process_iter(["cmdline"]) if "AttemptActor" in str(process.info["cmdline"])
-    ]
-    actor.kill()
+    max(actors(), key=psutil.Process.create_time).kill()
 
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    assert [event.attempt for event in events_of(home, experiment_id) if isinstance(event, AttemptBegun)] == [1]
+
+
+@needs("ray")
+def test_an_attempt_that_ends_without_a_master_gives_its_slots_back(cli: Cli, home: Home, ray_address: str) -> None:
+    """Another program can use them; the next master finds out how it ended all the same."""
+    experiment_id = create(cli, home, ray_address, pause_s=0.1)
+    await_steps(home, 1, 1)
+    os.kill(master_pid(home), signal.SIGKILL)
+
+    wait_for(lambda: not actors(), timeout_s=90)
+
+    assert home.folder(1).running_attempt() is None
+    cli("master", "up")
     assert await_end(home, experiment_id).state == "COMPLETED"
     assert [event.attempt for event in events_of(home, experiment_id) if isinstance(event, AttemptBegun)] == [1]
 

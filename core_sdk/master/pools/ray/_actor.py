@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,9 @@ from core_sdk.tracking.spool.node import sees_home
 NUM_THREADS = 8
 """Those that wait for the end, of which each master leaves one; a signal, a call; and some to spare."""
 
+# How long an attempt that has ended keeps its places where no master asks for it.
+_UNASKED_S = 30.0
+
 
 class AttemptActor:
     """Its methods run in several threads. What goes wrong they return in words."""
@@ -39,6 +43,7 @@ class AttemptActor:
         """None in an actor that takes the place of a dead one: the attempt has an agent."""
         self._has_started = False
         self._problem = ""
+        self._asked_at = 0.0
 
     def node_id(self) -> str:
         """Where Ray has placed it."""
@@ -92,6 +97,7 @@ class AttemptActor:
 
     def call(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Runs in this process, beside the attempt."""
+        self._asked_at = time.monotonic()
         return function(*args, **kwargs)
 
     def signal(self, number: int) -> None:
@@ -116,6 +122,17 @@ class AttemptActor:
         except CoreSDKError as error:
             start.lock.release()
             self._problem = str(error)
+        else:
+            myself = ray.get_runtime_context().current_actor
+            threading.Thread(target=self._leave_when_over, args=[myself], daemon=True).start()
+
+    def _leave_when_over(self, myself: Any) -> None:
+        """Gives the places back, which a master does at once if one lives. The next one makes an actor of its own."""
+        await_end(self._folder)
+        ended_at = time.monotonic()
+        while (wait_s := max(ended_at, self._asked_at) + _UNASKED_S - time.monotonic()) > 0:
+            time.sleep(wait_s)
+        ray.kill(myself)
 
     def _sees_home(self) -> bool:
         return sees_home(self._order.home_root, self._order.home_identity) and self._folder.path.is_dir()
