@@ -52,6 +52,7 @@ def _trains_much(name: str) -> list[pytest.MarkDecorator]:
         "docs/sgd",
         "docs/train",
         "docs/tutorial",
+        "docs/ui",
     )
     return [needs("many processes"), pytest.mark.timeout(900)] if name.startswith(much) else []
 

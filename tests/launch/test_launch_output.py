@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from parts import needs
 from processes import TIMEOUT_S, wait_for
 
 from core_sdk.processes.output._outlet import Outlet, Sink
@@ -440,7 +441,15 @@ def test_a_reader_that_goes_away_does_not_reach_the_ranks(tmp_path: Path, shown:
     assert shown.content == b"[core-sdk] %d bytes of output were dropped: Broken pipe\n" % num_bytes
 
 
-@pytest.mark.parametrize("kind", ["pipe", "socket", "terminal", "frozen terminal"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pipe",
+        pytest.param("socket", marks=needs("many processes")),
+        pytest.param("terminal", marks=needs("many processes")),
+        "frozen terminal",
+    ],
+)
 def test_a_reader_that_reads_nothing_is_not_waited_for_once_it_is_hurried(
     kind: str, tmp_path: Path, shown: Shown, start_rank: StartRank
 ) -> None:

@@ -14,6 +14,7 @@ from typing import Protocol
 import psutil
 import pytest
 from launches import Launch, RunLaunch, StartLaunch, WarmLaunchers, live_processes
+from parts import needs
 from processes import wait_for
 
 _PROLOGUE = """\
@@ -344,7 +345,13 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
 
 
 @pytest.mark.parametrize("is_stderr_read", [True, False])
-@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGTERM, signal.SIGINT, signal.SIGINT]])
+@pytest.mark.parametrize(
+    "signals",
+    [
+        pytest.param([signal.SIGTERM], marks=needs("many processes")),
+        [signal.SIGTERM, signal.SIGINT, signal.SIGINT],
+    ],
+)
 def test_a_stop_is_heard_though_nobody_reads_the_output(
     signals: list[signal.Signals], is_stderr_read: bool, launch_directory: Path, start_unread: StartUnread
 ) -> None:

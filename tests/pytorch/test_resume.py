@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from parts import needs
 from pytorch.trials import LineTrial, StopAfter, fixed_seed
 
 from core_sdk import client
@@ -94,7 +95,7 @@ def test_a_stop_after_any_batch_changes_nothing(stopped_after: int) -> None:
 
 
 @pytest.mark.parametrize("batch_idx", [0, 1, 2])
-@pytest.mark.parametrize("batches", [2, 9])
+@pytest.mark.parametrize("batches", [2, pytest.param(9, marks=needs("many processes"))])
 def test_a_validation_that_a_stop_has_cut_off_is_made_up_for(
     batches: int, batch_idx: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
