@@ -287,7 +287,8 @@ def test_thousands_of_trials_scroll(open_view: OpenView, tmp_path: Path) -> None
     write_many_trials(home, 4_000)
     with serving(home) as site:
         page = open_view(site, "runs?columns=id,steps")
-        expect(page.locator(".toolbar [role=status]")).to_contain_text("4,000 trials")
+        # They are indexed before.
+        expect(page.locator(".toolbar [role=status]")).to_contain_text("4,000 trials", timeout=60_000)
 
         page.get_by_role("grid", name="Trials").focus()
         page.keyboard.press("End")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ class FrameworkEnvironment:
 
     def variables(self) -> Mapping[str, str]:
         """For a process of this environment: as a shell that has activated it."""
+        _remove_stale_locks(self._extensions())
         return {
             # DeepSpeed looks for `ninja` there.
             "PATH": f"{self.directory / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -62,6 +64,16 @@ class FrameworkEnvironment:
     def _site_packages(self) -> Path:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         return self.directory / "lib" / version / "site-packages"
+
+
+def _remove_stale_locks(extensions: Path) -> None:
+    """A process that is killed while it loads an extension leaves torch's lock behind, for which all wait for ever."""
+    if locks := {str(lock) for lock in extensions.glob("*/lock")}:
+        for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+            with contextlib.suppress(OSError):
+                locks.discard(str(descriptor.readlink()))
+        for stale in locks:
+            Path(stale).unlink(missing_ok=True)
 
 
 def environment(name: Framework) -> FrameworkEnvironment:
