@@ -79,7 +79,9 @@ def assert_none_began_twice(events: list[Event]) -> None:
         if isinstance(event, AttemptOver) and event.outcome == "lost"
     )
     created = Counter(event.request_id for event in events if isinstance(event, TrialCreated))
-    assert set(begun.values()) == set(created.values()) == {1}
+    # One that was lost as the last may wait to begin again.
+    assert max(begun.values(), default=0) <= 1
+    assert set(created.values()) == {1}
 
 
 def run_with_a_kill(home: Home, tmp_path: Path, number: int, moment: str) -> int:
