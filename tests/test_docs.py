@@ -48,6 +48,7 @@ def _trains_much(name: str) -> list[pytest.MarkDecorator]:
         "docs/distributed",
         "docs/exact-resume",
         "docs/getting-started",
+        "docs/moving",
         "docs/pytorch",
         "docs/sgd",
         "docs/train",

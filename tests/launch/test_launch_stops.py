@@ -348,8 +348,8 @@ def start_unread(launch_directory: Path, tmp_path: Path, warm_launchers: WarmLau
 @pytest.mark.parametrize(
     "signals",
     [
-        pytest.param([signal.SIGTERM], marks=needs("many processes")),
-        [signal.SIGTERM, signal.SIGINT, signal.SIGINT],
+        [signal.SIGTERM],
+        pytest.param([signal.SIGTERM, signal.SIGINT, signal.SIGINT], marks=needs("many processes")),
     ],
 )
 def test_a_stop_is_heard_though_nobody_reads_the_output(

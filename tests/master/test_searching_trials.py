@@ -9,12 +9,15 @@ from pathlib import Path
 
 import pytest
 from master.searches import ASHA, OPERATIONS, PROMOTION, TRAIN, await_end, events_of, submit_search, submit_text
+from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import MasterError
 from core_sdk.experiments.calling import call
 from core_sdk.records import AttemptBegun, AttemptOver, StopSent, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
+
+pytestmark = needs("many processes")
 
 RANDOM = """
 entrypoint: [python, train.py]

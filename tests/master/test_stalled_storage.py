@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from master.searches import ASHA, await_end, events_of, submit_search, submit_text
+from parts import needs
 from processes import wait_for
 
 from core_sdk.errors import TrialRunningError
@@ -16,6 +17,8 @@ from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import MANIFEST_NAME, AttemptBegun, ValidationRead
 from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.deletion import delete_experiment
+
+pytestmark = needs("many processes")
 
 
 @pytest.fixture(autouse=True)

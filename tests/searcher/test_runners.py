@@ -26,6 +26,8 @@ from core_sdk.master.local import local_master
 from core_sdk.searcher import LocalSearchRunner
 from core_sdk.tracking import Home
 
+pytestmark = needs("many processes")
+
 
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
@@ -81,7 +83,6 @@ def test_a_method_drives_a_search_to_its_end(home: Home, tmp_path: Path, code: P
         LocalSearchRunner(Promoting(), tmp_path / "search").run(CONFIG, code)
 
 
-@needs("many processes")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("method", "num_created", "max_kills"), [("promoting", 5, 100), ("optuna", 4, 10)])
 def test_a_killed_runner_goes_on_with_the_same_decisions(
