@@ -14,6 +14,7 @@
     │   ├── TrialCompletedError
     │   ├── PredecessorRunningError
     │   ├── TrialNotRunningError
+    │   ├── TrialNotKilledError
     │   ├── ExperimentNotRunningError
     │   ├── PausedError (ValueError)
     │   ├── NothingToResumeError
@@ -268,6 +269,17 @@ class AgentNotFoundError(AttemptError):
         super().__init__(
             f"cannot kill trial {trial_id}: its attempt {attempt} runs, but on this machine there is no agent that "
             f"`core-sdk run` has started for it. End its process, or pause it with `core-sdk trial pause {trial_id}`."
+        )
+
+
+class TrialNotKilledError(AttemptError):
+    def __init__(self, trial_id: int, attempt: int, pids: Sequence[int]) -> None:
+        self.trial_id = trial_id
+        self.pids = tuple(pids)
+        super().__init__(
+            f"cannot kill trial {trial_id}: {', '.join(map(str, pids))} of its attempt {attempt} did not end when "
+            "killed. Such a process waits for a device or a file system that does not answer; it ends when that does, "
+            "or when the machine is started anew."
         )
 
 

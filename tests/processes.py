@@ -41,6 +41,14 @@ def kill_tree(pid: int) -> None:
                 each.kill()
 
 
+def is_living(pid: int) -> bool:
+    """Not for a process of which only the exit status is left."""
+    try:
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 def wait_for(condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> None:
     """Blocks until the condition holds."""
     deadline = time.monotonic() + timeout_s

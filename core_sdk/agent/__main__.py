@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import threading
 from collections.abc import Iterator
@@ -19,8 +21,7 @@ from typing import Any
 from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.agent._terminal import Terminal
 from core_sdk.alive import AliveLock
-from core_sdk.environment.names import RUN_INFO_VARIABLE
-from core_sdk.processes import Guardian, Ranks
+from core_sdk.processes import Guardian, Ranks, end_marked
 from core_sdk.processes.output import Outlet
 from core_sdk.tracking.attempts.ending import record_end
 from core_sdk.tracking.home import TrialFolder
@@ -35,6 +36,9 @@ _PATIENCE_S = 0.5
 # How long processes that the command leaves behind may go on: with their output, and after SIGTERM.
 _LAST_OUTPUT_S = 2.0
 _END_S = 2.0
+_SHELL_BASE = 128
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 # What a terminal sends, it sends to all processes of a command.
 _OF_TERMINAL = (signal.SIGINT, signal.SIGQUIT, signal.SIGSTOP, signal.SIGCONT)
 
@@ -66,10 +70,12 @@ class _Attempt:
         self._log = _outlet(log)
         self._reaping = threading.Lock()
         self._is_killed = threading.Event()
+        self._pid = os.getpid()
 
     def run(self, messages: Iterator[dict[str, Any]]) -> None:
         """Returns when the command has ended, its end is recorded, and nobody writes its output any more."""
-        guardian = Guardian.forked(f"{RUN_INFO_VARIABLE}={self._order['variables'][RUN_INFO_VARIABLE]}")
+        # The trial counts as running, by its lock, until the guardian of a killed agent has killed all that is left.
+        guardian = Guardian.forked(self._order["mark"], [self._lock.fileno()])
         try:
             process, output = self._start()
         except OSError as error:
@@ -85,11 +91,13 @@ class _Attempt:
         if self._order["ends_with"] is not None:
             threading.Thread(target=self._end_with, args=[self._order["ends_with"]], daemon=True).start()
         # Until it is reaped, its pid cannot come to mean other processes.
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        if self._is_killed.is_set():
-            guardian.end_all(wait=True)
+        ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        if self._is_killed.is_set() or _was_killed(ended):
+            # What was killed has had no time to end what it had started.
+            end_marked(self._order["mark"], [process.pid])
         copying.join(_LAST_OUTPUT_S)
         ranks.end(_END_S)
+        guardian.await_inner()
         guardian.release(process.pid)
         with self._reaping:
             code = process.wait()
@@ -132,6 +140,11 @@ class _Attempt:
         """In the command's process, before it executes."""
         if self._terminal is not None:
             fcntl.ioctl(_STDOUT, termios.TIOCSCTTY, 0)  # the terminal of its session
+        if sys.platform == "linux":
+            # Somebody may kill our guardian with us. Then the kernel kills the command.
+            _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            if os.getppid() != self._pid:
+                os.kill(os.getpid(), signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._order["mask"])
 
     def _copy(self, source: int) -> None:
@@ -174,6 +187,14 @@ class _Attempt:
     def _tell(self, **answer: object) -> None:
         with contextlib.suppress(OSError):  # nobody listens any more
             self._starter.sendall(json.dumps(answer).encode() + b"\n")
+
+
+def _was_killed(ended: os.waitid_result | None) -> bool:
+    """By SIGKILL, as far as it shows: a shell tells of the death of its command by its own status."""
+    if ended is None:
+        return False
+    is_exit = ended.si_code == os.CLD_EXITED
+    return ended.si_status == (_SHELL_BASE + signal.SIGKILL if is_exit else signal.SIGKILL)
 
 
 def _outlet(descriptor: int) -> Outlet:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from core_sdk.environment import agent_variables, child_variables
 from core_sdk.environment.names import HOME_VARIABLE, RUN_INFO_VARIABLE
 from core_sdk.errors import CommandNotExecutableError
+from core_sdk.tracking.attempts.leftovers import mark_of_attempt
 
 if TYPE_CHECKING:
     from core_sdk.tracking.attempts.starting import Start
@@ -114,11 +115,14 @@ class Agent:
         folder, command = start.folder, start.command
         if command is None:
             raise ValueError(f"trial {folder.trial_id} has no command that an agent could start")
+        run_info = folder.run_info_path(start.number).absolute()
+        mark = mark_of_attempt(folder, start.number)
         variables = {
             **command.environment,
             **start.variables,
+            **mark.variables,
             HOME_VARIABLE: str(folder.home_root.absolute()),
-            RUN_INFO_VARIABLE: str(folder.run_info_path(start.number).absolute()),
+            RUN_INFO_VARIABLE: str(run_info),
             # Into a pipe Python would write in blocks, of which a kill loses the last one.
             "PYTHONUNBUFFERED": "1",
         }
@@ -127,6 +131,7 @@ class Agent:
             "trial_id": folder.trial_id,
             "attempt": start.number,
             "log": str(folder.log_path(start.number).absolute()),
+            "mark": str(mark),
             "argv": command.argv,
             "cwd": command.cwd,
             "variables": child_variables(variables, start.default_variables),

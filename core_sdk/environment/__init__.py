@@ -11,6 +11,7 @@
 | `CORE_SDK_PASS_VARIABLES` | more variables that a launcher passes to other hosts: `NAME,OTHER,PREFIX_*` |
 | `CORE_SDK_MEETING_PORT` | to the launchers of several nodes: the port at which they meet, on the first one |
 | `CORE_SDK_ENDING`   | to a launcher: the pid of its parent, and the file for its last messages |
+| `CORE_SDK_GUARDED_…` | marks, by which guardians know the processes that they are to end          |
 | `CORE_SDK_LEFT_JOB` | from a process to itself: its pid, and the job whose training it has started       |
 | `CORE_SDK_GRACE_S`  | how long a launcher and its ranks may take to end after SIGTERM; default: 3600 |
 | `CORE_SDK_STORAGE_DEADLINE_S` | for how long a request to a bucket is tried again; default: 300 |
@@ -43,7 +44,6 @@ from core_sdk.environment._children import (
     login_variables,
     passed_variables,
     recorded_variables,
-    unmarked_variables,
     worker_variables,
 )
 from core_sdk.environment._command import command_of_this_process, main_script
@@ -58,6 +58,7 @@ from core_sdk.environment._launchers import (
     torchrun_variables,
     visible_gpus,
 )
+from core_sdk.environment._marks import Mark
 from core_sdk.environment._ranks import (
     Meeting,
     RankPlace,

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence, Set
 
+from core_sdk.environment._marks import marks
 from core_sdk.environment.names import (
     CHANNEL_KEY_VARIABLE,
     CHIEF_IP_VARIABLE,
@@ -114,8 +115,6 @@ _NEVER_PASSED = frozenset(
 )
 # It counts this host's devices.
 _PASSED_IF_NAMED = frozenset({"CUDA_VISIBLE_DEVICES"})
-# By which a guardian knows the processes of its launch.
-_LAUNCH_MARKS = (LAUNCH_DIR_VARIABLE, ENDING_VARIABLE)
 # What launchers tell a rank of its place, and of where ranks meet.
 _OF_LAUNCH = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", CHIEF_IP_VARIABLE, RENDEZVOUS_VARIABLE, ENDING_VARIABLE, LAUNCH_DIR_VARIABLE}
@@ -148,18 +147,17 @@ def child_variables(added: Mapping[str, str], defaults: Mapping[str, str]) -> di
 
 
 def login_variables() -> dict[str, str]:
-    """What a process has from its login, so that one which we start here gets no more than one on another host."""
-    return {name: os.environ[name] for name in _LOGIN_NAMES if name in os.environ}
+    """What a process has from its login, so that one which we start here gets no more than one on another host.
 
-
-def unmarked_variables() -> dict[str, str]:
-    """The environment for a process that must not count as part of the launch that we may run in."""
-    return {name: value for name, value in os.environ.items() if name not in _LAUNCH_MARKS}
+    Only our marks are added: it ends with us.
+    """
+    return {name: os.environ[name] for name in _LOGIN_NAMES if name in os.environ} | marks()
 
 
 def agent_variables() -> dict[str, str]:
-    """The environment of an agent, which must not count as part of an attempt that we may run in."""
-    return {name: value for name, value in os.environ.items() if name != RUN_INFO_VARIABLE}
+    """The environment of an agent, or a server, which must not count as part of an attempt that we may run in."""
+    left = {RUN_INFO_VARIABLE, *marks()}
+    return {name: value for name, value in os.environ.items() if name not in left}
 
 
 def worker_variables(added: Mapping[str, str]) -> dict[str, str]:

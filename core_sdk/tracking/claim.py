@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from core_sdk.alive import AliveLock
 from core_sdk.errors import TrialRunningError
+from core_sdk.tracking.attempts.leftovers import left_attempt
 from core_sdk.tracking.home import TrialFolder
 
 
@@ -19,6 +20,8 @@ def claim_next_attempt(folder: TrialFolder, action: str) -> tuple[int, AliveLock
     if (running := folder.running_attempt()) is not None:
         is_stopping = folder.stop_path(running).exists()
         raise TrialRunningError(folder.trial_id, running, action, is_stopping=is_stopping)
+    if (left := left_attempt(folder)) is not None:
+        raise TrialRunningError(folder.trial_id, left, action)
     attempt = max(folder.attempts(), default=0) + 1
     try:
         lock = AliveLock(folder.supervised_path(attempt))

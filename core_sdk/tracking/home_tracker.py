@@ -137,13 +137,13 @@ class HomeTracker(Tracker):
             )
 
     def kill(self, trial_id: int, source: str) -> None:
-        from core_sdk.tracking.attempts.running import kill, supervised_attempt
+        from core_sdk.tracking.attempts.killing import kill, killable_attempt
 
         folder = self.home.trial(trial_id)
-        if (newest := folder.running_attempt()) is None:
-            raise TrialNotRunningError(trial_id, "kill")
-        if (attempt := supervised_attempt(folder)) is None:
-            raise AgentNotFoundError(trial_id, newest)
+        newest = folder.running_attempt()
+        if (attempt := killable_attempt(folder)) is None:
+            raise TrialNotRunningError(trial_id, "kill") if newest is None else AgentNotFoundError(trial_id, newest)
+        newest = newest or max(folder.attempts())
         settled = Settled(time=time.time(), state="CANCELED", reason=f"killed by {source}", attempt=newest)
         kill(folder, attempt, settled)
 

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from core_sdk.environment import unmarked_variables
+from core_sdk.environment import Mark
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE
 from core_sdk.files import write_atomically
 from core_sdk.processes import Guardian
@@ -25,7 +25,8 @@ _TRIAL = "trial.json"
 class LaunchDirectory:
     """Open while the launch lasts; closing removes it.
 
-    Its path stands in the environment of all processes of the launch, by which the guardian knows them.
+    Its path stands in the environment of all processes of the launch: for what they tell the launcher, and in the mark
+    by which the guardian knows them.
     """
 
     def __init__(self) -> None:
@@ -36,11 +37,13 @@ class LaunchDirectory:
         with contextlib.suppress(OSError):  # some network file systems lock no directories
             fcntl.flock(self._lock, fcntl.LOCK_SH)
         try:
-            # If this launcher is a rank's child itself, the guardian of that launch must not end this guardian.
-            self.guardian = Guardian(self.path, f"{LAUNCH_DIR_VARIABLE}={self.path}", unmarked_variables())
+            mark = Mark.of(self.path)
+            self.guardian = Guardian(self.path, str(mark))
         except BaseException:
             self.path.rmdir()
             raise
+        self.variables = {LAUNCH_DIR_VARIABLE: str(self.path), **mark.variables}
+        """Of all processes of the launch."""
         self._is_abandoned = False
         self._num_meetings = 0
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from processes import TIMEOUT_S, kill_tree, wait_for
+from processes import TIMEOUT_S, is_living, kill_tree, wait_for
 
 from core_sdk.agent.starting import Agent
 from core_sdk.errors import AgentNotFoundError, TrialRunningError
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.ending import read_end
-from core_sdk.tracking.attempts.running import await_end, kill, never_began, take_back, take_for_dead
+from core_sdk.tracking.attempts.killing import kill
+from core_sdk.tracking.attempts.running import await_end, never_began, take_back, take_for_dead
 from core_sdk.tracking.attempts.starting import Start, begin, resume
 from core_sdk.tracking.states import trial_state
 
@@ -88,7 +89,7 @@ def test_a_killed_attempt_leaves_no_process_and_has_an_end(
     kill(begun.folder, 1)
 
     record = begun.folder.read_exit(1)
-    assert [pid for pid in started if psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie"] == []
+    assert not any(map(is_living, started))
     assert record is not None
     assert record.code == -signal.SIGKILL
     assert begun.folder.running_attempt() is None
@@ -108,17 +109,28 @@ def test_an_attempt_that_has_ended_is_not_killed(start: Callable[..., Start]) ->
 
 
 def test_no_other_process_is_killed_in_place_of_an_agent(start: Callable[..., Start], tmp_path: Path) -> None:
-    """The lock is signed by a pid that belongs to another process: one on another host, say."""
+    """The lock is signed by a pid that belongs to another process. What the agent has started is known by its mark."""
     begun = start(WAITING)
-    pids(tmp_path)
+    started = pids(tmp_path)
     with subprocess.Popen(["sleep", "600"]) as other:
         begun.folder.supervised_path(1).write_text(str(other.pid))
 
-        with pytest.raises(AgentNotFoundError, match="cannot kill trial 1"):
-            kill(begun.folder, 1)
-
-        assert other.poll() is None
+        kill(begun.folder, 1)
+        has_other_ended = other.poll() is not None
         other.kill()
+
+    assert not has_other_ended
+    assert not any(map(is_living, started))
+
+
+def test_an_attempt_of_another_machine_is_not_killed(home: Home) -> None:
+    """Its lock is held, and nothing here carries its mark."""
+    begun = begin(home.root, ["true"])
+
+    with pytest.raises(AgentNotFoundError, match="cannot kill trial 1"):
+        kill(begun.folder, 1)
+
+    begun.lock.release()
 
 
 def test_an_attempt_whose_starter_died_in_time_never_began(home: Home) -> None:

@@ -15,7 +15,8 @@ from processes import TIMEOUT_S, kill_tree, wait_for
 from core_sdk.agent.starting import Agent, Ended, Spawner
 from core_sdk.errors import CommandNotExecutableError
 from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.running import await_end, kill
+from core_sdk.tracking.attempts.killing import kill
+from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start, begin
 
 WAITING = """

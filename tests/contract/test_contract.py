@@ -37,6 +37,7 @@ from buckets.servers import BucketServer
 from cli.recorded import damage, new_attempt, new_trial
 from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
+from kills.process_trees import SCRIPT, TORCH, ProcessTree
 from loop.exact_training import Training, loader_of
 from master.searches import await_end, events_of, submit_search
 from masters import running_master
@@ -1127,6 +1128,26 @@ def test_42_no_script_runs_unsupervised(home: Home, tmp_path: Path) -> None:
     assert "attempt 1 is running" in refused.stderr
     assert len(scripts) == 1
     assert psutil.wait_procs(scripts, timeout=60)[1] == []
+
+
+def test_53_nothing_runs_below_what_was_killed(home: Home, tmp_path: Path) -> None:
+    """Ranks end with their agent. Those that have lost all who would end them are ended by `trial kill`."""
+    tree = ProcessTree(home.root, tmp_path)
+    try:
+        for trial_id, killed in enumerate((["agent"], ["agent", "agent's guardian", "launcher", "guardian"]), 1):
+            tree.run(SCRIPT, "start", program=[*TORCH, "--nproc-per-node=2", "--"])
+            wait_for(lambda: {"rank0", "rank1", *killed} <= set(tree.roles()))  # noqa: B023
+            tree.kill(*killed, "command")
+            if "guardian" in killed:
+                refused = core_sdk("trial", "resume", str(trial_id))
+                ended = core_sdk("trial", "kill", str(trial_id))
+            tree.wait_until_gone(60)
+    finally:
+        tree.kill_all()
+
+    assert refused.returncode != 0
+    assert ended.returncode == 0, ended.stderr
+    assert client.get_trial(2).state is client.TrialState.CANCELED
 
 
 def test_43_a_kill_leaves_nothing(home: Home, tmp_path: Path) -> None:

@@ -14,8 +14,10 @@ from core_sdk.cli.running.terminal import catch_signals, hand_on_lines, hand_on_
 from core_sdk.errors import CommandError
 from core_sdk.processes import exit_code
 from core_sdk.tracking.attempts.ending import read_end, read_settled
+from core_sdk.tracking.attempts.leftovers import left_attempt
 from core_sdk.tracking.attempts.running import await_end
 from core_sdk.tracking.attempts.starting import Start
+from core_sdk.tracking.home import TrialFolder
 from core_sdk.tracking.rows import TrialState
 from core_sdk.tracking.states import trial_state
 
@@ -49,9 +51,18 @@ def run_in_foreground(agent: Agent, decide: Callable[[], Start]) -> int:
         say(problem)
     if ended.code is None:
         await_end(start.folder, _ORPHAN_S)
+        _kill_left(start.folder)
     state, reason = trial_state(read_end(start.folder, ended.code), False, read_settled(start.folder))
     display.close(f"trial {trial_id} {describe_end(trial_id, state, reason)}")
     return exit_status(state, ended.code)
+
+
+def _kill_left(folder: TrialFolder) -> None:
+    """Of an attempt whose agent was killed, with its guardian."""
+    if (left := left_attempt(folder)) is not None:
+        from core_sdk.tracking.attempts.killing import kill  # psutil takes a twentieth of a second
+
+        kill(folder, left)
 
 
 def _start(start: Start, agent: Agent, is_hurried: threading.Event) -> Display:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -17,9 +18,12 @@ from core_sdk.master.machine import Machine
 from core_sdk.master.pools._order import AttemptOrder
 from core_sdk.master.pools._pool import Begun, Claim, Execution, ResourcePool
 from core_sdk.records import AttemptOutcome
-from core_sdk.tracking.attempts.running import kill, never_began, take_back
+from core_sdk.tracking.attempts.killing import kill
+from core_sdk.tracking.attempts.running import never_began, take_back
 from core_sdk.tracking.attempts.starting import Start
 from core_sdk.tracking.home import Home, TrialFolder
+
+logger = logging.getLogger("core_sdk.master")
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -156,7 +160,7 @@ class _MachineExecution(Execution):
         if self._agent is not None:
             self._agent.signal(signal.SIGKILL)
         else:
-            threading.Thread(target=kill, args=[self._folder, self._number], daemon=True).start()
+            threading.Thread(target=self._kill_left, daemon=True).start()
 
     def _run(self, start: Start, agent: Agent, tell: Callable[[], None]) -> None:
         try:
@@ -166,10 +170,18 @@ class _MachineExecution(Execution):
             self.problem = str(error)
             start.lock.release()
         self._is_starting = False
-        if not self.problem:
-            agent.wait()
+        if not self.problem and agent.wait().code is None:
+            # Somebody has killed the agent, and perhaps its guardian.
+            self._agent = None
+            self._kill_left()
         agent.close()
         tell()
+
+    def _kill_left(self) -> None:
+        try:
+            kill(self._folder, self._number)
+        except CoreSDKError as error:
+            logger.warning("%s", error)
 
 
 def _withdraw(made: Future[Start]) -> None:

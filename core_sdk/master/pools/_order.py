@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.tracking.attempts.killing import kill
+from core_sdk.tracking.attempts.leftovers import left_attempt
 from core_sdk.tracking.attempts.running import await_end, never_began, take_back
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import Start, begin_in_experiment, resume
@@ -58,6 +60,8 @@ class AttemptOrder:
         """Claims the attempt for this process. May take as long as a storage takes to answer."""
         folder = self.folder
         if not self.is_first:
+            if (left := left_attempt(folder)) is not None:
+                kill(folder, left)
             submission.prepare(folder)
             return resume(folder, is_again=True, config=submission.config_values, slots=slots)
         return begin_in_experiment(

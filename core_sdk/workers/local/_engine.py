@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from core_sdk.environment import RankPlace, unmarked_variables, worker_variables
+from core_sdk.environment import Mark, RankPlace, worker_variables
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkersNotStartedError
 from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, excerpt
@@ -79,9 +79,9 @@ class WorkerProcesses:
         """`is_detached`: the guardian is not to be a child of this process."""
         # A short path, since it will have sockets in it, whose paths are limited to about a hundred bytes.
         self._directory = Path(tempfile.mkdtemp(prefix="core-sdk-workers-")).resolve()
-        mark = f"{LAUNCH_DIR_VARIABLE}={self._directory}"
+        self._mark = Mark.of(self._directory)
         try:
-            self._guardian = Guardian(self._directory, mark, unmarked_variables(), is_detached=is_detached)
+            self._guardian = Guardian(self._directory, str(self._mark), is_detached=is_detached)
         except BaseException:
             self._directory.rmdir()
             raise
@@ -98,7 +98,7 @@ class WorkerProcesses:
 
     def start(self, places: Sequence[RankPlace], address: str, variables: Mapping[str, str], order: Order) -> LocalTeam:
         """Returns once all workers listen. Raises `WorkersNotStartedError`."""
-        all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **variables}
+        all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **self._mark.variables, **variables}
         return LocalTeam(places, address, all_variables, order, self._guardian, self._output)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ If this process is killed, a guardian ends the training here and removes its fil
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import runpy
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _RUN_INFO_VARIABLE = "CORE_SDK_RUN_INFO"
 _ENDING_VARIABLE = "CORE_SDK_ENDING"
+_MARK_PREFIX = "CORE_SDK_GUARDED_"
 _SILENCE_S = 60.0
 _GRACE_S = 10.0
 _CHUNK_BYTES = 1 << 16
@@ -51,18 +53,19 @@ def main() -> None:
         _tell_head(job, refused=reason)
         return
     directory = Path(tempfile.mkdtemp(prefix="core-sdk-node-"))
-    # All that the launcher starts inherits it as it is; the ranks' run info is another one than the launcher's.
-    ending = f"{os.getpid()}:{directory / 'result.json'}"
-    guardian: Guardian = runpy.run_path(sys.argv[1])["Guardian"](directory, f"{_ENDING_VARIABLE}={ending}")
+    mark = _MARK_PREFIX + hashlib.sha256(os.fsencode(directory)).hexdigest()[:16], str(directory)
+    guardian: Guardian = runpy.run_path(sys.argv[1])["Guardian"](directory, "=".join(mark))
     try:
-        _run(job, commands, directory, guardian, ending)
+        _run(job, commands, directory, guardian, dict([mark]))
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         guardian.dismiss()
 
 
-def _run(job: dict[str, Any], commands: Iterator[bytes], directory: Path, guardian: Guardian, ending: str) -> None:
-    launcher = _start(job, directory, ending)
+def _run(
+    job: dict[str, Any], commands: Iterator[bytes], directory: Path, guardian: Guardian, marks: dict[str, str]
+) -> None:
+    launcher = _start(job, directory, marks)
     guardian.guard(launcher.pid)
 
     def hand_on(number: int, frame: FrameType | None) -> None:
@@ -76,15 +79,15 @@ def _run(job: dict[str, Any], commands: Iterator[bytes], directory: Path, guardi
     _tell_head(job, ended=code, result=_result(directory))
 
 
-def _start(job: dict[str, Any], directory: Path, ending: str) -> subprocess.Popen[bytes]:
+def _start(job: dict[str, Any], directory: Path, marks: dict[str, str]) -> subprocess.Popen[bytes]:
     run_info = directory / "run_info.json"
     run_info.touch(mode=0o600)
     run_info.write_text(job["run_info"])
-    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: ending}
+    told = {_RUN_INFO_VARIABLE: str(run_info), _ENDING_VARIABLE: f"{os.getpid()}:{directory / 'result.json'}"}
     return subprocess.Popen(
         # Without the working directory in its path, where a `launch.py` of the user's may lie.
         [sys.executable, "-P", "-m", job["module"], *job["arguments"]],
-        env=os.environ | job["variables"] | told,
+        env=os.environ | job["variables"] | told | marks,
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
+from core_sdk.environment.names import CHIEF_IP_VARIABLE, GRACE_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.processes.output import RankOutput
 from launch._directory import LaunchDirectory
 from launch._framework import Framework
@@ -45,7 +45,7 @@ class RankLogs(LogsSpecs):
         common = {
             # Without this, output would appear in blocks, and the last block die with a killed rank.
             "PYTHONUNBUFFERED": "1",
-            LAUNCH_DIR_VARIABLE: str(self._directory.path),
+            **self._directory.variables,
             GRACE_VARIABLE: str(self._grace_s),
             CHIEF_IP_VARIABLE: envs[0]["MASTER_ADDR"],
             "TORCHELASTIC_RESTART_COUNT": str(self.num_restarts),

@@ -17,7 +17,8 @@ from core_sdk.environment import visible_gpus
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master.pools._order import AttemptOrder
-from core_sdk.tracking.attempts.running import await_end, kill, never_began
+from core_sdk.tracking.attempts.killing import kill
+from core_sdk.tracking.attempts.running import await_end, never_began
 from core_sdk.tracking.attempts.slots import Slots
 from core_sdk.tracking.attempts.starting import Start, claimed_elsewhere
 from core_sdk.tracking.home import Home

@@ -1,0 +1,107 @@
+"""Kills attempts, whoever has started them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+
+from core_sdk.alive import is_alive, signed_by
+from core_sdk.errors import AgentNotFoundError, TrialNotKilledError
+from core_sdk.processes import end_marked, is_any_marked
+from core_sdk.records import Settled
+from core_sdk.tracking.attempts.ending import record_end
+from core_sdk.tracking.attempts.leftovers import left_attempt, mark_of_attempt
+from core_sdk.tracking.home import TrialFolder
+
+_POLL_S = 0.05
+# An agent signs the attempt's lock as soon as it has got it.
+_SIGNING_S = 2.0
+# For the end of guardians, and of the locks of what was killed.
+_LAST_S = 10.0
+
+
+def killable_attempt(folder: TrialFolder) -> int | None:
+    """The number with which the attempt was started of which processes are on this machine; None if there are none.
+
+    It is the one whose agent runs (a launcher may have begun others since), or one that a killed agent has left.
+    """
+    supervised = (number for number in reversed(folder.attempts()) if is_alive(folder.supervised_path(number)))
+    return next(supervised, None) or left_attempt(folder)
+
+
+def kill(folder: TrialFolder, attempt: int, settled: Settled | None = None) -> None:
+    """Kills the attempt with all its processes, and returns when they are gone and its end is recorded.
+
+    Also those that a killed agent and its guardian have left. Does nothing if nothing of it runs. It takes a second, in
+    which processes are looked for that were just being started. `attempt` is the number with which it was started.
+    `settled` is recorded before, so that it is known to whoever sees the end.
+
+    Raises `AgentNotFoundError` if it runs on another machine, or was not started by an agent, and
+    `TrialNotKilledError` if the system cannot kill a process.
+    """
+    mark, lock = str(mark_of_attempt(folder, attempt)), folder.supervised_path(attempt)
+    holder = _holder(lock, mark)
+    if holder is None and not is_any_marked(mark):
+        if is_alive(lock):
+            raise AgentNotFoundError(folder.trial_id, attempt)
+        return
+    if settled is not None:
+        folder.append_change(settled)
+    killed, ending = ([], []) if holder is None else _processes_of(holder)
+    for process in killed:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    left = end_marked(mark)
+    deadline = time.monotonic() + _LAST_S
+    while (is_alive(lock) or any(map(_is_living, (*killed, *ending)))) and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+    if left := left or [process.pid for process in killed if _is_living(process)]:
+        raise TrialNotKilledError(folder.trial_id, attempt, left)
+    if is_alive(lock):
+        raise AgentNotFoundError(folder.trial_id, attempt)
+    if folder.read_exit(max(folder.attempts())) is None:
+        record_end(folder, -signal.SIGKILL)
+
+
+def _holder(lock: Path, mark: str) -> psutil.Process | None:
+    """The agent, or the program that executes the attempt; None if it is no process of this machine, or is dead."""
+    deadline = time.monotonic() + _SIGNING_S
+    while is_alive(lock) and time.monotonic() < deadline:
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(signed_by(lock) or 0)
+            # The pid alone may have come to mean another process.
+            if is_alive(lock) and any(Path(file.path) == lock.resolve() for file in process.open_files()):
+                return process
+        if is_any_marked(mark):
+            return None
+        time.sleep(_POLL_S)
+    return None
+
+
+def _processes_of(holder: psutil.Process) -> tuple[list[psutil.Process], list[psutil.Process]]:
+    """Those to kill, and those that end because of it, such as guardians. An agent has only the latter."""
+    try:
+        session = os.getsid(holder.pid)
+        descendants = [each for each in holder.children(recursive=True) if _is_in_session(each.pid, session)]
+        return [holder, *descendants], [each for each in holder.children() if each not in descendants]
+    except (psutil.Error, ProcessLookupError):
+        return [], []
+
+
+def _is_in_session(pid: int, session: int) -> bool:
+    try:
+        return os.getsid(pid) == session
+    except ProcessLookupError:
+        return False
+
+
+def _is_living(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,179 @@
+"""Each process of a tree is killed in turn: nothing is left of the tree, and its trial can be ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kills.process_trees import SCRIPT, SEARCH, TORCH, WORKERS, ProcessTree
+from processes import wait_for
+
+from core_sdk.errors import TrialNotRunningError
+from core_sdk.experiments.killing import kill_trial
+from core_sdk.experiments.submission import submit
+from core_sdk.tracking import Home, HomeTracker
+
+_WITHIN_S = 30.0
+_STAGES = ("start", "middle", "end")
+_LAUNCH = ("--nproc-per-node=2", "--")
+# Of these the training goes on, as the contract says of commands and masters, and the supervisors of guardians.
+_OTHERS = ("command", "guardian", "agent's guardian", "master", "spawner", "child")
+
+
+@pytest.fixture
+def tree(home: Home, tmp_path: Path) -> Iterator[ProcessTree]:
+    found = ProcessTree(home.root, tmp_path)
+    yield found
+    found.kill_all()
+
+
+def _start_script(home: Home, tree: ProcessTree, stage: str) -> None:
+    tree.run(SCRIPT, stage)
+
+
+def _start_launch(home: Home, tree: ProcessTree, stage: str) -> None:
+    tree.run(SCRIPT, stage, program=[*TORCH, *_LAUNCH])
+
+
+def _start_workers(home: Home, tree: ProcessTree, stage: str) -> None:
+    tree.run(WORKERS, stage)
+
+
+def _start_nodes(home: Home, tree: ProcessTree, stage: str) -> None:
+    """Two launchers under one agent, as two nodes that meet on this host."""
+    (tree.directory / "train.py").write_text(SCRIPT)
+    options = "--nnodes=2 --nproc-per-node=1 --master-addr=127.0.0.1 --master-port=$PORT"
+    launch = f"{' '.join(TORCH)} {options} --node-rank=%d -- {tree.directory}/train.py {stage}"
+    command = f"PORT=$((20000 + $$ % 10000)); {launch % 1} & {launch % 0}; wait"
+    tree.start("run", "--", "sh", "-c", command)
+
+
+def _start_search(home: Home, tree: ProcessTree, stage: str) -> None:
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    code = tree.directory / "code"
+    code.mkdir()
+    (code / "train.py").write_text(
+        SCRIPT.replace("pathlib.Path(__file__).parent", f"pathlib.Path({str(tree.directory)!r})")
+    )
+    program = f"python, -m, launch.torch_distributed, {_LAUNCH[0]}, --, train.py, {stage}"
+    submit(Home.create(home.root), SEARCH.format(program=program), source="search.yaml", model_dir=code)
+
+
+_TREES = {
+    "script": (_start_script, 1),
+    "launch": (_start_launch, 2),
+    "workers": (_start_workers, 2),
+    "nodes": (_start_nodes, 2),
+    "search": (_start_search, 2),
+}
+_ROLES = {
+    "script": ("command", "agent", "agent's guardian", "script"),
+    "launch": ("command", "agent", "agent's guardian", "launcher", "guardian", "rank0", "rank1"),
+    "workers": ("command", "agent", "agent's guardian", "script", "guardian", "rank0", "rank1"),
+    "nodes": ("command", "agent", "agent's guardian", "launcher", "launcher 1", "guardian", "guardian 1", "rank0"),
+    "search": ("master", "spawner", "agent", "agent's guardian", "launcher", "guardian", "rank0", "rank1"),
+}
+
+
+def _reach(name: str, stage: str, home: Home, tree: ProcessTree) -> None:
+    start, num_ranks = _TREES[name]
+    start(home, tree, stage)
+    wait_for(lambda: all((tree.directory / f"{stage}-{rank}").exists() for rank in range(num_ranks)))
+    wait_for(lambda: set(_ROLES[name]) <= set(tree.roles()))
+
+
+def _end_trial(home: Home) -> None:
+    try:
+        kill_trial(HomeTracker(home), 1, "a test")
+    except TrialNotRunningError:
+        assert home.folder(1).running_attempt() is None
+
+
+def _state(home: Home) -> str:
+    with HomeTracker(home).view() as view:
+        return str(view.trial(1).state)
+
+
+_ALL = [(name, role, stage) for name, roles in _ROLES.items() for role in roles for stage in _STAGES]
+_QUICK = [
+    ("launch", "agent", "middle"),
+    ("launch", "agent", "start"),
+    ("launch", "launcher", "middle"),
+    ("workers", "script", "middle"),
+    ("script", "agent", "middle"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "role", "stage"),
+    [pytest.param(*case, marks=() if case in _QUICK else pytest.mark.slow) for case in _ALL],
+)
+def test_nothing_is_left_of_a_tree_of_which_a_process_is_killed(
+    name: str, role: str, stage: str, home: Home, tree: ProcessTree
+) -> None:
+    """The tree ends by itself, or it is one that goes on without that process, and its trial can be ended."""
+    _reach(name, stage, home, tree)
+
+    tree.kill(role)
+    if role.startswith(_OTHERS):
+        _end_trial(home)
+
+    tree.wait_until_gone(_WITHIN_S, but=("master", "spawner"))
+    _end_trial(home)
+    assert _state(home) in ("COMPLETED", "ERROR", "CANCELED", "PAUSED")
+
+
+@pytest.mark.parametrize(
+    "roles",
+    [
+        ("agent", "agent's guardian"),
+        ("agent", "guardian"),
+        ("agent", "launcher"),
+        pytest.param(("launcher", "guardian"), marks=pytest.mark.slow),
+        pytest.param(("agent", "agent's guardian", "launcher"), marks=pytest.mark.slow),
+        pytest.param(("agent", "agent's guardian", "guardian"), marks=pytest.mark.slow),
+        pytest.param(("agent", "launcher", "guardian"), marks=pytest.mark.slow),
+    ],
+)
+def test_nothing_is_left_of_a_launch_of_which_several_are_killed_at_once(
+    roles: tuple[str, ...], home: Home, tree: ProcessTree
+) -> None:
+    """Whoever is left finds the rest."""
+    _reach("launch", "middle", home, tree)
+
+    tree.kill(*roles)
+
+    tree.wait_until_gone(_WITHIN_S, but=["child"] if {"agent", "agent's guardian"} <= set(roles) else ())
+    _end_trial(home)
+    assert _state(home) in ("ERROR", "CANCELED")
+
+
+@pytest.mark.parametrize("roles", [("command", "agent", "agent's guardian", "launcher", "guardian")])
+def test_ranks_that_nobody_supervises_can_be_killed(roles: tuple[str, ...], home: Home, tree: ProcessTree) -> None:
+    """Before that, their trial is not resumed beside them."""
+    _reach("launch", "start", home, tree)
+
+    tree.kill(*roles)
+    assert {"rank0", "rank1"} <= set(tree.roles())
+    resumed = tree.start("trial", "resume", "1").wait()
+    kill_trial(HomeTracker(home), 1, "a test")
+
+    assert resumed != 0
+    assert "attempt 1 is running" in (tree.directory / "output").read_text()
+    tree.wait_until_gone(_WITHIN_S)
+    assert _state(home) == "CANCELED"
+
+
+def test_a_guardian_that_was_killed_is_replaced(home: Home, tree: ProcessTree) -> None:
+    """The next one does its work."""
+    _reach("launch", "middle", home, tree)
+    killed = {role: pid for role, pid in tree.roles().items() if role in ("guardian", "agent's guardian")}
+    tree.kill(*killed)
+    wait_for(lambda: sum(role.startswith("guardian") for role in tree.roles()) == 2)
+
+    tree.kill("agent", "launcher")
+
+    tree.wait_until_gone(_WITHIN_S)
