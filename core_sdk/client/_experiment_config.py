@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -15,8 +14,7 @@ def experiment_config(tracker: HomeTracker, experiment_id: int) -> dict[str, Any
     """The contract is `Experiment.config`'s."""
     record = tracker.experiment_record(experiment_id)
     if record.is_submitted:
-        completed = tracker.home.experiment(experiment_id).completed_config_path.read_bytes()
-        submitted: dict[str, Any] = from_json(json.loads(completed))
+        submitted: dict[str, Any] = from_json(tracker.home.experiment(experiment_id).read_config())
         return submitted
     config: dict[str, Any] = {
         "name": record.name,

@@ -36,7 +36,8 @@ from core_sdk.client._trial_order import list_trials
 from core_sdk.client._trials_frame import trials_frame
 from core_sdk.client._unavailable import unavailable
 from core_sdk.errors import ExperimentNotRunningError, ExperimentStateError, PausedError, TrialNotRunningError
-from core_sdk.experiments.calling import call, ensure_master
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.following import keep_going
 from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import (
     CheckpointMetadataSet,
@@ -276,9 +277,7 @@ class Training(ABC):
 
     def _keep_going(self) -> None:
         """Starts a master where none runs, if the experiment needs one to go on."""
-        search = self._tracker.experiment_record(self._scope.experiment_id).search
-        if search is not None and not search.has_ended:
-            ensure_master(self._tracker.home.root)
+        keep_going(self._tracker.home, self._scope.experiment_id)
 
 
 class Trial(Training):

@@ -11,11 +11,12 @@ concern several fields are checked where each field is right by itself.
 from core_sdk.config._loading import Loaded, from_mapping, load
 from core_sdk.config._writing import masked, to_mapping, to_yaml
 from core_sdk.config.entrypoint import command_of, entrypoint_argv
-from core_sdk.config.experiment import ExperimentConfig
+from core_sdk.config.experiment import ExperimentConfig, Resources
 
 __all__ = [
     "ExperimentConfig",
     "Loaded",
+    "Resources",
     "command_of",
     "entrypoint_argv",
     "from_mapping",

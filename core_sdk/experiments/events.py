@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
 
-from core_sdk.journal import encode_line, read_records
+from core_sdk.errors import RecordDamagedError
+from core_sdk.journal import encode_line, read_journal
 from core_sdk.records import Event
+
+_KINDS = get_args(Event)
 
 
 class EventJournal:
@@ -17,6 +20,7 @@ class EventJournal:
 
     def __init__(self, path: Path) -> None:
         """Makes the file if it is missing. Raises `OSError`, here and in `append`."""
+        self._path = path
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self._size_bytes = os.fstat(self._descriptor).st_size
         if self._size_bytes and os.pread(self._descriptor, 1, self._size_bytes - 1) != b"\n":
@@ -24,13 +28,20 @@ class EventJournal:
         self._is_dirty = False
 
     def append(self, event: Event) -> None:
-        """Appends the event, or raises `OSError` and leaves nothing of it."""
+        """Appends the event, or raises `OSError` or `RecordDamagedError` and leaves nothing of it."""
+        self.check()
         line = encode_line(event)
         if os.write(self._descriptor, line) != len(line):
             os.ftruncate(self._descriptor, self._size_bytes)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._size_bytes += len(line)
         self._is_dirty = True
+
+    def check(self) -> None:
+        """Raises `RecordDamagedError` if somebody else has changed the file."""
+        status = os.fstat(self._descriptor)
+        if status.st_size != self._size_bytes or not status.st_nlink:
+            raise RecordDamagedError(self._path, "it was cut, written or replaced while a master worked with it")
 
     def sync(self) -> None:
         if self._is_dirty:
@@ -49,6 +60,24 @@ class EventJournal:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """All events, in order. Raises `FileNotFoundError`."""
-    kinds = get_args(Event)
-    return (record for record in read_records(path) if isinstance(record, kinds))
+    """All events, in order. Raises `FileNotFoundError`, and `RecordDamagedError` as `read_new_events`."""
+    for events, _ in read_new_events(path, 0):
+        yield from events
+
+
+def read_new_events(path: Path, offset: int) -> Iterator[tuple[list[Event], int]]:
+    """The events behind byte `offset`, in order and by the chunk; with each the offset behind it.
+
+    What follows from the events is right only if none is missing: raises `RecordDamagedError` for a damaged line, and
+    for one of a kind that this version does not know.
+    """
+    if path.stat().st_size < offset:
+        raise RecordDamagedError(path, "it has become shorter")
+    for chunk in read_journal(path, offset):
+        for bad_line in chunk.bad_lines:
+            raise RecordDamagedError(path, f"the line at byte {bad_line.offset} {bad_line.problem}")
+        events = [record for record in chunk.records if isinstance(record, _KINDS)]
+        if len(events) < len(chunk.records):
+            raise RecordDamagedError(path, f"a line behind byte {offset} is no event")
+        offset = chunk.end_offset
+        yield events, offset

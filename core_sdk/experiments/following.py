@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from typing import get_args
 
+from core_sdk.errors import ExperimentStateError, RecordDamagedError
 from core_sdk.experiments.calling import ensure_master
+from core_sdk.experiments.events import read_new_events
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.experiments.submitted import SubmittedExperiment
-from core_sdk.journal import read_journal
 from core_sdk.records import Event
 from core_sdk.tracking.home import Home
 
@@ -23,29 +23,36 @@ class FollowedExperiment:
     """Reads the events of a submitted experiment, from the first one."""
 
     def __init__(self, home: Home, experiment_id: int) -> None:
-        """Raises `ExperimentNotFoundError`, also for an experiment that was not submitted."""
+        """Raises `RecordDamagedError`, and `ExperimentNotFoundError`, also for an experiment that was not submitted."""
         submitted = SubmittedExperiment(home, experiment_id)
+        record = submitted.folder.read()  # before the events, of which it says how many there are at least
         self.home = home
-        self.name = submitted.folder.read().name
+        self.name = record.name
         self.searcher = submitted.config.searcher
         self.experiment = Experiment(experiment_id, submitted.config)
         self._path = submitted.folder.events_path
         self._offset = 0
+        self._least_events = 0 if record.search is None else max(1, record.search.num_events)
 
     def read(self) -> Iterator[Event]:
-        """Each new event, after it was applied."""
+        """Each new event, after it was applied.
+
+        Raises `RecordDamagedError` if an event is damaged or missing: without it the others may mean something else.
+        """
         with contextlib.suppress(FileNotFoundError):
-            for chunk in read_journal(self._path, self._offset):
-                self._offset = chunk.end_offset
-                for record in chunk.records:
-                    if isinstance(record, get_args(Event)):
-                        self.experiment.apply(record)
-                        yield record
+            for events, end_offset in read_new_events(self._path, self._offset):
+                self._offset = end_offset
+                for event in events:
+                    self._apply(event)
+                    yield event
+        if self.experiment.num_events < self._least_events:
+            problem = f"it has {self.experiment.num_events} events, and had {self._least_events}"
+            raise RecordDamagedError(self._path, problem)
 
     def follow(self, pause_s: float = _PAUSE_S) -> Iterator[list[Event]]:
         """The new events at least several times a second, until the experiment has ended.
 
-        If its master dies, another one is started.
+        If its master dies, another one is started. Raises `ExperimentStateError` if it stands still, being damaged.
         """
         asked = time.monotonic()
         while True:
@@ -54,5 +61,25 @@ class FollowedExperiment:
                 return
             if time.monotonic() - asked > _MASTER_S:
                 asked = time.monotonic()
-                ensure_master(self.home.root)
+                keep_going(self.home, self.experiment.experiment_id)
             time.sleep(pause_s)
+
+    def _apply(self, event: Event) -> None:
+        try:
+            self.experiment.apply(event)
+        except Exception as error:  # an event that does not follow from the others may fail in any way
+            problem = f"event {self.experiment.num_events} does not follow from those before it ({error!r})"
+            raise RecordDamagedError(self._path, problem) from error
+
+
+def keep_going(home: Home, experiment_id: int) -> None:
+    """Starts a master, for one who waits for the experiment's end, if it needs one and none runs.
+
+    Raises `ExperimentStateError` if the experiment stands still, so that its end would never come.
+    """
+    search = home.experiment(experiment_id).read().search
+    if search is None or search.has_ended:
+        return
+    ensure_master(home.root)
+    if search.is_damaged:
+        raise ExperimentStateError(experiment_id, f"stands still: {search.reason.rstrip('.')}")

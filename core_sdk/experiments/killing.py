@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from core_sdk.errors import RecordDamagedError
 from core_sdk.experiments.calling import call
 from core_sdk.tracking import HomeTracker
 from core_sdk.tracking.attempts.running import await_end
@@ -14,9 +15,17 @@ def kill_trial(tracker: HomeTracker, trial_id: int, by: str) -> None:
     not run yet. Raises `TrialNotRunningError`, `AgentNotFoundError` or `MasterError`.
     """
     experiment_id = tracker.trial_record(trial_id).experiment_id
-    search = tracker.experiment_record(experiment_id).search
-    if search is None or search.has_ended:
+    if not _goes_on(tracker, experiment_id):
         tracker.kill(trial_id, by)
         return
     call(tracker.home.root, "kill_trial", experiment_id=experiment_id, trial_id=trial_id, by=f"killed by {by}")
     await_end(tracker.home.folder(trial_id))
+
+
+def _goes_on(tracker: HomeTracker, experiment_id: int) -> bool:
+    """Whether a master carries the experiment out; none does while a file of it is damaged."""
+    try:
+        search = tracker.experiment_record(experiment_id).search
+    except RecordDamagedError:
+        return False
+    return search is not None and not search.has_ended and not search.is_damaged

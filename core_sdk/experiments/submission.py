@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
+import hashlib
 import os
 import shlex
 import time
@@ -134,7 +134,7 @@ def fork(
     folder = home.experiment(experiment_id)
     parent = folder.read_submission()
     if text is None:
-        text, source = folder.config_path.read_text(), str(folder.config_path)
+        text, source = folder.read_original_config().decode(errors="surrogateescape"), str(folder.config_path)
         overrides = [*parent.overrides, *overrides]
     loaded = load(text, source=source, overrides=overrides)
     submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=list(overrides), key="")
@@ -150,7 +150,7 @@ def continue_as_new(home: Home, trial_id: int, *, overrides: Sequence[str] = (),
     trial = home.trial(trial_id).read_record()
     folder = home.experiment(trial.experiment_id)
     parent = folder.read_submission()
-    config = continued_config(_read_config(folder.completed_config_path), trial_id, from_json(trial.told_hparams))
+    config = continued_config(from_json(folder.read_config()), trial_id, from_json(trial.told_hparams))
     source = f"the configuration of trial {trial_id}"
     loaded = from_mapping(config, source=source, overrides=overrides)
     submission = replace(parent, warm_start=_warm_start(home, loaded.config, source), overrides=[], key="")
@@ -168,8 +168,9 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     search, path = folder.read().search, folder.completed_config_path
     if search is None or not search.has_ended:
         raise ExperimentStateError(experiment_id, "has not ended: `core-sdk experiment activate` lets it go on")
-    loaded = from_mapping(_read_config(path), source=str(path), overrides=overrides)
-    _check_kept(experiment_id, from_mapping(_read_config(path)).config, loaded.config)
+    before = folder.read_config()
+    loaded = from_mapping(from_json(before), source=str(path), overrides=overrides)
+    _check_kept(experiment_id, from_mapping(from_json(before)).config, loaded.config)
     if search.searcher not in ("single", "random", "grid"):
         raise ExperimentStateError(
             experiment_id,
@@ -178,12 +179,11 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
         )
     if overrides and search.searcher != "single":
         raise ExperimentStateError(experiment_id, "has several trials, whose configuration cannot change any more")
-    before = path.read_bytes()
-    write_atomically(path, _encoded(loaded.config))
+    folder.write_config(_values(loaded.config))
     try:
         call(home.root, "continue", experiment_id=experiment_id, by=by)
     except CoreSDKError:
-        write_atomically(path, before)
+        folder.write_config(before)
         raise
     return Submitted(experiment_id, loaded.warnings)
 
@@ -228,9 +228,10 @@ def _begin(
     config, folder = loaded.config, home.allot_experiment()
     with _writing(home), contextlib.ExitStack() as undo:
         undo.callback(_withdraw, folder)
-        write_atomically(folder.config_path, text.encode())
-        write_atomically(folder.completed_config_path, _encoded(config))
-        folder.write_submission(submission)
+        original = text.encode()
+        write_atomically(folder.config_path, original)
+        folder.write_config(_values(config))
+        folder.write_submission(replace(submission, config_sha256=hashlib.sha256(original).hexdigest()))
         # Last, since it makes the folder an experiment.
         folder.write(
             ExperimentRecord(
@@ -272,13 +273,9 @@ def _withdraw(folder: ExperimentFolder) -> None:
         folder.discard()
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    config: dict[str, Any] = from_json(json.loads(path.read_bytes()))
-    return config
-
-
-def _encoded(config: ExperimentConfig) -> bytes:
-    return json.dumps(to_json(to_mapping(config), "the configuration")).encode()
+def _values(config: ExperimentConfig) -> dict[str, Any]:
+    values: dict[str, Any] = to_json(to_mapping(config), "the configuration")
+    return values
 
 
 def _warm_start(home: Home, config: ExperimentConfig, source: str) -> str | None:

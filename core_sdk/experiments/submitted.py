@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from core_sdk.config import ExperimentConfig, entrypoint_argv, from_mapping
+from core_sdk.errors import RecordDamagedError
 from core_sdk.experiments.code import has_startup_hook, unpack_for_trial, with_startup_hook
 from core_sdk.experiments.experiment import Experiment
 from core_sdk.records import CommandRecord, SearchRecord, SubmissionRecord, from_json
@@ -32,12 +34,15 @@ class SubmittedExperiment:
     @cached_property
     def config_values(self) -> dict[str, Any]:
         """The completed configuration as JSON values, as scripts are told it."""
-        values: dict[str, Any] = json.loads(self.folder.completed_config_path.read_bytes())
-        return values
+        return self.folder.read_config()
 
     @cached_property
     def config(self) -> ExperimentConfig:
-        return from_mapping(from_json(self.config_values), source=str(self.folder.completed_config_path)).config
+        """Raises `RecordDamagedError`."""
+        try:
+            return from_mapping(from_json(self.config_values)).config
+        except ValueError as error:
+            raise RecordDamagedError(self.folder.completed_config_path, str(error)) from error
 
     def prepare(self, trial: TrialFolder) -> CommandRecord:
         """Unpacks the code for a trial, and returns the command that starts it there. Raises `CommandError`."""
@@ -56,6 +61,11 @@ class SubmittedExperiment:
         files = [folder.record_path, folder.submission_path, folder.completed_config_path]
         return files if self.record.code is None else [*files, self.home.code_archive(self.record.code)]
 
+    def check(self) -> None:
+        """Reads all that it is made of. Raises `RecordDamagedError`."""
+        self.config  # noqa: B018
+        self.record  # noqa: B018
+
     def publish(self, experiment: Experiment) -> None:
         """Writes how the experiment stands into its record, for lists."""
         with self.folder.edit() as record:
@@ -70,9 +80,16 @@ class SubmittedExperiment:
                 num_running=experiment.num_running,
                 ended=ended,
                 warnings=list(experiment.warnings),
+                num_events=experiment.num_events,
             )
 
+    def publish_damage(self, problem: str) -> None:
+        """Writes into its record, if it has been begun, why it stands still."""
+        with self.folder.edit() as record:
+            if record.search is not None:
+                record.search = replace(record.search, reason=problem, is_damaged=True)
+
     def has_to_go_on(self) -> bool:
-        """Whether a master has begun it, and it has not ended."""
+        """Whether a master has begun it, and it has not ended. Raises `RecordDamagedError` if that cannot be told."""
         search = self.folder.read().search
-        return self.folder.events_path.exists() and (search is None or not search.has_ended)
+        return self.folder.events_path.exists() if search is None else not search.has_ended

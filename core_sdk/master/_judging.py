@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from core_sdk.errors import RecordDamagedError
 from core_sdk.records import AttemptOutcome
 from core_sdk.tracking.attempts.ending import read_end, read_settled
 from core_sdk.tracking.home import TrialFolder
@@ -25,7 +26,10 @@ def judge(
     ended with its machine, and counts if no other end is recorded. `hopeless` are patterns of lines of output after
     which a failed attempt is not repeated.
     """
-    told = folder.read_exit(max(folder.attempts()))
+    try:
+        told, damage = folder.read_exit(max(folder.attempts())), ""
+    except RecordDamagedError as error:
+        told, damage = None, str(error)
     end = read_end(folder, None if told is None else told.code)
     if end.outcome is None and end.exit_code is None and loss is not None:
         return loss
@@ -45,6 +49,8 @@ def judge(
             return "paused", reason
         case "CANCELED", reason:
             return "canceled", reason
+        case _ if damage:
+            return "failed", damage
         case _, reason:
             pattern = _pattern_in_log(folder, hopeless)
             return ("failed", reason) if pattern is None else ("hopeless", f"its output has {pattern!r}: {reason}")

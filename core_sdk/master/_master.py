@@ -7,19 +7,30 @@ import logging
 import os
 import queue
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from core_sdk._version import __version__
 from core_sdk.agent.starting import Spawner
 from core_sdk.alive import AliveLock
-from core_sdk.errors import ExperimentNotFoundError, MasterError, MasterRefusedError, RecordDamagedError
-from core_sdk.experiments.calling import lock_path
+from core_sdk.config import Resources
+from core_sdk.errors import (
+    CodeDamagedError,
+    CoreSDKError,
+    ExperimentNotFoundError,
+    MasterError,
+    MasterRefusedError,
+    RecordDamagedError,
+)
+from core_sdk.experiments.calling import lock_path, log_path
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
+from core_sdk.master._standstill import Standstill, file_states, find_held
 from core_sdk.master.machine import Machine
 from core_sdk.master.pools import MachinePool, ResourcePool
 from core_sdk.records import (
@@ -31,12 +42,16 @@ from core_sdk.records import (
     SettingsChanged,
     TrialWanted,
 )
-from core_sdk.tracking.home import Home
+from core_sdk.tracking.home import ExperimentFolder, Home
 
 logger = logging.getLogger("core_sdk.master")
 
+DAMAGE = RecordDamagedError, CodeDamagedError
+
 # How often journals and ends of attempts are looked at while any runs.
 _LOOK_S = 0.1
+# How often it is looked whether somebody has restored a damaged file, where nothing else is to be done.
+_REPAIR_S = 1.0
 
 
 class Master:
@@ -56,6 +71,8 @@ class Master:
         self._runs: dict[int, Run] = {}
         self._suspended: dict[int, str] = {}
         """Experiments that the disk keeps from going on, with its words."""
+        self._standing: dict[int, Standstill] = {}
+        """Experiments whose files are damaged, or cannot be read: they are not among `_runs`."""
         self._is_stopping = False
         self._machine = MachinePool(machine, self._wake, spawner)
         self._clusters: dict[str, ResourcePool] = {}
@@ -66,11 +83,14 @@ class Master:
     def recover(self) -> None:
         """Takes up the experiments that had not ended."""
         for experiment_id in self._home.experiment_ids():
-            try:
-                if SubmittedExperiment(self._home, experiment_id).has_to_go_on():
-                    self._open(experiment_id)
-            except (RecordDamagedError, OSError) as error:
-                logger.error("experiment %d cannot go on: %s", experiment_id, error)
+            self._take_up(experiment_id)
+
+    def _take_up(self, experiment_id: int) -> None:
+        with self._suspending(experiment_id):
+            if SubmittedExperiment(self._home, experiment_id).has_to_go_on():
+                self._open(experiment_id)
+            else:
+                self._standing.pop(experiment_id, None)
 
     def run(self, is_done: Callable[[], bool] = lambda: False) -> None:
         """Carries out experiments until `is_done`, or `stop`, or for as long as there is something to do."""
@@ -84,10 +104,17 @@ class Master:
             if self._idle_s is not None and time.monotonic() - idle_since > self._idle_s:
                 return
             with contextlib.suppress(queue.Empty):
-                self._inbox.get(timeout=_LOOK_S if is_busy else self._idle_s)()
+                self._inbox.get(timeout=self._pause_s(is_busy))()
                 while True:
                     self._inbox.get_nowait()()
             self._go_on()
+
+    def _pause_s(self, is_busy: bool) -> float | None:
+        if is_busy:
+            return _LOOK_S
+        if not self._standing:
+            return self._idle_s
+        return _REPAIR_S if self._idle_s is None else min(_REPAIR_S, self._idle_s)
 
     def stop(self) -> None:
         """Lets `run` return; attempts go on, and the next master finds them. Can be called in any thread."""
@@ -133,7 +160,15 @@ class Master:
         }
         if do not in requests:
             raise MasterError(f"it does not know {do!r}")
-        return requests[do](**arguments)
+        try:
+            return requests[do](**arguments)
+        except DAMAGE as error:
+            experiment_id = arguments["experiment_id"]
+            self._set_aside(experiment_id, str(error), _path_of(error))
+            raise MasterError(
+                f"experiment {experiment_id} stands still, until its files are whole. {error} `core-sdk trial kill` "
+                f"ends a trial of it, and `core-sdk experiment fork {experiment_id}` begins it anew"
+            ) from error
 
     def _submit(self, experiment_id: int, is_paused: bool = False) -> dict[str, Any]:
         run = self._open(experiment_id)
@@ -222,6 +257,22 @@ class Master:
                     ],
                 }
                 for experiment_id, run in sorted(self._runs.items())
+            ]
+            + [
+                {
+                    "experiment_id": experiment_id,
+                    "state": "DAMAGED",
+                    "priority": Resources().priority,
+                    "max_slots": None,
+                    "suspended": standstill.problem,
+                    "waiting": 0,
+                    "cluster": "",
+                    "running": [
+                        {"trial_id": held.folder.trial_id, "slots": list(held.slot_ids), "node": ""}
+                        for held in standstill.running()
+                    ],
+                }
+                for experiment_id, standstill in sorted(self._standing.items())
             ],
         }
 
@@ -238,12 +289,40 @@ class Master:
             run.publish()
 
     def _open(self, experiment_id: int) -> Run:
+        """Raises `RecordDamagedError`, or another of `DAMAGE`, for an experiment that cannot go on."""
         if experiment_id not in self._runs:
+            standstill = self._standing.get(experiment_id)
+            if standstill is not None and not all(claim.is_over for claim in standstill.claims):
+                raise MasterError(f"experiment {experiment_id} stands still: {standstill.problem}")
             submission = SubmittedExperiment(self._home, experiment_id)
             run = Run(self._home, submission, self._pool_of(submission))
             self._runs[experiment_id] = run
+            self._standing.pop(experiment_id, None)
             run.recover()
         return self._runs[experiment_id]
+
+    def _set_aside(
+        self, experiment_id: int, problem: str, damaged: Path | None = None, *, is_transient: bool = False
+    ) -> None:
+        """Lets the experiment stand still until its files have changed. Its attempts go on, and keep their slots."""
+        run = self._runs.pop(experiment_id, None)
+        before = self._standing.get(experiment_id)
+        claims = before.claims if before is not None else []
+        self._suspended.pop(experiment_id, None)
+        self._waits.pop(experiment_id, None)
+        if before is None or before.problem != problem:
+            logger.error("experiment %d stands still: %s", experiment_id, problem)
+            with contextlib.suppress(CoreSDKError, OSError):  # it may be the record that is damaged
+                SubmittedExperiment(self._home, experiment_id).publish_damage(problem)
+        folder = ExperimentFolder(self._home.root, experiment_id)
+        files = (*folder.files, *([] if damaged is None else [damaged]))
+        self._standing[experiment_id] = Standstill(
+            problem,
+            file_states(files),
+            claims if run is None else run.leave(),
+            find_held(self._home, experiment_id),
+            is_transient,
+        )
 
     def _pools(self) -> list[ResourcePool]:
         return [self._machine, *self._clusters.values()]
@@ -272,6 +351,9 @@ class Master:
         self._inbox.put(lambda: None)
 
     def _go_on(self) -> None:
+        for experiment_id, standstill in list(self._standing.items()):
+            if standstill.may_go_on:
+                self._take_up(experiment_id)
         for experiment_id, run in list(self._runs.items()):
             with self._suspending(experiment_id):
                 if experiment_id in self._suspended:
@@ -291,8 +373,15 @@ class Master:
     def _schedule(self, pool: ResourcePool) -> None:
         runs = {id_: run for id_, run in self._runs.items() if run.pool is pool}
         used = {slot for run in runs.values() for _, slots, _ in run.occupied() for slot in slots}
+        held: Counter[str] = Counter()
+        for experiment_id in runs.keys() & self._suspended.keys():
+            held.update(runs[experiment_id].num_occupied())
+        if pool is self._machine:
+            slots = {slot for standstill in self._standing.values() for slot in standstill.held_slots()} - used
+            used |= slots
+            held.update(dict.fromkeys(pool.rooms(), self._machine.num_here(slots)))
         active = [run.demand() for id_, run in runs.items() if id_ not in self._suspended]
-        decisions = decide(active, pool.rooms())
+        decisions = decide(active, {node: max(0, room - held[node]) for node, room in pool.rooms().items()})
         for experiment_id in runs:
             self._waits.pop(experiment_id, None)
         for experiment_id, most in decisions.scattered.items():
@@ -315,23 +404,37 @@ class Master:
                 used.update(run.start(request_id, used))
 
     @contextlib.contextmanager
-    def _suspending(self, experiment_id: int) -> Any:
-        """An experiment whose records cannot be written is tried again; one that has none any more is dropped."""
+    def _suspending(self, experiment_id: int) -> Iterator[None]:
+        """Whatever happens to one experiment is no matter of the others.
+
+        An experiment whose records cannot be written is tried again, and one whose files are damaged stands still
+        until they are restored. One that has no records any more is dropped.
+        """
         try:
             yield
         except ExperimentNotFoundError:  # deleted as soon as it had ended, or removed by hand
             self._suspended.pop(experiment_id, None)
+            self._standing.pop(experiment_id, None)
             if (run := self._runs.pop(experiment_id, None)) is not None:
                 run.close()
                 if not run.experiment.is_ended:
                     logger.error("experiment %d was removed from the home: its running trials end alone", experiment_id)
+        except DAMAGE as error:
+            self._set_aside(experiment_id, str(error), _path_of(error))
         except OSError as error:
             words = error.strerror or str(error)
+            if experiment_id not in self._runs:
+                self._set_aside(experiment_id, f"its records cannot be read: {words}", is_transient=True)
+                return
             if self._suspended.get(experiment_id) != words:
                 logger.error(
                     "experiment %d stands still, since its records cannot be written: %s", experiment_id, words
                 )
             self._suspended[experiment_id] = words
+        except Exception as error:  # a mistake of ours: what is known of this experiment may be wrong from now on
+            logger.exception("experiment %d has met an error of Core SDK", experiment_id)
+            problem = f"an error of Core SDK, which {log_path(self._home.root)} tells in full: {error!r}"
+            self._set_aside(experiment_id, problem)
 
 
 class _PoolNotKnown(Exception):
@@ -339,6 +442,11 @@ class _PoolNotKnown(Exception):
 
     def __init__(self, pool: ResourcePool) -> None:
         self.pool = pool
+
+
+def _path_of(error: RecordDamagedError | CodeDamagedError) -> Path:
+    """The damaged file."""
+    return error.path if isinstance(error, RecordDamagedError) else error.archive
 
 
 def _check_unended(run: Run) -> None:

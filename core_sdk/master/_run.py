@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from typing import Literal
 from uuid import UUID
 
-from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, HomeError
+from core_sdk.errors import CodeDamagedError, CoreSDKError, HomeError, RecordDamagedError
 from core_sdk.experiments._actions import Action, AskToStop, Finish, Kill, Order, Settle
 from core_sdk.experiments._trial import Trial
 from core_sdk.experiments.code import remove_code
-from core_sdk.experiments.events import EventJournal, read_events
-from core_sdk.experiments.experiment import Experiment
+from core_sdk.experiments.events import EventJournal
+from core_sdk.experiments.following import FollowedExperiment
 from core_sdk.experiments.submitted import SubmittedExperiment
 from core_sdk.master._attempt import RunningAttempt
 from core_sdk.master._judging import judge
@@ -52,26 +53,27 @@ class Run:
     """An experiment with its journal, and its attempts that run."""
 
     def __init__(self, home: Home, submission: SubmittedExperiment, pool: ResourcePool) -> None:
-        """Replays the events."""
+        """Replays the events. Raises `RecordDamagedError`."""
+        submission.check()
         self.pool = pool
         self._home = home
         self._submission = submission
         self._config = submission.config
         self._tracker = HomeTracker(home)
-        self.experiment = Experiment(submission.experiment_id, self._config)
-        with contextlib.suppress(FileNotFoundError):
-            for event in read_events(submission.folder.events_path):
-                self.experiment.apply(event)
+        followed = FollowedExperiment(home, submission.experiment_id)
+        for _ in followed.read():
+            pass
+        self.experiment = followed.experiment
         self._journal = EventJournal(submission.folder.events_path)
         self.attempts: dict[UUID, RunningAttempt] = {}
         self._claims: dict[UUID, Claim] = {}
-        self._published: tuple[str, int, int, float] = ("", 0, 0, 0.0)
+        self._published: tuple[str, int, int] = ("", 0, 0)
         self._published_at = 0.0
 
     # What is asked of it
 
     def record(self, event: Event) -> None:
-        """Appends the event, and only then lets it count. Raises `OSError`."""
+        """Appends the event, and only then lets it count. Raises `OSError` or `RecordDamagedError`."""
         self._journal.append(event)
         self.experiment.apply(event)
 
@@ -123,6 +125,10 @@ class Run:
             if not claim.is_abandoned:
                 yield claim.folder.trial_id, claim.slot_ids, ""
 
+    def num_occupied(self) -> Counter[str]:
+        """How many slots of each node its attempts have."""
+        return Counter(node for node in self.demand().nodes.values() for _ in range(self.slots_per_trial))
+
     def start(self, request_id: UUID, used: Collection[int]) -> tuple[int, ...]:
         """Claims the trial's next attempt, on slots that are not `used`. `look` lets it begin as soon as everything for
         it is there. Returns its slots, if they are known already."""
@@ -149,6 +155,7 @@ class Run:
 
     def look(self) -> None:
         """Lets claimed attempts begin, reads what those that run have reported, and sees which have ended."""
+        self._journal.check()
         for request_id, claim in list(self._claims.items()):
             if request_id not in self.experiment.waiting:
                 claim.abandon()
@@ -193,7 +200,7 @@ class Run:
     def publish(self) -> None:
         """Writes what lists of experiments show, if it has changed; while trials run, twice a second at most."""
         experiment, now = self.experiment, time.monotonic()
-        shown = experiment.state, experiment.num_running, len(experiment.trials), round(experiment.progress, 3)
+        shown = experiment.state, experiment.num_running, experiment.num_events
         is_due = not experiment.num_running or now - self._published_at > _PUBLISH_S or self._published[:1] != shown[:1]
         if shown != self._published and is_due and experiment.num_events:
             self._journal.sync()
@@ -201,11 +208,16 @@ class Run:
             self._published, self._published_at = shown, now
 
     def close(self) -> None:
+        with contextlib.suppress(CoreSDKError, OSError):  # lists are behind until the next master
+            self.publish()
+        self.leave()
+
+    def leave(self) -> list[Claim]:
+        """Records nothing more. Returns the attempts that were about to begin, which are being taken back."""
         for claim in self._claims.values():
             claim.abandon()
-        with contextlib.suppress(ExperimentNotFoundError):
-            self.publish()
         self._journal.close()
+        return list(self._claims.values())
 
     # How it is done
 
@@ -215,7 +227,8 @@ class Run:
             name=f"{folder.trial_id}.{number}",
             home_root=self._home.root,
             experiment_id=self.experiment.experiment_id,
-            home_identity=self._home.identity(),
+            # Only nodes of a cluster ask whether they see this home.
+            home_identity=self._home.identity() if self.pool.cluster else "",
             trial_id=folder.trial_id,
             is_first=trial.trial_id is None,
             num_slots=self.slots_per_trial,
@@ -228,6 +241,13 @@ class Run:
     def _begin(self, trial: Trial, claim: Claim) -> None:
         try:
             begun = claim.begun()
+        except CodeDamagedError:
+            raise
+        except RecordDamagedError as error:
+            if error.path.is_relative_to(self._submission.folder.path):
+                raise
+            self._fail_to_start(trial, claim.slot_ids, str(error))
+            return
         except HomeError as error:
             raise OSError(str(error)) from error
         except CoreSDKError as error:

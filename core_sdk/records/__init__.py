@@ -25,7 +25,7 @@ from core_sdk.records._events import (
     ValidationRead,
     Wish,
 )
-from core_sdk.records._files import decode_file, encode_file
+from core_sdk.records._files import decode_file, decode_values, encode_file, encode_values
 from core_sdk.records._folders import (
     STOPPED_BY_SEARCHER,
     CommandRecord,

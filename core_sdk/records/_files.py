@@ -6,7 +6,9 @@ without that member, written by a person or another program, is accepted uncheck
 
 from __future__ import annotations
 
-from typing import TypeVar
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import google_crc32c
 import msgspec
@@ -32,6 +34,19 @@ def decode_file(content: bytes, kind: type[_T]) -> _T:
         return msgspec.json.decode(content, type=kind)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+
+
+def encode_values(values: Mapping[str, Any]) -> bytes:
+    """The content of a file with these JSON values, which are no record; they cannot be empty."""
+    body = json.dumps(values, allow_nan=False).encode().removesuffix(b"}")
+    return body + _end(body)
+
+
+def decode_values(content: bytes) -> dict[str, Any]:
+    """Raises `ValueError` as `decode_file`."""
+    values: dict[str, Any] = decode_file(content, dict[str, Any])
+    values.pop("crc32c", None)
+    return values
 
 
 def _end(body: bytes) -> bytes:

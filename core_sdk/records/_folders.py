@@ -44,6 +44,10 @@ class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
     ended: Time | None = None
     warnings: list[str] = []
     """What the searcher noticed in the reports of the trials."""
+    num_events: Int64 = 0
+    """How many events its journal had, at least: if there are fewer, it has lost some."""
+    is_damaged: bool = False
+    """The experiment stands still, since one of its files is damaged; `reason` names the file."""
 
     @property
     def has_ended(self) -> bool:
@@ -88,6 +92,8 @@ class SubmissionRecord(msgspec.Struct, kw_only=True, frozen=True):
     """What `--config` had changed in the configuration file."""
     key: str = ""
     """By which the program that submitted the experiment finds it again."""
+    config_sha256: str = ""
+    """The SHA-256 of `config.yaml`; empty if an earlier version has written it."""
 
 
 class TrialRecord(msgspec.Struct, kw_only=True):

@@ -96,11 +96,12 @@ def submit_search(
     return submit_text(home, tmp_path, text, train)
 
 
-def submit_text(home: Home, tmp_path: Path, text: str, train: str) -> int:
+def submit_text(home: Home, tmp_path: Path, text: str, train: str, *, is_paused: bool = False) -> int:
     code = tmp_path / "code"
     code.mkdir(exist_ok=True)
     (code / "train.py").write_text(train)
-    return submit(Home.create(home.root), text, source="asha.yaml", model_dir=code).experiment_id
+    home = Home.create(home.root)
+    return submit(home, text, source="asha.yaml", model_dir=code, is_paused=is_paused).experiment_id
 
 
 def events_of(home: Home, experiment_id: int) -> list[Event]:

@@ -29,7 +29,7 @@ _NUM_TRIALS = 20
 _COLUMNS = [
     Column[ExperimentRow]("ID", lambda row: str(row.experiment_id), is_number=True),
     Column[ExperimentRow]("Name", lambda row: row.name, can_be_cut=True),
-    Column[ExperimentRow]("State", lambda row: row.state),
+    Column[ExperimentRow]("State", lambda row: _state(row)),
     Column[ExperimentRow]("Progress", lambda row: _progress(row), is_number=True),
     Column[ExperimentRow]("Trials", lambda row: str(row.num_trials), is_number=True),
     Column[ExperimentRow]("Labels", lambda row: ", ".join(row.labels), can_be_cut=True),
@@ -127,6 +127,10 @@ def _num_trials(row: ExperimentRow) -> str:
     return f"{row.num_trials} trial{'' if row.num_trials == 1 else 's'}"
 
 
+def _state(row: ExperimentRow) -> str:
+    return f"{row.state}, damaged" if row.search is not None and row.search.is_damaged else row.state
+
+
 def _progress(row: ExperimentRow) -> str:
     return "" if row.search is None or row.search.progress is None else f"{row.search.progress:.0%}"
 
@@ -136,7 +140,7 @@ def _properties(row: ExperimentRow) -> dict[str, str | list[str]]:
     return {
         "Experiment": str(row.experiment_id),
         "Name": row.name,
-        "State": row.state,
+        "State": _state(row),
         "Reason": search.reason if search else "",
         "Searcher": search.searcher if search else "",
         "Progress": _progress(row),

@@ -151,7 +151,7 @@ def config(
     if original:
         if as_json:
             raise typer.BadParameter("--original is the text of a YAML file: give it without --json")
-        typer.echo(submitted.folder.config_path.read_text(), nl=False)
+        typer.echo(submitted.folder.read_original_config().decode(errors="replace"), nl=False)
         return
     values = masked(to_mapping(submitted.config))
     if as_json:

@@ -16,7 +16,8 @@ from core_sdk.cli._home import open_home, open_tracker, submitted_id
 from core_sdk.cli.render.json import print_list, print_object
 from core_sdk.cli.render.output import AsJson
 from core_sdk.cli.render.text import printable
-from core_sdk.experiments.calling import call, ensure_master
+from core_sdk.experiments.calling import call
+from core_sdk.experiments.following import keep_going
 from core_sdk.tracking.rows import ExperimentChange
 
 _PAUSE_S = 0.2
@@ -80,7 +81,8 @@ def wait(experiments: Experiments, as_json: AsJson = False) -> None:
                     typer.echo(f"experiment {experiment_id}: {search.state}")
         if time.monotonic() - asked > _MASTER_S:
             asked = time.monotonic()
-            ensure_master(home.root)
+            for experiment_id in pending:
+                keep_going(home, experiment_id)
         time.sleep(_PAUSE_S)
     if as_json:
         print_list({"experiment_id": experiment_id, "state": state} for experiment_id, state in states.items())

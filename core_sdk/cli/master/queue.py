@@ -10,6 +10,8 @@ from core_sdk.cli.master.status import read_status
 from core_sdk.cli.render.output import AsJson, Format, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import printable
+from core_sdk.errors import ExperimentNotFoundError, RecordDamagedError
+from core_sdk.tracking import Home
 
 app = command_group()
 
@@ -34,7 +36,7 @@ def list_queue(as_json: AsJson = False) -> None:
     rows = [
         QueueRow(
             found["experiment_id"],
-            home.experiment(found["experiment_id"]).read().name,
+            _name(home, found["experiment_id"]),
             found["state"],
             found["priority"],
             len(found["running"]),
@@ -53,3 +55,11 @@ def list_queue(as_json: AsJson = False) -> None:
         Column("Problem", lambda row: row.suspended, can_be_cut=True),
     ]
     print_rows(rows, QueueRow, columns, Format.JSON if as_json else Format.TABLE, "No experiment waits or runs.")
+
+
+def _name(home: Home, experiment_id: int) -> str:
+    """Empty where the record that has it is damaged, or gone by now."""
+    try:
+        return home.experiment(experiment_id).read().name
+    except (ExperimentNotFoundError, RecordDamagedError):
+        return ""

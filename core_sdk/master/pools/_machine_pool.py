@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,10 @@ class MachinePool(ResourcePool):
 
     def rooms(self) -> Mapping[str, int]:
         return {_boot(): self.machine.num_slots}
+
+    def num_here(self, slot_ids: Iterable[int]) -> int:
+        """How many of these are slots of this machine: an earlier master may have had more."""
+        return sum(slot < self.machine.num_slots for slot in slot_ids)
 
     def claim(self, order: AttemptOrder, folder: TrialFolder, used: Collection[int]) -> Claim:
         free = [slot for slot in range(self.machine.num_slots) if slot not in used]

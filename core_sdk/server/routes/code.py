@@ -85,7 +85,7 @@ def configuration(records: Records, experiment_id: Id) -> ConfigurationAnswer:
     submitted = SubmittedExperiment(records.tracker.home, experiment_id)
     everything = to_mapping(submitted.config)
     shown = masked(everything)
-    original = submitted.folder.config_path.read_text(errors="replace") if shown == everything else ""
+    original = submitted.folder.read_original_config().decode(errors="replace") if shown == everything else ""
     return ConfigurationAnswer(shown, to_yaml(from_mapping(shown).config), original)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 
-from core_sdk.errors import CoreSDKError
+from core_sdk.errors import CoreSDKError, RecordDamagedError
 from core_sdk.journal import find_records, read_journal
 from core_sdk.records import Ended, ExitRecord, Settled, StopAcknowledged
 from core_sdk.tracking.attempts.provisional import settle_unnamed
@@ -54,7 +55,9 @@ def read_end(folder: TrialFolder, code: int | None) -> AttemptEnd:
             end = dataclasses.replace(end, stop_source=record.source)
         elif isinstance(record, Ended):
             end = dataclasses.replace(end, outcome=record.outcome, error=record.error)
-    return dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))
+    with contextlib.suppress(RecordDamagedError):  # it would only add words
+        end = dataclasses.replace(end, error=error_told(end.error, folder.read_exit(attempt)))
+    return end
 
 
 def read_settled(folder: TrialFolder) -> Settled | None:

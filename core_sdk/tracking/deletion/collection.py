@@ -41,6 +41,7 @@ from core_sdk.errors import (
     CollectionRunningError,
     ExperimentNotFoundError,
     MetricNotFoundError,
+    RecordDamagedError,
     TrialNotFoundError,
     TrialRunningError,
 )
@@ -83,7 +84,7 @@ class Plan:
     """By experiment; experiments without rules are not looked at."""
     verdicts: tuple[Verdict, ...]
     problems: tuple[str, ...]
-    """Storages that cannot be reached; nothing in them is condemned."""
+    """Storages that cannot be reached, and experiments that cannot be read; nothing of them is condemned."""
 
     @property
     def condemned(self) -> list[Verdict]:
@@ -106,6 +107,8 @@ class Collector:
         self._request = request
         self._inspector = Inspector(storages)
         self._known_metrics: set[str] = set()
+        self._damaged: dict[int, str] = {}
+        """Experiments that are left alone, since it cannot be read which checkpoints they keep."""
 
     def __enter__(self) -> Self:
         return self
@@ -116,8 +119,9 @@ class Collector:
     def plan(self) -> Plan:
         """Deletes nothing.
 
-        Raises `RecordDamagedError`, `TrialNotFoundError`, `ExperimentNotFoundError`, or `MetricNotFoundError` if the
-        metric that was asked for is in no validation, but others are.
+        Raises `RecordDamagedError` for the experiment that was asked for, or for a trial; `TrialNotFoundError`,
+        `ExperimentNotFoundError`, or `MetricNotFoundError` if the metric that was asked for is in no validation, but
+        others are.
         """
         wanted = self._wanted_experiment()
         if wanted is not None and self._rules(wanted) is None:
@@ -230,9 +234,17 @@ class Collector:
             return rules_of(self._home.experiment(experiment_id).read(), self._request)
         except ExperimentNotFoundError:
             return None  # deleted; its trials are about to be
+        except RecordDamagedError as error:
+            if self._wanted_experiment() == experiment_id:
+                raise
+            self._damaged[experiment_id] = f"experiment {experiment_id} is left alone: {error}"
+            return None
 
     def _problems(self) -> tuple[str, ...]:
-        return tuple(f"{url}: {problem}" for url, problem in sorted(self._inspector.problems.items()))
+        return (*self._damaged.values(), *self._storage_problems())
+
+    def _storage_problems(self) -> Iterator[str]:
+        return (f"{url}: {problem}" for url, problem in sorted(self._inspector.problems.items()))
 
 
 def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), wait_s: float = -1) -> Deletions:

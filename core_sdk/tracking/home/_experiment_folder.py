@@ -6,14 +6,21 @@ import contextlib
 import hashlib
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
 from core_sdk.files import write_atomically
-from core_sdk.records import ExperimentRecord, SubmissionRecord, check_name
+from core_sdk.records import (
+    ExperimentRecord,
+    SubmissionRecord,
+    check_name,
+    decode_values,
+    encode_values,
+)
 from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
 
 logger = logging.getLogger("core_sdk.tracking")
@@ -32,6 +39,17 @@ class ExperimentFolder:
         self.submission_path = self.path / "submission.json"
         self.events_path = self.path / "events.journal"
 
+    @property
+    def files(self) -> list[Path]:
+        """All files of the folder that an experiment is made of, its record first."""
+        return [
+            self.record_path,
+            self.config_path,
+            self.completed_config_path,
+            self.submission_path,
+            self.events_path,
+        ]
+
     def read(self) -> ExperimentRecord:
         """Raises `ExperimentNotFoundError`."""
         record = read_file(self.record_path, ExperimentRecord)
@@ -48,14 +66,39 @@ class ExperimentFolder:
         write_file(self.record_path, record)
 
     def read_submission(self) -> SubmissionRecord:
-        """Raises `ExperimentNotFoundError` for an experiment that was not submitted."""
+        """Raises `ExperimentNotFoundError` for an experiment that was not submitted, and `RecordDamagedError`."""
         record = read_file(self.submission_path, SubmissionRecord)
         if record is None:
+            if self.read().is_submitted:
+                raise RecordDamagedError(self.submission_path, "it is missing")
             raise ExperimentNotFoundError(self.experiment_id, self._home_root)
         return record
 
     def write_submission(self, record: SubmissionRecord) -> None:
         write_file(self.submission_path, record)
+
+    def read_config(self) -> dict[str, Any]:
+        """The completed configuration, as JSON values. Raises `RecordDamagedError`."""
+        try:
+            return decode_values(self.completed_config_path.read_bytes())
+        except FileNotFoundError as error:
+            raise RecordDamagedError(self.completed_config_path, "it is missing") from error
+        except ValueError as error:
+            raise RecordDamagedError(self.completed_config_path, str(error)) from error
+
+    def write_config(self, values: Mapping[str, Any]) -> None:
+        write_atomically(self.completed_config_path, encode_values(values))
+
+    def read_original_config(self) -> bytes:
+        """The configuration as its author wrote it. Raises `RecordDamagedError`."""
+        try:
+            content = self.config_path.read_bytes()
+        except FileNotFoundError as error:
+            raise RecordDamagedError(self.config_path, "it is missing") from error
+        sha256 = self.read_submission().config_sha256
+        if sha256 and hashlib.sha256(content).hexdigest() != sha256:
+            raise RecordDamagedError(self.config_path, "it is not what was submitted")
+        return content
 
     @contextlib.contextmanager
     def edit(self) -> Iterator[ExperimentRecord]:
@@ -108,8 +151,7 @@ class ExperimentFolder:
             record = read_file(self.record_path, ExperimentRecord)
         if record is not None:
             self._forget_name(name_path(self._home_root, record.name))
-        self.record_path.unlink(missing_ok=True)
-        for path in (self.config_path, self.completed_config_path, self.submission_path, self.events_path):
+        for path in self.files:
             path.unlink(missing_ok=True)
 
     def discard(self) -> None:

@@ -6,10 +6,13 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+import google_crc32c
 
 from core_sdk._version import __version__
 from core_sdk.alive import AliveLock
@@ -27,6 +30,8 @@ from core_sdk.tracking.home._files import numbered_entries, read_file, write_fil
 from core_sdk.tracking.home._trial_folder import TrialFolder
 
 logger = logging.getLogger("core_sdk.tracking")
+
+_OLD_IDENTITY = re.compile(r"[0-9a-f]{32}")
 
 # Whoever holds the lock of a job needs it for milliseconds.
 _LOCK_WAIT_S = 10.0
@@ -81,14 +86,14 @@ class Home:
         """A name that no other home has, by which a node knows whether it sees this home. Makes it the first time."""
         if (identity := self.read_identity()) is None:
             with contextlib.suppress(FileExistsError):
-                write_atomically(self._identity_path, uuid.uuid4().hex.encode(), overwrite=False)
-            identity = self._identity_path.read_text()
+                write_atomically(self._identity_path, _with_checksum(uuid.uuid4().hex), overwrite=False)
+            identity = _read_identity(self._identity_path)
         return identity
 
     def read_identity(self) -> str | None:
-        """None where there is no home, or one that was never asked for its name."""
+        """None where there is no home, or one that was never asked for its name. Raises `RecordDamagedError`."""
         try:
-            return self._identity_path.read_text()
+            return _read_identity(self._identity_path)
         except OSError:
             return None
 
@@ -208,6 +213,19 @@ class Home:
             return
         if record is not None and record.format > FORMAT:
             raise HomeTooNewError(self.root, record.format, FORMAT)
+
+
+def _with_checksum(drawn: str) -> bytes:
+    return b"%08x-%b" % (google_crc32c.value(drawn.encode()), drawn.encode())
+
+
+def _read_identity(path: Path) -> str:
+    content = path.read_bytes()
+    identity = content.decode(errors="replace")
+    # Earlier versions have drawn 32 hexadecimal digits, and no checksum.
+    if not _OLD_IDENTITY.fullmatch(identity) and content != _with_checksum(identity.partition("-")[2]):
+        raise RecordDamagedError(path, "it has a wrong checksum")
+    return identity
 
 
 def _lock(path: Path) -> AliveLock:

@@ -1,0 +1,85 @@
+"""An experiment that stands still, since one of its files is damaged or cannot be read."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from core_sdk.errors import RecordDamagedError
+from core_sdk.master.pools import Claim
+from core_sdk.tracking.attempts.running import supervised_attempt
+from core_sdk.tracking.home import Home, TrialFolder
+
+
+@dataclass(frozen=True)
+class HeldSlots:
+    """An attempt that goes on meanwhile, on slots of this machine."""
+
+    folder: TrialFolder
+    attempt: int
+    slot_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Standstill:
+    """What is known of the experiment without its events, and without a guess."""
+
+    problem: str
+    files: Mapping[Path, object]
+    """What its files were like when the problem was met."""
+    claims: Sequence[Claim]
+    """Attempts that were about to begin, and are being taken back."""
+    held: Sequence[HeldSlots]
+    is_transient: bool
+    """The disk could not read its files. That may have passed at any time, and no file tells of it."""
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it is worth to try again."""
+        is_changed = self.is_transient or self.files != file_states(self.files)
+        return is_changed and all(claim.is_over for claim in self.claims)
+
+    def held_slots(self) -> set[int]:
+        """Slots of this machine that are not free yet."""
+        of_claims = (claim.slot_ids for claim in self.claims if not claim.is_over)
+        return {slot for ids in (*of_claims, *(held.slot_ids for held in self.running())) for slot in ids}
+
+    def running(self) -> list[HeldSlots]:
+        """The attempts that still run."""
+        return [held for held in self.held if held.folder.is_running(held.attempt)]
+
+
+def file_states(paths: Iterable[Path]) -> dict[Path, object]:
+    """The state of each file, which differs after it was written or replaced."""
+    return {path: _state(path) for path in paths}
+
+
+def _state(path: Path) -> object:
+    try:
+        status = path.stat()
+    except OSError as error:
+        return error.errno
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def find_held(home: Home, experiment_id: int) -> list[HeldSlots]:
+    """The attempts of the experiment that run on this machine, as the trials' own files say it."""
+    held = []
+    for trial_id in home.trial_ids():
+        folder = home.folder(trial_id)
+        attempt = supervised_attempt(folder)
+        if attempt is None:
+            continue
+        with contextlib.suppress(RecordDamagedError):  # then its slots are not known
+            info = folder.read_run_info(attempt)
+            if info is not None and info.trial.experiment_id == experiment_id and _is_here(info.trial._config):
+                held.append(HeldSlots(folder, attempt, tuple(info._slot_ids)))
+    return held
+
+
+def _is_here(config: Mapping[str, Any]) -> bool:
+    engine: object = (config.get("resources") or {}).get("engine", "local")
+    return engine == "local"
