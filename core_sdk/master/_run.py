@@ -169,7 +169,7 @@ class Run:
             self._read(trial, attempt)
             if is_over:
                 self._end(trial, attempt)
-            elif trial.stop is not None and trial.kill is None and time.time() >= trial.stop.kill_at:
+            elif trial.stop is not None and trial.kill is None and attempt.is_late:
                 self.carry_out([Kill(request_id, "it did not stop in time")])
         self.carry_out(self.experiment.take_due())
 
@@ -185,7 +185,7 @@ class Run:
                             time=now, request_id=request_id, attempt=attempt.number, reason=reason, kill_at=kill_at
                         )
                     )
-                    attempt.ask_to_stop(reason)
+                    attempt.ask_to_stop(reason, self._config.preemption_timeout)
                 case Kill(request_id, reason):
                     attempt = self.attempts[request_id]
                     self.record(KillSent(time=now, request_id=request_id, attempt=attempt.number, reason=reason))
@@ -304,7 +304,7 @@ class Run:
         if attempt.execution.is_over:
             return
         if trial.stop is not None:
-            attempt.ask_to_stop(trial.stop.reason)
+            attempt.ask_to_stop(trial.stop.reason, self._config.preemption_timeout)
         if trial.kill is not None:
             attempt.execution.kill()
 

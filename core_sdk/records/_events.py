@@ -87,12 +87,13 @@ class ValidationRead(Line, tag="validation_read"):
 
 
 class StopSent(Line, tag="stop_sent"):
-    """The attempt is about to be asked to stop. It is killed at `kill_at`."""
+    """The attempt is about to be asked to stop."""
 
     request_id: UUID
     attempt: int
     reason: str
     kill_at: float
+    """When it will be killed, for people: the master measures the time-out by a clock that does not jump."""
 
 
 class KillSent(Line, tag="kill_sent"):
