@@ -145,7 +145,11 @@ def init(
     return Context(
         attempt=attempt,
         checkpoint=CheckpointContext(
-            storage, distributed, attempt.journal, Grace(given.grace_s, lambda: preempt.stop_known_at)
+            storage,
+            distributed,
+            attempt.journal,
+            Grace(given.grace_s, lambda: preempt.stop_known_at),
+            folder,
         ),
         storage=storage,
         distributed=distributed,

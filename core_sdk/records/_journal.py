@@ -29,6 +29,8 @@ class AttemptStarted(Line, tag="attempt"):
     """`steps_completed` of `latest_checkpoint`: earlier attempts' reports beyond it are superseded."""
     rank: int = 0
     """The rank that keeps the journal; rank 0 keeps that of the attempt."""
+    home: str = ""
+    """The identity of the home in which the attempt ran: a copy of that home has another."""
 
 
 # Positional fields are faster to construct, and the training thread makes one of these at every report.

@@ -48,6 +48,8 @@ class RecordedCheckpoint:
     is_partial: bool = False
     """Some of its files were deleted."""
     pin: CheckpointPinned | None = None
+    is_inherited: bool = False
+    """It lies outside the home, and was not stored by this home: it may be its original's. See `tracking.storages`."""
     validation: dict[str, Metric] = field(default_factory=dict)
     """What the same attempt validated at its step, where `read_history` was asked for it."""
 

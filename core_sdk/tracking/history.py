@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+
+import msgspec
 
 from core_sdk.journal import find_records
 from core_sdk.records import (
@@ -19,7 +22,8 @@ from core_sdk.records import (
     metrics_from_json,
 )
 from core_sdk.tracking.checkpoints import CheckpointFold, RecordedCheckpoint
-from core_sdk.tracking.home import TrialFolder
+from core_sdk.tracking.home import Home, TrialFolder
+from core_sdk.tracking.storages import is_inside, storage_url
 
 _VALIDATION = "validation"
 _WANTED = ('"attempt"', '"checkpoint', '"dropped"')
@@ -34,6 +38,8 @@ class UnlistedCheckpoint:
     storage: str
     is_condemned: bool
     """True if its deletion was interrupted, False if its save was."""
+    is_inherited: bool = False
+    """As that of a `RecordedCheckpoint`."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,17 @@ class TrialHistory:
     validation_metrics: frozenset[str] = frozenset()
     """The names of all validation metrics, where `read_history` was asked for them."""
 
+    def as_own(self) -> TrialHistory:
+        """The same where the home from which checkpoints are inherited is gone."""
+        return replace(
+            self,
+            checkpoints=tuple(replace(each, is_inherited=False) for each in self.checkpoints),
+            unlisted=tuple(replace(each, is_inherited=False) for each in self.unlisted),
+        )
+
 
 def read_history(folder: TrialFolder, *, with_validation: bool = False) -> TrialHistory:
-    reading = _Reading(with_validation)
+    reading = _Reading(Home(folder.home_root), with_validation)
     for attempt in folder.attempts():
         reading.read(folder.journal_path(attempt), attempt)
     reading.read(folder.changes_path, attempt=0)
@@ -58,13 +72,16 @@ def read_history(folder: TrialFolder, *, with_validation: bool = False) -> Trial
 class _Reading:
     """What the journals of one trial have told so far."""
 
-    def __init__(self, with_validation: bool) -> None:
+    def __init__(self, home: Home, with_validation: bool) -> None:
+        self._home = home
         self._with_validation = with_validation
         self._wanted = (*_WANTED, f'"{_VALIDATION}"') if with_validation else _WANTED
         self._fold = CheckpointFold()
         self._begun: dict[str, tuple[int, CheckpointBegun]] = {}
         self._validations: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
         self._resumed_steps: dict[int, int | None] = {}
+        self._ran_in: dict[int, str] = {}
+        self._is_inside: dict[str, bool] = {}
         self._problem: str | None = None
 
     def read(self, path: Path, attempt: int) -> None:
@@ -84,6 +101,7 @@ class _Reading:
                     self._validations[attempt, record.steps_completed].update(metrics)
             case AttemptStarted():
                 self._resumed_steps[attempt] = record.resumed_steps
+                self._ran_in[attempt] = record.home
             case CheckpointBegun():
                 self._begun[record.storage_id] = attempt, record
             case Dropped():
@@ -94,7 +112,7 @@ class _Reading:
     def history(self) -> TrialHistory:
         return TrialHistory(
             checkpoints=tuple(
-                replace(found, validation=self._validations.get((found.attempt, found.record.steps_completed), {}))
+                self._seen_from_here(found)
                 for found in self._fold.checkpoints(self._resumed_steps)
                 if not found.is_deleted
             ),
@@ -103,10 +121,29 @@ class _Reading:
             validation_metrics=frozenset().union(*self._validations.values()),
         )
 
+    def _seen_from_here(self, found: RecordedCheckpoint) -> RecordedCheckpoint:
+        url = storage_url(self._home, found.record.storage, found.record.storage_id)
+        return replace(
+            found,
+            record=msgspec.structs.replace(found.record, storage=url),
+            is_inherited=self._is_inherited(url, found.attempt),
+            validation=self._validations.get((found.attempt, found.record.steps_completed), {}),
+        )
+
+    def _is_inherited(self, url: str, attempt: int) -> bool:
+        if url not in self._is_inside:
+            self._is_inside[url] = is_inside(self._home, url)
+        return not self._is_inside[url] and self._ran_in.get(attempt) != self._owner
+
+    @cached_property
+    def _owner(self) -> str:
+        return self._home.owner()
+
     def _unlisted(self) -> Iterator[UnlistedCheckpoint]:
         stored = {record.storage_id: (attempt, record) for attempt, record in self._fold.stored}
         known: dict[str, tuple[int, CheckpointBegun | CheckpointStored]] = {**self._begun, **stored}
         for storage_id, (attempt, record) in known.items():
             is_condemned = storage_id in self._fold.condemned
             if storage_id not in self._fold.deleted and (is_condemned or storage_id not in stored):
-                yield UnlistedCheckpoint(attempt, storage_id, record.storage, is_condemned)
+                url = storage_url(self._home, record.storage, storage_id)
+                yield UnlistedCheckpoint(attempt, storage_id, url, is_condemned, self._is_inherited(url, attempt))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from core_sdk.alive import AliveLock
 from core_sdk.journal import JournalWriter
 from core_sdk.records import FORMAT, AttemptStarted, Ended, Outcome, Record, Report
-from core_sdk.tracking import TrialFolder
+from core_sdk.tracking import Home, TrialFolder
 
 START = 1_700_000_000.0
 
@@ -31,6 +31,7 @@ class Training:
                 pid=1,
                 sdk_version="0",
                 resumed_steps=resumed_steps,
+                home=Home(folder.home_root).owner(),
             )
         )
 

@@ -82,7 +82,7 @@ from core_sdk.records import (
     metrics_from_json,
 )
 from core_sdk.storage import DirectoryStorage, storage_from_url
-from core_sdk.tracking import Home
+from core_sdk.tracking import Home, HomeTracker
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.deletion.collection import Request, collect
 from core_sdk.tracking.history import read_history
@@ -1377,3 +1377,17 @@ def test_52_a_fit_goes_on_from_its_last_checkpoint(home: Home, start_script: Sta
     assert home.trial_ids() == [1]
     assert len(client.get_trial(1).list_checkpoints()) == 1
     assert home.trial(1).attempts() == [1, 2]
+
+
+def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_path: Path) -> None:
+    """And has its own checkpoints, as the original has when it is moved."""
+    copied = Home(shutil.copytree(two_checkpoints.root, tmp_path / "copy"))
+
+    collect(copied, Request(policy=KEEP_NONE))
+    HomeTracker(copied).delete_trial(1)
+    moved = Home(two_checkpoints.root.rename(tmp_path / "moved"))
+
+    assert checkpoint_ids(DirectoryStorage(copied.checkpoints)) == []
+    assert checkpoint_ids(DirectoryStorage(moved.checkpoints)) == ["newer", "older"]
+    with HomeTracker(moved).view() as view:
+        assert [row.state for row in view.checkpoints()] == ["COMPLETED", "COMPLETED"]

@@ -27,6 +27,7 @@ from core_sdk.journal import JournalWriter, read_records
 from core_sdk.records import CheckpointDeleted, CheckpointPruned, CheckpointStored, Record, from_json
 from core_sdk.storage import DirectoryStorage, storage_from_url
 from core_sdk.tracking import Home
+from core_sdk.tracking.storages import storage_url
 
 UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
 
@@ -94,7 +95,7 @@ def test_upload_and_download(checkpoint: core.CheckpointContext, source: Path, t
 
 
 def test_a_stored_checkpoint_is_recorded(checkpoint: core.CheckpointContext, home: Home, source: Path) -> None:
-    """With its metadata, its files and the URL of the storage that has it."""
+    """With its metadata, its files and the storage that has it."""
     metadata = {"steps_completed": np.int64(3), "loss": math.nan, "shape": (2, 3)}
 
     storage_id = checkpoint.upload(source, metadata)
@@ -104,7 +105,7 @@ def test_a_stored_checkpoint_is_recorded(checkpoint: core.CheckpointContext, hom
     assert (record.storage_id, record.steps_completed) == (storage_id, 3)
     assert record.resources.keys() == {"metadata.json", "model.bin", "optimizer/", "optimizer/state.bin"}
     assert record.resources["model.bin"] == 8
-    storage_from_url(record.storage).verify(storage_id)
+    storage_from_url(storage_url(home, record.storage, storage_id)).verify(storage_id)
     read_back = from_json(record.metadata)
     assert math.isnan(read_back.pop("loss"))
     assert read_back == {"steps_completed": 3, "shape": [2, 3]}

@@ -37,6 +37,14 @@ def gc(
     save_trial_latest: Annotated[int | None, _number("Keep the latest N of each trial.", 1)] = None,
     metric: Annotated[str | None, typer.Option(help="The validation metric that says what is best.")] = None,
     smaller_is_better: SmallerIsBetter = None,
+    inherited: Annotated[
+        bool,
+        typer.Option(
+            "--inherited",
+            help="Also of what was stored outside the home before it was moved or restored. Not in a copy whose "
+            "original is still used: these are its checkpoints, too.",
+        ),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -45,7 +53,7 @@ def gc(
 
     The policy is the one that the newest init() of an experiment gave in its checkpoint_storage; options replace its
     numbers. Pinned checkpoints, versions of models, checkpoints that a trial began with or that a running trial needs,
-    and the only good checkpoint of a trial are never deleted.
+    and the only good checkpoint of a trial are never deleted, nor is what may belong to another home.
     """
     from core_sdk.tracking.deletion.collection import Request  # storages, which are slow to import
 
@@ -64,6 +72,7 @@ def gc(
         policy={key: number for key, number in numbers.items() if number is not None},
         metric=metric,
         smaller_is_better=smaller_is_better,
+        with_inherited=inherited,
     )
     plan = tracker.plan_collection(request)
     if not plan.rules and not (is_empty and request.policy):

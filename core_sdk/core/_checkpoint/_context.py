@@ -21,7 +21,10 @@ from core_sdk.errors import CheckpointDamagedError, CheckpointTooNewError
 from core_sdk.journal import Journal
 from core_sdk.records import from_json
 from core_sdk.storage import Selector, Storage, check_storage_id
+from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking.attempts.continuation import find_recorded
 from core_sdk.tracking.deletion import remove_checkpoint, remove_files
+from core_sdk.tracking.storages import storage_name
 
 
 class DownloadMode(enum.Enum):
@@ -60,9 +63,17 @@ class CheckpointContext:
     """
 
     def __init__(
-        self, storage: Storage, distributed: DistributedContext, journal: Journal, grace: Grace | None = None
+        self,
+        storage: Storage,
+        distributed: DistributedContext,
+        journal: Journal,
+        grace: Grace | None = None,
+        folder: TrialFolder | None = None,
     ) -> None:
+        """`folder` is that of the trial; without, no other home is thought of."""
         self._storage = storage
+        self._folder = folder
+        self._storage_name = storage.url if folder is None else storage_name(Home(folder.home_root), storage.url)
         self._distributed = distributed
         self._journal = journal
         self._saves = Saves(grace or Grace.endless(), is_chief=distributed.is_chief)
@@ -120,7 +131,16 @@ class CheckpointContext:
     def _save(self, metadata: dict[str, Any] | None, *, shard: bool, wait: bool) -> CheckpointSave:
         if not shard:
             checked_metadata(metadata)  # at the call, rather than when the block is entered
-        return CheckpointSave(self._storage, self._distributed, self._journal, self._saves, metadata, shard, wait)
+        return CheckpointSave(
+            self._storage,
+            self._storage_name,
+            self._distributed,
+            self._journal,
+            self._saves,
+            metadata,
+            shard,
+            wait,
+        )
 
     def wait(self) -> None:
         """Blocks until the save in the background is stored and recorded, and raises its failure, once.
@@ -187,15 +207,25 @@ class CheckpointContext:
 
         One rank calls, best the chief, which alone can record it: what another rank deletes stays in lists, and a
         resume passes over it. `OSError` where it cannot be recorded: then call again.
+
+        In a home that is a copy, checkpoints outside of it that were stored before belong to the original: they are
+        taken off this home's lists, and their files stay.
         """
         self._journal.check_open()
         self._saves.wait_for(check_storage_id(storage_id))
+        record, is_inherited = self._journal.append_or_raise, self._is_inherited(storage_id)
         if globs is not None:
-            remove_files(self._storage, storage_id, globs, self._journal.append_or_raise)
+            remove_files(self._storage, storage_id, globs, record, is_inherited=is_inherited)
         else:
             with contextlib.suppress(CheckpointDamagedError, CheckpointTooNewError):
                 self._storage.manifest(storage_id)
-            remove_checkpoint(self._storage, storage_id, self._journal.append_or_raise)
+            remove_checkpoint(self._storage, storage_id, record, is_inherited=is_inherited)
+
+    def _is_inherited(self, storage_id: str) -> bool:
+        if self._folder is None or not self._folder.path.exists():
+            return False  # a rank whose node does not see the home
+        found = find_recorded(Home(self._folder.home_root), self._folder, storage_id)
+        return found is not None and found.is_inherited
 
     def _check_rank(self, call: str, shard: bool) -> None:
         if not shard and not self._distributed.is_chief:

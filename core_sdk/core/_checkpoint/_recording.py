@@ -26,8 +26,9 @@ logger = logging.getLogger("core_sdk.checkpoint")
 class Recorder:
     """Records what is stored in one storage: a checkpoint without its record is withdrawn."""
 
-    def __init__(self, storage: Storage, journal: Journal) -> None:
+    def __init__(self, storage: Storage, journal: Journal, storage_name: str) -> None:
         self._storage = storage
+        self._storage_name = storage_name
         self._journal = journal
 
     def store(self, storage_id: str, commit: Callable[[], Manifest]) -> None:
@@ -36,7 +37,7 @@ class Recorder:
         Raises what `commit` does, and `CheckpointNotStoredError` where the journal cannot be written.
         """
         # So that collection finds what a kill leaves whole, and unrecorded.
-        self._append(storage_id, CheckpointBegun(time=time.time(), storage_id=storage_id, storage=self._storage.url))
+        self._append(storage_id, CheckpointBegun(time=time.time(), storage_id=storage_id, storage=self._storage_name))
         is_committed = False
         try:
             manifest = commit()
@@ -58,7 +59,7 @@ class Recorder:
         return CheckpointStored(
             time=time.time(),
             storage_id=manifest.storage_id,
-            storage=self._storage.url,
+            storage=self._storage_name,
             steps_completed=manifest.metadata[STEPS],
             metadata=manifest.metadata,
             resources=manifest.resources,

@@ -53,6 +53,7 @@ class CheckpointSave:
     """
 
     storage: Storage
+    storage_name: str
     distributed: DistributedContext
     journal: Journal
     saves: Saves
@@ -143,7 +144,8 @@ class CheckpointSave:
         self._channel.broadcast_outcome(lambda: self._commit(union, metadata), is_patient=True)
 
     def _commit(self, union: ShardUnion, metadata: dict[str, Any]) -> None:
-        Recorder(self.storage, self.journal).store(self._storage_id, lambda: self._staging.commit(union, metadata))
+        recorder = Recorder(self.storage, self.journal, self.storage_name)
+        recorder.store(self._storage_id, lambda: self._staging.commit(union, metadata))
 
 
 def _agreed_metadata(

@@ -158,6 +158,7 @@ def start_record(
         latest_checkpoint=latest_checkpoint,
         resumed_steps=resumed_steps,
         rank=rank,
+        home=Home(folder.home_root).owner(),
     )
 
 

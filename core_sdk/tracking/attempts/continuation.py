@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from core_sdk.errors import CoreSDKError, MissingDependencyError, StorageError, UnknownStorageError
 from core_sdk.records import CheckpointStored
 from core_sdk.storage import storage_from_url
+from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.tracking.home import Home, TrialFolder
 
@@ -65,15 +66,21 @@ def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> 
 
 
 def find_checkpoint(home: Home, folder: TrialFolder, storage_id: str) -> CheckpointStored | None:
-    """The record of a checkpoint from which the trial of `folder` goes on; None if it was deleted.
+    """The record of a checkpoint from which the trial of `folder` goes on; None if it was deleted."""
+    recorded = find_recorded(home, folder, storage_id)
+    return None if recorded is None else recorded.record
 
-    Searches all trials of the home, that one first: the record of a continued trial has only the checkpoint's id.
+
+def find_recorded(home: Home, folder: TrialFolder, storage_id: str) -> RecordedCheckpoint | None:
+    """What the home knows of a checkpoint; None if it was deleted.
+
+    Searches all trials, that of `folder` first: the record of a continued trial has only the checkpoint's id.
     """
     others = (TrialFolder(home.root, trial_id) for trial_id in reversed(home.trial_ids()))
     for each in itertools.chain([folder], others):
         for recorded in read_history(each).checkpoints:
             if recorded.record.storage_id == storage_id:
-                return recorded.record
+                return recorded
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 
@@ -20,18 +21,20 @@ from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointP
 from core_sdk.storage import Storage, storage_from_url, without
 from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion.references import read_references
-from core_sdk.tracking.deletion.retention import References, pin_reason, references_to
+from core_sdk.tracking.deletion.retention import INHERITED, References, pin_reason, references_to
 from core_sdk.tracking.history import TrialHistory, read_history
 from core_sdk.tracking.home import ExperimentFolder, Home, TrialFolder
 from core_sdk.tracking.registry import Registry
+
+logger = logging.getLogger("core_sdk.tracking")
 
 
 def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *, is_forced: bool = False) -> None:
     """Deletes the files, where they are still there, and records that the trial's checkpoint is gone.
 
     May be called again after it failed. Raises `CheckpointProtectedError` for one that is pinned, that another trial
-    began with, that a running attempt uses, or that is a version of a model; `is_forced` passes over the first two.
-    Raises `StorageError`.
+    began with, that may belong to another home, that a running attempt uses, or that is a version of a model;
+    `is_forced` passes over the first three. Raises `StorageError`.
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
@@ -52,29 +55,46 @@ def delete_files(
 
 
 def remove_files(
-    storage: Storage, storage_id: str, globs: Sequence[str], record: Callable[[Record], None]
+    storage: Storage,
+    storage_id: str,
+    globs: Sequence[str],
+    record: Callable[[Record], None],
+    *,
+    is_inherited: bool = False,
 ) -> dict[str, int]:
-    """Deletes what `globs` match without checking who needs it, records that with `record`, and returns the rest."""
+    """Deletes what `globs` match without checking who needs it, records that with `record`, and returns the rest.
+
+    Of a checkpoint that is inherited nothing is deleted; it is only recorded.
+    """
     if isinstance(globs, str):
         raise TypeError(f"globs must be a list of patterns, not the string {globs!r}")
     before = storage.manifest(storage_id)
-    if without(before, globs) is None:
-        remove_checkpoint(storage, storage_id, record)
+    if (left := without(before, globs)) is None:
+        remove_checkpoint(storage, storage_id, record, is_inherited=is_inherited)
         return {}
-    remaining = storage.delete(storage_id, globs)
+    remaining = left.resources if is_inherited else storage.delete(storage_id, globs)
     if before.removed or remaining != before.resources:
         # The manifest says the same, so that a resume notices it even without this record.
         record(CheckpointPruned(time=time.time(), storage_id=storage_id, resources=remaining))
     return remaining
 
 
-def remove_checkpoint(storage: Storage, storage_id: str, record: Callable[[Record], None], reason: str = "") -> None:
-    """Deletes the checkpoint without checking who needs it.
+def remove_checkpoint(
+    storage: Storage,
+    storage_id: str,
+    record: Callable[[Record], None],
+    reason: str = "",
+    *,
+    is_inherited: bool = False,
+) -> None:
+    """Deletes the checkpoint without checking who needs it. One that is inherited is only taken off the lists.
 
-    At each moment the journals list only whole checkpoints, and show the deletion that was begun."""
+    At each moment the journals list only whole checkpoints, and show the deletion that was begun.
+    """
     record(CheckpointCondemned(time=time.time(), storage_id=storage_id, reason=reason))
-    with contextlib.suppress(CheckpointNotFoundError):
-        storage.delete(storage_id)
+    if not is_inherited:
+        with contextlib.suppress(CheckpointNotFoundError):
+            storage.delete(storage_id)
     record(CheckpointDeleted(time=time.time(), storage_id=storage_id))
 
 
@@ -138,7 +158,7 @@ def _code_of(experiment: ExperimentFolder) -> str | None:
 
 
 def _delete_claimed(folder: TrialFolder, is_forced: bool) -> None:
-    files = dict(_all_files(read_history(folder)))
+    files = dict(_own_files(read_history(folder)))
     with _deleting(folder, files, is_forced):
         for storage_id, storage_url in files.items():
             with (
@@ -164,17 +184,25 @@ def _trials_of(home: Home, experiment_id: int) -> Iterator[TrialFolder]:
                 yield folder
 
 
-def _all_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
+def _own_files(history: TrialHistory) -> Iterator[tuple[str, str]]:
+    """Storage ids and storages. What may belong to another home stays there."""
     for checkpoint in history.checkpoints:
-        yield checkpoint.record.storage_id, checkpoint.record.storage
+        if checkpoint.is_inherited:
+            logger.warning(
+                "checkpoint %s stays in %s: %s", checkpoint.record.storage_id, checkpoint.record.storage, INHERITED
+            )
+        else:
+            yield checkpoint.record.storage_id, checkpoint.record.storage
     for unlisted in history.unlisted:
-        yield unlisted.storage_id, unlisted.storage
+        if not unlisted.is_inherited:
+            yield unlisted.storage_id, unlisted.storage
 
 
 def _check_unprotected(folder: TrialFolder, storage_id: str, is_forced: bool) -> None:
     references = read_references(Home(folder.home_root))
     found = [found for found in read_history(folder).checkpoints if found.record.storage_id == storage_id]
-    _check_references(storage_id, found[0].pin if found else None, references, is_forced)
+    reasons = [INHERITED] if any(each.is_inherited for each in found) else []
+    _check_references(storage_id, found[0].pin if found else None, references, is_forced, reasons)
 
 
 def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> None:
@@ -192,11 +220,17 @@ def _check_all_unprotected(folders: Sequence[TrialFolder], is_forced: bool) -> N
         _check_references(checkpoint.record.storage_id, checkpoint.pin, references, is_forced)
 
 
-def _check_references(storage_id: str, pin: CheckpointPinned | None, references: References, is_forced: bool) -> None:
+def _check_references(
+    storage_id: str,
+    pin: CheckpointPinned | None,
+    references: References,
+    is_forced: bool,
+    other_reasons: Sequence[str] = (),
+) -> None:
     is_registered = storage_id in references.models
     can_be_forced = storage_id not in references.uses and not is_registered
     reasons = [pin_reason(pin.note)] if pin is not None else []
-    reasons += references_to(storage_id, references)
+    reasons += [*references_to(storage_id, references), *other_reasons]
     if reasons and not (is_forced and can_be_forced):
         raise CheckpointProtectedError(storage_id, reasons, can_be_forced, is_registered)
 

@@ -154,6 +154,7 @@ class ExperimentPlan:
             self._unlisted_verdict(trial_id, checkpoint)
             for trial_id in sorted(set(self._scope) - unclear)
             for checkpoint in self._histories[trial_id].unlisted
+            if not checkpoint.is_inherited
         ]
         return [verdict for verdict in verdicts if verdict is not None]
 
@@ -186,4 +187,5 @@ def _candidate(trial_id: int, checkpoint: RecordedCheckpoint) -> Candidate:
         is_partial=checkpoint.is_partial,
         is_pinned=checkpoint.pin is not None,
         note=checkpoint.pin.note if checkpoint.pin else "",
+        is_inherited=checkpoint.is_inherited,
     )

@@ -76,6 +76,8 @@ class Request:
     smaller_is_better: bool | None = None
     ended_trial: int | None = None
     """The trial whose attempt this process executes and has ended."""
+    with_inherited: bool = False
+    """Whether checkpoints that may belong to another home count as this home's: its original is gone."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,8 @@ class Collector:
         histories = {}
         for trial_id in sorted(trials):
             with contextlib.suppress(FileNotFoundError):  # being deleted
-                histories[trial_id] = read_history(TrialFolder(self._home.root, trial_id), with_validation=True)
+                history = read_history(TrialFolder(self._home.root, trial_id), with_validation=True)
+                histories[trial_id] = history.as_own() if self._request.with_inherited else history
         return histories
 
     def _wanted_experiment(self) -> int | None:

@@ -40,6 +40,7 @@ class Candidate:
     is_pinned: bool = False
     note: str = ""
     """Why it is pinned."""
+    is_inherited: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,12 @@ def references_to(storage_id: str, references: References) -> list[str]:
     ]
 
 
+INHERITED = (
+    "it lies outside this home, and was stored before this home was copied or moved to another file system: it may "
+    "belong to another home"
+)
+
+
 def pin_reason(note: str) -> str:
     return f"pinned: {note}" if note else "pinned"
 
@@ -124,6 +131,8 @@ def in_order_of_trust(of_trial: Sequence[Candidate]) -> list[Candidate]:
 def _protections(candidate: Candidate, references: References) -> list[str]:
     reasons = [pin_reason(candidate.note)] if candidate.is_pinned else []
     reasons += references_to(candidate.storage_id, references)
+    if candidate.is_inherited:
+        reasons.append(INHERITED)
     if candidate.trial_id in references.running:
         attempt = references.running[candidate.trial_id]
         reasons.append(f"attempt {attempt} of trial {candidate.trial_id} is running")

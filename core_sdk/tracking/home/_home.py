@@ -50,6 +50,7 @@ class Home:
         self.jobs = root / "jobs"
         self.database = root / "tracker.db"
         self._identity_path = root / "identity"
+        self._owner_path = root / "spool"
 
     @classmethod
     def create(cls, root: Path) -> Home:
@@ -83,19 +84,38 @@ class Home:
         return home
 
     def identity(self) -> str:
-        """A name that no other home has, by which a node knows whether it sees this home. Makes it the first time."""
+        """A name that no other home has, not even a copy of this one. Makes it the first time.
+
+        It stays the same when the folder is renamed, and on whatever machine it is mounted.
+        """
         if (identity := self.read_identity()) is None:
             with contextlib.suppress(FileExistsError):
                 write_atomically(self._identity_path, _with_checksum(uuid.uuid4().hex), overwrite=False)
-            identity = _read_identity(self._identity_path)
+            identity = self._identified(_read_identity(self._identity_path))
         return identity
 
     def read_identity(self) -> str | None:
         """None where there is no home, or one that was never asked for its name. Raises `RecordDamagedError`."""
         try:
-            return _read_identity(self._identity_path)
+            return self._identified(_read_identity(self._identity_path))
         except OSError:
             return None
+
+    def _identified(self, drawn: str) -> str:
+        # Copies have the file, too, but other directories. One inode alone may be the same on another file system.
+        inodes = [str(path.stat().st_ino) for path in (self.root, self.runs, self.experiments)]
+        return f"{drawn}-{hashlib.sha256(' '.join(inodes).encode()).hexdigest()[:8]}"
+
+    def owner(self) -> str:
+        """The identity of the home to which the records of this one belong: its own, unless this is a spool."""
+        try:
+            return self._owner_path.read_text()
+        except FileNotFoundError:
+            return self.identity()
+
+    def stand_for(self, owner: str) -> None:
+        """Makes this a spool for the home of this identity."""
+        write_atomically(self._owner_path, owner.encode())
 
     def create_trial(self) -> TrialFolder:
         """Makes the folder of a new trial. Ids rise, and no id is used twice."""

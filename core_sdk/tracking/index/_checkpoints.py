@@ -12,29 +12,31 @@ import msgspec
 
 from core_sdk.records import MANIFEST_NAME, CheckpointStored, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
+from core_sdk.tracking.home import Home
 from core_sdk.tracking.index._schema import Where, among
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
+from core_sdk.tracking.storages import storage_url
 
 _decode = msgspec.json.Decoder(CheckpointRecord).decode
 _RECORDS = "checkpoint_record JOIN attempt ON attempt.id = attempt_id JOIN trial USING (trial_id)"
 
 
-def read_checkpoints(connection: sqlite3.Connection, where: Where) -> list[CheckpointRow]:
+def read_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -> list[CheckpointRow]:
     """Those of the newest trial first, and the newest of each trial first."""
     return [
-        _checkpoint_row(trial_id, experiment_id, found)
+        _checkpoint_row(home, trial_id, experiment_id, found)
         for (trial_id, experiment_id), checkpoints in _folded(connection, where)
         for found in reversed(checkpoints)
     ]
 
 
-def latest_checkpoints(connection: sqlite3.Connection, where: Where) -> dict[int, str]:
+def latest_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -> dict[int, str]:
     """For each trial, the newest checkpoint that exists, is whole and is not superseded."""
     latest = {}
     for (trial_id, _), checkpoints in _folded(connection, where):
         for found in reversed(checkpoints):
             is_out = found.is_deleted or found.is_partial or found.is_superseded
-            if not is_out and _may_exist(found.record):
+            if not is_out and _may_exist(_storage(home, found.record), found.record.storage_id):
                 latest[trial_id] = found.record.storage_id
                 break
     return latest
@@ -78,8 +80,9 @@ def _resumed_steps(
     return resumed
 
 
-def _checkpoint_row(trial_id: int, experiment_id: int, found: RecordedCheckpoint) -> CheckpointRow:
-    is_missing = not found.is_deleted and not _may_exist(found.record)
+def _checkpoint_row(home: Home, trial_id: int, experiment_id: int, found: RecordedCheckpoint) -> CheckpointRow:
+    storage = _storage(home, found.record)
+    is_missing = not found.is_deleted and not _may_exist(storage, found.record.storage_id)
     state: CheckpointState = "PARTIALLY_DELETED" if found.is_partial else "COMPLETED"
     return CheckpointRow(
         storage_id=found.record.storage_id,
@@ -90,7 +93,7 @@ def _checkpoint_row(trial_id: int, experiment_id: int, found: RecordedCheckpoint
         state="DELETED" if found.is_deleted or is_missing else state,
         time=found.record.time,
         size_bytes=sum(found.resources.values()),
-        storage=found.record.storage,
+        storage=storage,
         metadata=from_json(found.metadata),
         resources=found.resources,
         is_pinned=found.pin is not None,
@@ -99,7 +102,11 @@ def _checkpoint_row(trial_id: int, experiment_id: int, found: RecordedCheckpoint
     )
 
 
-def _may_exist(checkpoint: CheckpointStored) -> bool:
+def _storage(home: Home, checkpoint: CheckpointStored) -> str:
+    return storage_url(home, checkpoint.storage, checkpoint.storage_id)
+
+
+def _may_exist(storage: str, storage_id: str) -> bool:
     """Whether the files may be there: directories are looked at, buckets are not asked."""
-    url = urlsplit(checkpoint.storage)
-    return url.scheme != "file" or Path(unquote(url.path), checkpoint.storage_id, MANIFEST_NAME).exists()
+    url = urlsplit(storage)
+    return url.scheme != "file" or Path(unquote(url.path), storage_id, MANIFEST_NAME).exists()

@@ -185,11 +185,11 @@ class Index(View):
         where = Where(
             "ifnull(trial.trial_id = ?, TRUE) AND ifnull(trial.experiment_id = ?, TRUE)", (trial_id, experiment_id)
         )
-        return self._ask(_checkpoints.read_checkpoints, where)
+        return self._ask(_checkpoints.read_checkpoints, self.home, where)
 
     def checkpoint(self, storage_id: str) -> CheckpointRow:
         where = Where("storage_id = ?", (storage_id,))
-        if not (found := self._ask(_checkpoints.read_checkpoints, where)):
+        if not (found := self._ask(_checkpoints.read_checkpoints, self.home, where)):
             raise CheckpointNotFoundError(storage_id, str(self.home.root))
         return found[0]
 
@@ -205,7 +205,7 @@ class Index(View):
 
     def _trials(self, where: Where) -> list[TrialRow]:
         is_running = self._is_running(where)
-        return self._ask(_trials.read_trials, where, is_running)
+        return self._ask(_trials.read_trials, self.home, where, is_running)
 
     def _is_running(self, where: Where) -> dict[AttemptKey, bool]:
         """Whether the attempts that have not recorded their end are running.

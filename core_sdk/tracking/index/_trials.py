@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.records import EnvironmentRecord, SearchRecord, Settled, from_json
+from core_sdk.tracking.home import Home
 from core_sdk.tracking.index._checkpoints import latest_checkpoints
 from core_sdk.tracking.index._schema import Where
 from core_sdk.tracking.rows import ExperimentRow, RankRow, TrialRow, TrialState
@@ -45,11 +46,13 @@ def read_marks(connection: sqlite3.Connection) -> dict[int, str]:
     return dict(connection.execute("SELECT trial_id, mark FROM trial ORDER BY trial_id").fetchall())
 
 
-def read_trials(connection: sqlite3.Connection, where: Where, is_running: Mapping[AttemptKey, bool]) -> list[TrialRow]:
+def read_trials(
+    connection: sqlite3.Connection, home: Home, where: Where, is_running: Mapping[AttemptKey, bool]
+) -> list[TrialRow]:
     """`is_running` tells of the open attempts; one that it does not know has just begun."""
     query = f"""SELECT trial.*, experiment.name AS experiment_name FROM trial
         LEFT JOIN experiment USING (experiment_id) WHERE {where.sql} ORDER BY trial_id"""
-    attempts, latest = _attempts(connection, where), latest_checkpoints(connection, where)
+    attempts, latest = _attempts(connection, where), latest_checkpoints(connection, home, where)
     return [
         _trial_row(row, attempts[row["trial_id"]], is_running, latest.get(row["trial_id"]))
         for row in connection.execute(query, where.values)

@@ -26,11 +26,13 @@ def sees_home(root: Path, identity: str) -> bool:
     return Home(root).read_identity() == identity
 
 
-def open_spool(identity: str) -> Path:
-    """The spool of this node for the home of this identity."""
+def open_spool(identity: str, owner: str) -> Path:
+    """The spool of this node for the home of this identity; `owner` is that of the home where its records end."""
     spools = Environment.read().home / "spools"
     spools.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return Home.create(spools / identity).root
+    spool = Home.create(spools / identity)
+    spool.stand_for(owner)
+    return spool.root
 
 
 def put(root: Path, piece: Piece) -> None:

@@ -25,6 +25,7 @@ from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.spool import node
 from core_sdk.tracking.spool.pieces import Piece, in_pieces, is_journal
 from core_sdk.tracking.spool.receiver import Receiver
+from core_sdk.tracking.storages import storage_url
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -59,7 +60,7 @@ class Shipment:
         self._home = Home(folder.home_root.absolute())
         self._storage = DirectoryStorage(self._home.checkpoints)
         self._is_given_up = threading.Event()
-        self.root = call(node.open_spool, self._home.identity())
+        self.root = call(node.open_spool, self._home.identity(), self._home.owner())
         """The spool."""
 
     def fit_out(self, others: Iterable[Path] = ()) -> None:
@@ -157,7 +158,7 @@ class Shipment:
                 break
             records = [] if not is_journal(piece.name) else _records(piece.content)
             for record in records:
-                if isinstance(record, CheckpointStored) and record.storage == self._storage.url:
+                if isinstance(record, CheckpointStored) and self._is_at_home(record):
                     self._bring_checkpoint(record.storage_id)
             receiver.receive(piece)
             for record in records:
@@ -213,10 +214,13 @@ class Shipment:
             except OSError as error:
                 logger.error("what was left of trial %d in %s stays there: %s", trial_id, self.root, error)
 
+    def _is_at_home(self, stored: CheckpointStored) -> bool:
+        return storage_url(self._home, stored.storage, stored.storage_id) == self._storage.url
+
     def _put_checkpoint(self, storage_id: str) -> None:
         """One that is in the home; a node can ask other storages itself."""
         stored = find_checkpoint(self._home, self._folder, storage_id)
-        if stored is not None and stored.storage == self._storage.url:
+        if stored is not None and self._is_at_home(stored):
             with self._storage.open(storage_id) as directory:
                 self._put_whole(directory, f"checkpoints/{storage_id}")
 

@@ -1,0 +1,53 @@
+"""How the records of a home name the storages of checkpoints.
+
+A storage inside the home is `home:` and its path relative to the home, so that a home can be moved and copied; others
+are named by their URL. Records of older versions have the URL of each, with the path that the home then had.
+
+Who may delete what: a home owns what lies in it, and what an attempt has stored elsewhere that ran in this very home. A
+copy has the same records as its original and names the same checkpoints outside, but has another identity.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, unquote_to_bytes, urlsplit
+
+from core_sdk.environment import path_at_home, path_here
+from core_sdk.records import MANIFEST_NAME
+from core_sdk.tracking.home import Home
+
+_INSIDE = "home:"
+
+
+def storage_name(home: Home, url: str) -> str:
+    """What records of the home call the storage at `url`."""
+    root, path = home.root.absolute(), _path(url)
+    return url if path is None or not path.is_relative_to(root) else _INSIDE + quote(bytes(path.relative_to(root)))
+
+
+def storage_url(home: Home, name: str, storage_id: str) -> str:
+    """The URL of the storage that a record of the home names for this checkpoint."""
+    if name.startswith(_INSIDE):
+        inside = PurePosixPath(os.fsdecode(unquote_to_bytes(name.removeprefix(_INSIDE))))
+        is_safe = not inside.is_absolute() and ".." not in inside.parts
+        return _url(home.root / inside) if is_safe else name
+    # A home that was moved since, or a copy, has this very checkpoint itself.
+    if _path(name) is not None and (home.checkpoints / storage_id / MANIFEST_NAME).exists():
+        return _url(home.checkpoints)
+    return name
+
+
+def is_inside(home: Home, url: str) -> bool:
+    """Whether the storage lies in the home, also if links are followed."""
+    path = _path(url)
+    return path is not None and Path(os.path.realpath(path)).is_relative_to(os.path.realpath(home.root))
+
+
+def _path(url: str) -> Path | None:
+    parts = urlsplit(url)
+    return path_here(Path(os.fsdecode(unquote_to_bytes(parts.path)))) if parts.scheme == "file" else None
+
+
+def _url(path: Path) -> str:
+    return path_at_home(path.absolute()).as_uri()

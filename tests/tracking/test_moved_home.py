@@ -1,0 +1,256 @@
+"""A home may be moved and copied: a moved one keeps its checkpoints, and a copy leaves those of its original alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commands import run_cli
+from cli.recorded import new_attempt, new_trial, store
+from saving import checkpoint_ids
+
+from core_sdk.errors import CheckpointProtectedError
+from core_sdk.journal import read_records
+from core_sdk.records import CheckpointBegun, CheckpointStored
+from core_sdk.storage import DirectoryStorage
+from core_sdk.tracking import Home, HomeTracker, TrialFolder
+from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
+from core_sdk.tracking.deletion.collection import Request, collect
+from core_sdk.tracking.history import read_history
+from core_sdk.tracking.storages import storage_name, storage_url
+
+LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1}
+
+TRAIN = """
+import sys
+from core_sdk import core
+
+with core.init(name="moving", checkpoint_storage=sys.argv[1] if len(sys.argv) > 1 else None) as context:
+    for steps in (context.info.trial._steps_completed + 1, context.info.trial._steps_completed + 2):
+        with context.checkpoint.store_path({"steps_completed": steps}) as (path, storage_id):
+            (path / "weights").write_text(str(steps))
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Home:
+    return Home.create(tmp_path / "original")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A storage outside of all homes."""
+    return tmp_path / "shared"
+
+
+def train(home: Home, storage: Path | None = None) -> TrialFolder:
+    """A trial that has stored two checkpoints, by a script."""
+    script = home.root.with_name("train.py")
+    script.write_text(TRAIN)
+    arguments = [] if storage is None else [str(storage)]
+    command = ["run", "--", sys.executable, str(script), *arguments]
+    done = run_cli(home.root.parent, *command, CORE_SDK_HOME=str(home.root))
+    assert done.status == 3, done.errors
+    return home.folder(max(home.trial_ids()))
+
+
+def copy(home: Home) -> Home:
+    target = home.root.with_name("copy")
+    subprocess.run(["cp", "-a", str(home.root), str(target)], check=True)
+    return Home(target)
+
+
+def move(home: Home) -> Home:
+    return Home(home.root.rename(home.root.with_name("moved")))
+
+
+def unpack(home: Home) -> Home:
+    """The home as it comes out of an archive, at another place."""
+    target = home.root.with_name("unpacked")
+    target.mkdir()
+    archive = subprocess.run(["tar", "-C", str(home.root), "-c", "."], check=True, stdout=subprocess.PIPE).stdout
+    subprocess.run(["tar", "-C", str(target), "-x"], input=archive, check=True)
+    shutil.rmtree(home.root)
+    return Home(target)
+
+
+def listed(home: Home) -> list[str]:
+    with HomeTracker(home).view() as view:
+        return [row.storage_id for row in view.checkpoints() if row.state != "DELETED"]
+
+
+def collected(home: Home, **request: bool) -> list[str]:
+    return [verdict.storage_id for verdict in collect(home, Request(policy=LATEST, **request)).deleted]
+
+
+def test_records_name_a_storage_in_the_home_by_its_place_there(original: Home, shared: Path) -> None:
+    """And others by their URL."""
+    inside, outside = original.root / "my #1 files", DirectoryStorage(shared).url
+
+    name = storage_name(original, DirectoryStorage(inside).url)
+
+    assert storage_name(original, DirectoryStorage(original.checkpoints).url) == "home:checkpoints"
+    assert storage_url(original, name, "x") == DirectoryStorage(inside).url
+    assert storage_url(Home(original.root / "other"), name, "x") == (original.root / "other/my #1 files").as_uri()
+    assert storage_url(original, "home:../elsewhere", "x") == "home:../elsewhere"
+    assert storage_name(original, outside) == outside
+    assert storage_name(original, "s3://bucket/prefix") == "s3://bucket/prefix"
+
+
+@pytest.mark.parametrize("relocate", [move, unpack])
+def test_a_moved_home_finds_and_deletes_its_own_checkpoints(original: Home, relocate: Callable[[Home], Home]) -> None:
+    """By `mv`, or by an archive; a resume goes on from the newest."""
+    train(original)
+
+    moved = relocate(original)
+
+    _, older = listed(moved)
+    resumed = run_cli(moved.root.parent, "trial", "resume", "1", CORE_SDK_HOME=str(moved.root))
+    assert resumed.status == 3, resumed.errors
+    assert older in collected(moved)
+    assert [each.record.steps_completed for each in read_history(moved.folder(1)).checkpoints] == [4]
+    assert not original.root.exists()
+
+
+def test_a_copy_deletes_only_its_own_files(original: Home) -> None:
+    """While a trial of the original runs."""
+    training = new_attempt(new_trial(original))
+    for storage_id, steps in (("a", 10), ("b", 20), ("c", 30)):
+        store(training, storage_id, steps)
+
+    copied = copy(original)
+    deleted = collected(copied)
+    HomeTracker(copied).delete_checkpoint("c")
+    HomeTracker(copied).delete_trial(1)
+
+    assert deleted == ["a", "b"]
+    assert checkpoint_ids(DirectoryStorage(copied.checkpoints)) == []
+    assert checkpoint_ids(DirectoryStorage(original.checkpoints)) == ["a", "b", "c"]
+    assert listed(original) == ["c", "b", "a"]
+    training.die()
+
+
+def test_records_of_older_versions_are_understood_after_a_move(original: Home) -> None:
+    """They have the path that the home had."""
+    training = new_attempt(new_trial(original))
+    store(training, "a", 10)
+    store(training, "b", 20)
+    training.end()
+    (record,) = [each for each in read_records(training.folder.journal_path(1)) if is_stored(each, "a")]
+    assert record.storage == original.checkpoints.as_uri()
+
+    moved = move(original)
+
+    assert listed(moved) == ["b", "a"]
+    assert newest_good_checkpoint(moved.folder(1)).storage_id == "b"
+    assert collected(moved) == ["a"]
+
+
+def test_a_copy_without_the_files_deletes_nothing_of_the_original(original: Home) -> None:
+    """Records of older versions lead it there."""
+    training = new_attempt(new_trial(original))
+    for storage_id, steps in (("a", 10), ("b", 20)):
+        store(training, storage_id, steps)
+    training.append(CheckpointBegun(time=1.0, storage_id="c", storage=original.checkpoints.as_uri()))
+    training.die()
+    copied = copy(original)
+    shutil.rmtree(copied.checkpoints)
+    store(training_in := new_attempt(original.folder(1)), "c", 30)
+    training_in.end()
+
+    assert collected(copied) == []
+    with pytest.raises(CheckpointProtectedError, match="may belong to another home"):
+        HomeTracker(copied).delete_checkpoint("a")
+    HomeTracker(copied).delete_trial(1)
+
+    assert checkpoint_ids(DirectoryStorage(original.checkpoints)) == ["a", "b", "c"]
+
+
+def test_a_copy_deletes_nothing_outside_that_was_stored_before(original: Home, shared: Path) -> None:
+    """What it stores there itself it does delete, and the original still deletes its own."""
+    train(original, shared)
+    copied = copy(original)
+    before = checkpoint_ids(DirectoryStorage(shared))
+
+    resumed = run_cli(copied.root.parent, "trial", "resume", "1", CORE_SDK_HOME=str(copied.root))
+
+    assert resumed.status == 3, resumed.errors
+    of_copy = sorted({*checkpoint_ids(DirectoryStorage(shared))} - {*before})
+    assert len(of_copy) == 2
+    assert len(collected(copied)) == 1
+    assert {*before} <= {*checkpoint_ids(DirectoryStorage(shared))}
+    HomeTracker(copied).delete_trial(1)
+    assert checkpoint_ids(DirectoryStorage(shared)) == before
+    assert len(collected(original)) == 1
+
+
+def test_a_script_in_a_copy_only_forgets_what_its_original_has_stored(original: Home, shared: Path) -> None:
+    """`ctx.checkpoint.delete()` leaves the files."""
+    train(original, shared)
+    before = checkpoint_ids(DirectoryStorage(shared))
+    copied = copy(original)
+    code = f"""
+from core_sdk import core
+with core.init(checkpoint_storage={str(shared)!r}) as context:
+    for storage_id in {before!r}:
+        context.checkpoint.delete(storage_id)
+"""
+
+    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"CORE_SDK_HOME": str(copied.root)})
+
+    assert checkpoint_ids(DirectoryStorage(shared)) == before
+    assert sorted(listed(original)) == before
+    assert listed(copied) == []
+
+
+def test_what_was_stored_outside_is_deleted_again_once_somebody_says_that_the_original_is_gone(
+    original: Home, shared: Path
+) -> None:
+    """`checkpoint gc --inherited`, in a home that came out of an archive; a renamed one is still the same home."""
+    train(original, shared)
+
+    restored = unpack(move(original))
+
+    assert collected(restored) == []
+    assert len(collected(restored, with_inherited=True)) == 1
+
+
+def test_a_renamed_home_still_owns_what_it_has_stored_outside(original: Home, shared: Path) -> None:
+    """Its folder is the same one."""
+    train(original, shared)
+
+    assert len(collected(move(original))) == 1
+
+
+def test_a_copy_has_another_identity(original: Home) -> None:
+    """Else it would take the records that nodes keep for its original. A renamed home has the same."""
+    identity = original.identity()
+
+    copied, moved = copy(original), move(original)
+
+    assert moved.identity() == identity
+    assert copied.identity() != identity
+
+
+def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -> None:
+    """A copy of the home has the link, and so the same files."""
+    original.checkpoints.rmdir()
+    (tmp_path / "big disk").mkdir()
+    original.checkpoints.symlink_to(tmp_path / "big disk")
+    train(original)
+
+    copied = copy(original)
+
+    assert collected(copied) == []
+    assert len(listed(copied)) == 2
+    assert len(collected(original)) == 1
+
+
+def is_stored(record: object, storage_id: str) -> bool:
+    return isinstance(record, CheckpointStored) and record.storage_id == storage_id
