@@ -12,6 +12,7 @@ microseconds.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import struct
@@ -82,9 +83,13 @@ class AliveLock:
 def is_alive(path: Path) -> bool:
     """Whether some living process holds the `AliveLock` at `path`."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link or a socket, which nobody holds
+            return False
+        raise
     try:
         return _is_locked(descriptor)
     finally:
@@ -94,14 +99,16 @@ def is_alive(path: Path) -> bool:
 def signed_by(path: Path) -> int | None:
     """The pid that the last holder to `sign` has left, which may have ended, or live on another host."""
     try:
-        return int(path.read_bytes() or 0) or None
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            return int(file.read() or 0) or None
     except (FileNotFoundError, ValueError):
         return None
 
 
 def _open_and_lock(path: Path) -> int:
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             _lock(descriptor)
             if _is_file_at(path, descriptor):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(path: Path, content: bytes, *, overwrite: bool = True, is_durable: bool = True) -> None:
@@ -58,9 +61,49 @@ def fsync_tree(directory: Path) -> None:
     for parent, _, names in os.walk(directory):
         for path in (Path(parent, name) for name in names):
             if not path.is_symlink():
-                with opened(path, os.O_RDONLY) as descriptor:
+                with opened(path, os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
                     os.fsync(descriptor)
         fsync_directory(Path(parent))
+
+
+def read_regular(path: Path | str) -> bytes:
+    """The content of a regular file. Raises as `opened_regular`."""
+    with reading(path) as file:
+        return file.read()
+
+
+@contextlib.contextmanager
+def reading(path: Path | str) -> Iterator[BinaryIO]:
+    """A regular file, to be read. Raises as `opened_regular`."""
+    with opened_regular(path) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def opened_regular(path: Path | str, *, under: int | None = None) -> Iterator[int]:
+    """A descriptor to read a regular file: a link is not followed, and the writer of a pipe is not waited for.
+
+    Raises `NotRegularError` for anything else that stands there, but for a directory `IsADirectoryError`.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=under)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO):  # a link; a socket
+            raise NotRegularError(errno.EINVAL, "is not a regular file", str(path)) from error
+        raise
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise NotRegularError(errno.EINVAL, "is not a regular file", str(path))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class NotRegularError(OSError):
+    """Where a file is to be read there is a link, a pipe, a socket or a device."""
 
 
 @contextlib.contextmanager

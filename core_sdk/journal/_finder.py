@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from core_sdk.files import NotRegularError, reading
 from core_sdk.journal._line import decode_bad_line, decode_line, is_intact, size_of_damaged
 from core_sdk.records import Record, Report
 
@@ -23,25 +25,32 @@ def find_records(path: Path, texts: Sequence[str]) -> Iterator[Record | ValueErr
     """The records, in order, whose lines contain any of `texts`. A bad line that may have been one of them gives a
     `ValueError` with the reason.
 
-    A missing journal is an empty one. A last line without its newline is left out.
+    A missing journal is an empty one; a link or a pipe in its place counts as one bad line. A last line without its
+    newline is left out.
     """
     wanted = [text.encode() for text in texts]
-    for line in _lines(path, wanted):
-        if is_intact(line) and not any(text in line for text in wanted):
-            continue
-        try:
-            yield decode_line(line)
-        except ValueError as error:
-            for _, found in decode_bad_line(line, error):
-                yield found
+    try:
+        for line in _lines(path, wanted):
+            if not is_intact(line) or any(text in line for text in wanted):
+                yield from _decoded(line)
+    except NotRegularError as error:
+        yield ValueError(f"cannot be read: the journal {error.strerror}")
+
+
+def _decoded(line: bytes) -> Iterator[Record | ValueError]:
+    try:
+        yield decode_line(line)
+    except ValueError as error:
+        for _, found in decode_bad_line(line, error):
+            yield found
 
 
 def _lines(path: Path, texts: Sequence[bytes]) -> Iterator[bytes]:
-    try:
-        file = path.open("rb")
-    except FileNotFoundError:
-        return
-    with file:
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(reading(path))
+        except FileNotFoundError:
+            return
         rest = b"\n"
         # Not mapped into memory: a writer on a full disk truncates the file while it is being read.
         while block := file.read(_BLOCK_BYTES):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from core_sdk.files import reading
 from core_sdk.journal._line import decode_bad_line, decode_line, is_beginning, size_of_damaged
 from core_sdk.records import Record
 
@@ -42,8 +43,10 @@ def read_journal(path: Path, offset: int = 0, *, chunk_bytes: int = 8 << 20, ver
 
     `verify=False` does not check the checksums. It is for a thread beside a training that reads what its own process
     has just written: google_crc32c releases the GIL at every call, and each time both threads would wait for it.
+
+    Raises `OSError`, which is a `NotRegularError` for a link or a pipe in the place of the journal.
     """
-    with path.open("rb") as file:
+    with reading(path) as file:
         file.seek(offset)
         while block := _whole_lines(file, chunk_bytes):
             yield _decode_block(block, offset, verify)

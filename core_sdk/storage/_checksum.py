@@ -12,7 +12,7 @@ from typing import TypeVar
 import google_crc32c
 import xxhash
 
-from core_sdk.files import opened
+from core_sdk.files import opened_regular
 from core_sdk.records import FileEntry
 
 # Fits the second-level cache, so that the checksum reads what the copy out of the page cache has just put there.
@@ -25,14 +25,14 @@ _T = TypeVar("_T")
 
 
 def checksum(path: Path) -> FileEntry:
-    """Reads a file and returns its size and checksums. Never follows a link."""
-    with opened(path, os.O_NOFOLLOW) as descriptor:
+    """Reads a regular file and returns its size and checksums. Never follows a link."""
+    with opened_regular(path) as descriptor:
         return _entry(_chunks(descriptor))
 
 
 def copy(source: Path, target: Path) -> FileEntry:
     """Copies a file to the new file `target`, and returns the entry of what was read. Never follows a link."""
-    with opened(source, os.O_NOFOLLOW) as descriptor, target.open("xb") as file:
+    with opened_regular(source) as descriptor, target.open("xb") as file:
         return _entry(_written(_chunks(descriptor), file.write))
 
 

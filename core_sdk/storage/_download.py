@@ -8,17 +8,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from core_sdk.errors import UnsafePathError
-from core_sdk.files import write_atomically
+from core_sdk.files import read_regular, write_atomically
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest
 from core_sdk.storage._checksum import checksum, copy, in_threads
 from core_sdk.storage._space import space_for
+from core_sdk.storage._storage import Selector
 from core_sdk.storage._verify import check_listing, compare, naming_unreadable
 
 
-def download(source: Path, target: Path, manifest: Manifest, names: Sequence[str]) -> None:
-    """Copies `names` and the manifest out of the directory `source`, each file verified before it gets its name."""
-    check_listing(source, manifest, names)
-    content = (source / MANIFEST_NAME).read_bytes()
+def download(source: Path, target: Path, manifest: Manifest, selector: Selector | None) -> None:
+    """Copies files and the manifest out of the directory `source`, each file verified before it gets its name."""
+    names = check_listing(source, manifest, selector)
+    content = read_regular(source / MANIFEST_NAME)
     with (
         receiving(target, manifest, content, names) as files,
         in_threads(lambda name: _fetch(source, target, manifest, name), files) as entries,

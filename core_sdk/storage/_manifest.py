@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import google_crc32c
@@ -40,9 +40,9 @@ def manifest_of(storage_id: str, union: ShardUnion, metadata: dict[str, Any], me
     )
 
 
-def selected_names(manifest: Manifest, selector: Selector | None) -> list[str]:
+def selected(names: Iterable[str], selector: Selector | None) -> list[str]:
     """The names that `selector` accepts, and always that of metadata.json."""
-    return [name for name in manifest.resources if selector is None or name == METADATA_NAME or selector(name)]
+    return [name for name in names if selector is None or name == METADATA_NAME or selector(name)]
 
 
 def without(manifest: Manifest, globs: Sequence[str]) -> Manifest | None:

@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from core_sdk.errors import ReservedNameError, UnsafePathError
+from core_sdk.files import reading
 from core_sdk.storage._names import RESERVED_NAMES, check_file_name
+from core_sdk.storage._no_follow import is_at, new_file, opened_parent, remove
 from core_sdk.storage._storage import Selector
+
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,8 @@ class SourceFile:
     path: Path
     size_bytes: int
     is_link: bool
+    is_shared: bool
+    """It has other names (hard links), through which it may be changed later."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +64,14 @@ class Tree:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(file.path, target / name)
 
-    def replace_links(self, root: Path) -> None:
-        """Replaces each link by a copy of the file that it leads to."""
+    def replace_links(self, directory: int) -> None:
+        """Replaces each link, symbolic or hard, by a copy of the file that it leads to."""
         for name, file in self.files.items():
-            if file.is_link:
-                (root / name).unlink()
-                shutil.copyfile(file.path, root / name)
+            if file.is_link or file.is_shared:
+                with reading(file.path) as content, opened_parent(directory, name) as (parent, last):
+                    os.unlink(last, dir_fd=parent)
+                    with new_file(last, parent) as copy:
+                        shutil.copyfileobj(content, copy, _CHUNK_BYTES)
 
 
 def source_tree(source: Path, selector: Selector | None) -> Tree:
@@ -73,17 +81,19 @@ def source_tree(source: Path, selector: Selector | None) -> Tree:
     return tree.select(selector)
 
 
-def staged_tree(root: Path) -> Tree:
+def staged_tree(root: Path, directory: int) -> Tree:
     """The files that a script has written into the directory `root`. Links are replaced, and our two files removed.
 
-    Raises `ReservedNameError`, `UnsafePathError`.
+    `directory` is its descriptor. Raises `ReservedNameError`, and `UnsafePathError`, also where `root` is another
+    directory now: it may be an earlier checkpoint.
     """
+    if not is_at(directory, root):
+        raise UnsafePathError("the checkpoint's directory", str(root), "was replaced by something else")
     tree = scan(root).without_reserved()
     tree.check_reserved()
-    tree.replace_links(root)
-    for name in RESERVED_NAMES:
-        # What came with a copy of another checkpoint may be a hard link to that one's.
-        (root / name).unlink(missing_ok=True)
+    tree.replace_links(directory)
+    # What came with a copy of another checkpoint may be a hard link to that one's.
+    remove(directory, RESERVED_NAMES)
     return tree
 
 
@@ -127,7 +137,8 @@ def _source_file(real_root: Path, name: str, entry: os.DirEntry[str]) -> SourceF
         raise UnsafePathError("the file name", name, "is a symbolic link to a directory; a checkpoint cannot keep one")
     if not path.is_file():
         raise UnsafePathError("the file name", name, "is not a regular file; a checkpoint cannot keep one")
-    return SourceFile(path, path.stat().st_size, entry.is_symlink())
+    status = path.stat()
+    return SourceFile(path, status.st_size, entry.is_symlink(), status.st_nlink > 1)
 
 
 def _inside(real_root: Path, name: str, link: Path) -> Path:

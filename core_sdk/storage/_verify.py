@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,17 +16,22 @@ from core_sdk.errors import (
     CheckpointTooNewError,
     UnsafePathError,
 )
+from core_sdk.files import NotRegularError, read_regular
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, decode_manifest
 from core_sdk.storage._checksum import checksum, in_threads
+from core_sdk.storage._manifest import selected
 from core_sdk.storage._names import RESERVED_NAMES, check_file_name, parents
+from core_sdk.storage._storage import Selector
 from core_sdk.storage._tree import walk
 
 _FORMAT = 1
+ADDED = "was not there when the checkpoint was written"
+_NOT_REGULAR = "is not a regular file any more"
 
 
 def is_checkpoint(directory: Path) -> bool:
     """Whether this is a checkpoint, perhaps a damaged one, rather than some directory of the user's."""
-    return any((directory / name).exists() for name in RESERVED_NAMES)
+    return any(os.path.lexists(directory / name) for name in RESERVED_NAMES)
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -37,9 +42,12 @@ def read_manifest(directory: Path) -> Manifest:
     if directory.is_symlink():
         raise CheckpointDamagedError(storage_id, ".", "is a symbolic link, which may lead out of the storage")
     try:
-        return checked_manifest((directory / MANIFEST_NAME).read_bytes(), storage_id)
+        content = read_regular(directory / MANIFEST_NAME)
     except FileNotFoundError as error:
         raise CheckpointDamagedError(storage_id, MANIFEST_NAME, "is missing") from error
+    except (NotRegularError, IsADirectoryError) as error:
+        raise CheckpointDamagedError(storage_id, MANIFEST_NAME, _NOT_REGULAR) from error
+    return checked_manifest(content, storage_id)
 
 
 def checked_manifest(content: bytes, storage_id: str) -> Manifest:
@@ -70,23 +78,26 @@ def _check_manifest(manifest: Manifest, storage_id: str) -> None:
             raise CheckpointDamagedError(storage_id, MANIFEST_NAME, f"calls {name!r} a file where a directory is")
 
 
-def verify(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> None:
-    """Raises `CheckpointDamagedError` for the first bad file among `names`, by default among all that is there.
+def verify(directory: Path, manifest: Manifest, selector: Selector | None = None) -> None:
+    """Raises `CheckpointDamagedError` for the first bad file among those selected.
 
     What costs nothing to see comes first: missing, additional and resized files.
     """
-    names = check_listing(directory, manifest, names)
+    names = check_listing(directory, manifest, selector)
     files = [name for name in names if not name.endswith("/")]
     with in_threads(checksum, [directory / name for name in files]) as entries:
         for name, entry in zip(files, naming_unreadable(entries, manifest, files), strict=True):
             compare(manifest, name, entry)
 
 
-def check_listing(directory: Path, manifest: Manifest, names: Collection[str] | None = None) -> list[str]:
-    """Compares only names, kinds and sizes, and returns the names that were compared, sorted."""
+def check_listing(directory: Path, manifest: Manifest, selector: Selector | None) -> list[str]:
+    """Compares only names, kinds and sizes, and returns the names that are selected, sorted.
+
+    Nothing may have been added, except what the selector does not accept.
+    """
     found = {name: entry.stat(follow_symlinks=False) for name, entry in walk(directory) if name != MANIFEST_NAME}
     expected = manifest.resources
-    checked = sorted((expected.keys() | found.keys()) - set(manifest.removed) if names is None else names)
+    checked = sorted(selected((expected.keys() | found.keys()) - set(manifest.removed), selector))
     for name in checked:
         if problem := _problem_of_status(name, expected.get(name), found.get(name)):
             raise CheckpointDamagedError(manifest.storage_id, name, problem)
@@ -109,7 +120,9 @@ def naming_unreadable(entries: Iterator[FileEntry], manifest: Manifest, files: l
         try:
             yield next(entries)
         except OSError as error:
-            if error.errno in (errno.EIO, errno.ENOENT, errno.ELOOP):
+            if isinstance(error, NotRegularError):
+                raise CheckpointDamagedError(manifest.storage_id, name, _NOT_REGULAR) from error
+            if error.errno in (errno.EIO, errno.ENOENT):
                 problem = f"cannot be read: {os.strerror(error.errno)}"
                 raise CheckpointDamagedError(manifest.storage_id, name, problem) from error
             raise
@@ -117,13 +130,13 @@ def naming_unreadable(entries: Iterator[FileEntry], manifest: Manifest, files: l
 
 def _problem_of_status(name: str, expected_bytes: int | None, found: os.stat_result | None) -> str | None:
     if expected_bytes is None:
-        return "was not there when the checkpoint was written"
+        return ADDED
     if found is None:
         return "is missing"
     if name.endswith("/"):
         return None
     if not stat.S_ISREG(found.st_mode):
-        return "is not a regular file any more"
+        return _NOT_REGULAR
     return problem_of_size(expected_bytes, found.st_size)
 
 

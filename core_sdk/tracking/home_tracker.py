@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from core_sdk.errors import (
     TrialNotRunningError,
     TrialRunningError,
 )
+from core_sdk.files import opened_regular
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
     CommandRecord,
@@ -96,9 +98,8 @@ class HomeTracker(Tracker):
 
     def read_log(self, trial_id: int, attempt: int, offset: int, max_bytes: int) -> bytes:
         try:
-            with self.home.trial(trial_id).log_path(attempt).open("rb", buffering=0) as file:
-                file.seek(offset)
-                return file.read(max_bytes)
+            with opened_regular(self.home.trial(trial_id).log_path(attempt)) as descriptor:
+                return os.pread(descriptor, max_bytes, offset)
         except FileNotFoundError:
             return b""
 

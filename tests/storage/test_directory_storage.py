@@ -670,6 +670,29 @@ def test_an_unreadable_staged_file_fails_the_save(storage: DirectoryStorage) -> 
     assert checkpoint_ids(storage) == []
 
 
+@pytest.mark.parametrize("selector", [None, lambda name: name.endswith("added")])
+def test_a_download_refuses_what_was_added(
+    storage: DirectoryStorage, tmp_path: Path, selector: Callable[[str], bool] | None
+) -> None:
+    """As verifying does, and names it; a selector may leave it out."""
+    with storage.stage("a") as staging:
+        (staging.path / "model").write_bytes(b"weights")
+        store_alone(staging, METADATA)
+    (storage.root / "a" / "added").write_bytes(b"more")
+
+    for read in (
+        lambda: storage.download("a", tmp_path / "copy", selector),
+        lambda: storage.verify("a", selector),
+        lambda: storage.open("a", selector).__enter__(),
+    ):
+        with pytest.raises(CheckpointDamagedError) as raised:
+            read()
+        assert raised.value.file == "added"
+
+    storage.download("a", tmp_path / "copy", lambda name: name == "model")
+    assert (tmp_path / "copy" / "model").read_bytes() == b"weights"
+
+
 def test_the_staging_area_is_as_open_as_the_storage(storage: DirectoryStorage) -> None:
     """Who shares a storage shares its staging area, whatever the first one's umask."""
     storage.root.mkdir()

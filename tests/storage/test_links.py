@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from saving import checkpoint_ids, store_alone
 
 from core_sdk.errors import CheckpointDamagedError, CheckpointNotStoredError, StorageNotWritableError, UnsafePathError
 from core_sdk.storage import DirectoryStorage, unite
-from core_sdk.storage.directory._no_follow import opened_directory, remove
+from core_sdk.storage._no_follow import opened_directory, remove
 from core_sdk.tracking import Home
 from core_sdk.tracking.deletion import delete_trial
 
@@ -179,3 +181,94 @@ def test_a_trial_whose_folder_is_a_link_is_not_emptied(home: Home, victim: Path)
         delete_trial(home.trial(1))
 
     assert before.items() <= content(victim).items()
+
+
+@pytest.mark.parametrize("replaced_by", ["a link", "a copy"])
+def test_a_save_whose_directory_was_replaced_touches_no_other_checkpoint(
+    storage: DirectoryStorage, replaced_by: str
+) -> None:
+    """By a link to an earlier one, or by another directory."""
+    before = content(storage.root / "good")
+
+    with pytest.raises(UnsafePathError, match="was replaced"), storage.stage("next") as staging:
+        (staging.path / "x").write_bytes(b"new")
+        staging.path.rename(staging.path.with_name("moved"))
+        if replaced_by == "a link":
+            staging.path.symlink_to(storage.root / "good")
+        else:
+            shutil.copytree(storage.root / "good", staging.path)
+        store_alone(staging, {"steps_completed": 2})
+
+    assert content(storage.root / "good") == before
+    assert checkpoint_ids(storage) == ["good"]
+    storage.verify("good")
+
+
+@pytest.mark.parametrize("step", ["contribute", "commit"])
+def test_a_directory_that_is_replaced_while_it_is_stored_gives_no_checkpoint(
+    storage: DirectoryStorage, step: str
+) -> None:
+    """Whichever step comes next, what the link leads to stays as it is."""
+    before = content(storage.root / "good")
+
+    with pytest.raises(CheckpointNotStoredError), storage.stage("next") as staging:
+        (staging.path / "x").write_bytes(b"new")
+        shard = staging.seal()
+        if step == "commit":
+            staging.contribute(list(shard.files), staging.address)
+        replace(staging.path, storage.root / "good")
+        if step == "contribute":
+            staging.contribute(list(shard.files), staging.address)
+        staging.commit(unite([shard]), {"steps_completed": 2})
+
+    assert content(storage.root / "good") == before
+    assert not (storage.root / "next").is_symlink()
+    assert checkpoint_ids(storage) == ["good"]
+    storage.verify("good")
+
+
+def test_a_checkpoint_owns_the_bytes_of_its_files(storage: DirectoryStorage, tmp_path: Path) -> None:
+    """A hard link to a file outside is replaced by a copy, so that nobody changes it by the other name."""
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"weights")
+
+    with storage.stage("next") as staging:
+        (staging.path / "sub").mkdir()
+        (staging.path / "sub" / "x").hardlink_to(outside)
+        store_alone(staging, {"steps_completed": 2})
+    with outside.open("r+b") as file:
+        file.write(b"W")
+
+    storage.verify("next")
+    assert (storage.root / "next" / "sub" / "x").read_bytes() == b"weights"
+    assert outside.read_bytes() == b"Weights"
+
+
+def make_fifo(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def make_link(path: Path) -> None:
+    path.rename(path.with_name("aside"))
+    path.symlink_to(path.with_name("aside"))
+
+
+@pytest.mark.parametrize("make", [make_fifo, make_link])
+@pytest.mark.parametrize("name", [".manifest.json", "metadata.json", "sub/deep/x"])
+def test_what_is_no_file_is_named_and_not_read(
+    storage: DirectoryStorage, tmp_path: Path, name: str, make: Callable[[Path], None]
+) -> None:
+    """Nobody waits for the writer of a pipe, and no link is followed."""
+    make(storage.root / "good" / name)
+
+    for read in (
+        lambda: storage.verify("good"),
+        lambda: storage.verify("good", lambda _: True),
+        lambda: storage.download("good", tmp_path / "copy"),
+        lambda: storage.open("good").__enter__(),
+    ):
+        with pytest.raises(CheckpointDamagedError, match=r"is not a regular file any more|was not there"):
+            read()
+    storage.delete("good")
+    assert checkpoint_ids(storage) == []

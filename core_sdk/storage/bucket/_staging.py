@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from core_sdk.errors import CheckpointNotStoredError, StorageError
+from core_sdk.errors import CheckpointNotStoredError, StorageError, UnsafePathError
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest, to_json
 from core_sdk.storage._checksum import checksum, in_threads
 from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._names import METADATA_NAME
+from core_sdk.storage._no_follow import opened_directory
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory
@@ -79,12 +80,20 @@ class BucketStaging(Staging):
     def seal(self) -> Shard:
         # Copies take the place of links.
         with space_for(0, self.path):
-            tree = self._source or staged_tree(self.path)
+            tree = self._source or self._staged()
         paths = {name: tree.files[name].path for name in sorted(tree.files)}
         with in_threads(checksum, list(paths.values())) as entries:
             files = dict(zip(paths, entries, strict=True))
         self._sealed = {name: FileToUpload(paths[name], self._object(name), entry) for name, entry in files.items()}
         return Shard(files, tree.directories)
+
+    def _staged(self) -> Tree:
+        try:
+            with opened_directory(self.path) as directory:
+                return staged_tree(self.path, directory)
+        except NotADirectoryError as error:
+            problem = "was replaced by something else"
+            raise UnsafePathError("the checkpoint's directory", str(self.path), problem) from error
 
     def contribute(self, names: Sequence[str], address: str) -> None:
         with self._failures_named():

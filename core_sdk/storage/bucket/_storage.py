@@ -19,11 +19,11 @@ from core_sdk.errors import (
 )
 from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._download import receiving
-from core_sdk.storage._manifest import selected_names, without
+from core_sdk.storage._manifest import selected, without
 from core_sdk.storage._names import check_storage_id
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
-from core_sdk.storage._verify import checked_manifest, compare, problem_of_size
+from core_sdk.storage._verify import ADDED, checked_manifest, compare, problem_of_size
 from core_sdk.storage.bucket._bucket import Bucket, ObjectExistsError, ObjectMissingError, StoredObject
 from core_sdk.storage.bucket._deduplication import KnownContents
 from core_sdk.storage.bucket._leases import Lease
@@ -78,7 +78,7 @@ class BucketStorage(Storage):
 
     def download(self, storage_id: str, directory: Path, selector: Selector | None = None) -> None:
         manifest, content, _ = self._read_checked(storage_id)
-        names = selected_names(manifest, selector)
+        names = selected(manifest.resources, selector)
         with (
             self._deletions_told_from_damage(storage_id),
             receiving(directory, manifest, content, names) as files,
@@ -93,7 +93,7 @@ class BucketStorage(Storage):
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
         manifest = self.check(storage_id)
         with self._deletions_told_from_damage(storage_id):
-            self._fetch(manifest, dict.fromkeys(_files(selected_names(manifest, selector))), "verifying")
+            self._fetch(manifest, dict.fromkeys(_files(selected(manifest.resources, selector))), "verifying")
         return manifest
 
     def check(self, storage_id: str) -> Manifest:
@@ -217,7 +217,7 @@ class BucketStorage(Storage):
 
 def _problem(expected: FileEntry | None, found: StoredObject | None) -> str | None:
     if expected is None:
-        return "was not there when the checkpoint was written"
+        return ADDED
     if found is None:
         return "is missing from the bucket"
     if found.crc32c not in (None, expected.crc32c) and found.size_bytes == expected.size_bytes:

@@ -33,5 +33,5 @@ class FsyncThreads:
 
 
 def _fsync(path: Path) -> None:
-    with opened(path, os.O_NOFOLLOW) as descriptor:
+    with opened(path, os.O_NOFOLLOW | os.O_NONBLOCK) as descriptor:
         os.fsync(descriptor)

@@ -18,6 +18,7 @@ from core_sdk.records import MANIFEST_NAME, FileEntry, Manifest, encode_manifest
 from core_sdk.storage._checksum import checksum
 from core_sdk.storage._manifest import manifest_of, metadata_file
 from core_sdk.storage._names import METADATA_NAME, RESERVED_NAMES
+from core_sdk.storage._no_follow import is_at, opened_directory, opened_parent, write_new
 from core_sdk.storage._shard import Shard, ShardUnion
 from core_sdk.storage._space import space_for
 from core_sdk.storage._staging_area import LockedDirectory, StagingArea
@@ -55,9 +56,11 @@ class DirectoryStaging(Staging):
         self._is_cancelled = False
         try:
             self.path.mkdir()
+            self._directory = os.open(self.path, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             locked.release()
             raise
+        self._is_open = True
 
     def check_reachable(self, address: str) -> None:
         if not self._path_at(address).is_dir():
@@ -73,7 +76,7 @@ class DirectoryStaging(Staging):
 
     def seal(self) -> Shard:
         with self._refusals():
-            tree = staged_tree(self.path)
+            tree = staged_tree(self.path, self._directory)
             stamps = {name: _stamp(self.path / name) for name in sorted(tree.files)}
             _await_next_tick(max((stamp.mtime_ns for stamp in stamps.values()), default=0))
             self._mapped_inodes = _writable_mappings()
@@ -93,19 +96,25 @@ class DirectoryStaging(Staging):
                 return
             self._check_nothing_added({*self._sealed, *self._directories})
             self._fsyncs.wait()
-            # Without their parents: if the chief has given up, nothing must be made anew.
-            for name in self._directories:
-                (target / name).mkdir(exist_ok=True)
-            for name in names:
-                (self.path / name).rename(target / name)
+            with opened_directory(target) as directory:
+                # Without their parents: if the chief has given up, nothing must be made anew.
+                for name in self._directories:
+                    with opened_parent(directory, name) as (parent, last), contextlib.suppress(FileExistsError):
+                        os.mkdir(last, dir_fd=parent)
+                for name in names:
+                    with (
+                        opened_parent(self._directory, name) as (own_parent, last),
+                        opened_parent(directory, name) as (parent, _),
+                    ):
+                        os.rename(last, last, src_dir_fd=own_parent, dst_dir_fd=parent)
 
     def commit(self, union: ShardUnion, metadata: Mapping[str, Any]) -> Manifest:
         stored_metadata = to_json(metadata, "metadata")
         with self._refusals():
             content, entry = metadata_file(stored_metadata)
             manifest = manifest_of(self._storage_id, union, stored_metadata, entry)
-            _write_new(self.path / METADATA_NAME, content)
-            _write_new(self.path / MANIFEST_NAME, encode_manifest(manifest))
+            write_new(self._directory, METADATA_NAME, content)
+            write_new(self._directory, MANIFEST_NAME, encode_manifest(manifest))
             for name in (METADATA_NAME, MANIFEST_NAME, *union.directories, ""):
                 self._fsyncs.add(self.path / name)
             self._fsyncs.wait()
@@ -119,6 +128,9 @@ class DirectoryStaging(Staging):
             # Ranks that still bring their files must not find it while it is being removed.
             with contextlib.suppress(OSError):
                 self.path.rename(self.path.with_name("discarded"))
+        if self._is_open:
+            self._is_open = False
+            os.close(self._directory)
         self._locked.release()
 
     def cancel(self) -> None:
@@ -132,23 +144,29 @@ class DirectoryStaging(Staging):
         self._check_cancelled()
         final_path = self._root / self._storage_id
         try:
+            self._check_in_place(self.path)
             self.path.rename(final_path)
+            self._check_in_place(final_path)
             fsync_directory(self._root)
             self.discard()
             # What is written from now on is written into a stored checkpoint.
             self._check_unchanged(final_path)
         except BaseException:
-            if not self.path.exists():
+            if not os.path.lexists(self.path):
                 self._withdraw(final_path)
             raise
+
+    def _check_in_place(self, path: Path) -> None:
+        if not is_at(self._directory, path):
+            raise self._failure("its directory was replaced by something else while it was being stored")
 
     def _withdraw(self, final_path: Path) -> None:
         try:
             StagingArea(self._root).remove(final_path)
         except OSError:
             # Without its manifest it is no checkpoint.
-            with contextlib.suppress(FileNotFoundError):
-                (final_path / MANIFEST_NAME).unlink()
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), opened_directory(final_path) as directory:
+                os.unlink(MANIFEST_NAME, dir_fd=directory)
 
     def _check_unchanged(self, directory: Path) -> None:
         """Raises `CheckpointNotStoredError` if a sealed file is no longer what its checksum says.
@@ -219,12 +237,6 @@ def _await_next_tick(mtime_ns: int) -> None:
     rest_ns = mtime_ns + 2 * _TICK_NS - time.time_ns()
     if 0 < rest_ns <= 2 * _TICK_NS:  # else another machine's clock has stamped it
         time.sleep(rest_ns / 1e9)
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    """Never writes through a link that somebody has put there."""
-    with path.open("xb") as file:
-        file.write(content)
 
 
 def _size_bytes(directory: Path) -> int:

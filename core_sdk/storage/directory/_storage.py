@@ -17,12 +17,12 @@ from core_sdk.errors import (
 from core_sdk.files import fsync_directory, fsync_tree, write_atomically
 from core_sdk.records import MANIFEST_NAME, Manifest, encode_manifest
 from core_sdk.storage._download import download
-from core_sdk.storage._manifest import selected_names, without
+from core_sdk.storage._manifest import without
 from core_sdk.storage._names import check_storage_id
+from core_sdk.storage._no_follow import first_replaced, opened_directory, remove
 from core_sdk.storage._staging_area import StagingArea
 from core_sdk.storage._storage import Selector, Staging, Storage
 from core_sdk.storage._verify import is_checkpoint, read_manifest, verify
-from core_sdk.storage.directory._no_follow import first_replaced, opened_directory, remove
 from core_sdk.storage.directory._staging import DirectoryStaging
 
 
@@ -59,7 +59,7 @@ class DirectoryStorage(Storage):
             raise ValueError(f"{directory} lies inside the storage {self.root} itself: download to another directory")
         manifest = self.manifest(storage_id)
         with self._deletions_told_from_damage(storage_id):
-            download(self._path(storage_id), directory, manifest, selected_names(manifest, selector))
+            download(self._path(storage_id), directory, manifest, selector)
 
     def manifest(self, storage_id: str) -> Manifest:
         return read_manifest(self._path(storage_id))
@@ -67,7 +67,7 @@ class DirectoryStorage(Storage):
     def verify(self, storage_id: str, selector: Selector | None = None) -> Manifest:
         manifest = self.manifest(storage_id)
         with self._deletions_told_from_damage(storage_id):
-            verify(self._path(storage_id), manifest, None if selector is None else selected_names(manifest, selector))
+            verify(self._path(storage_id), manifest, selector)
         return manifest
 
     def check(self, storage_id: str) -> Manifest:

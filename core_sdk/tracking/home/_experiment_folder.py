@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import ExperimentNotFoundError, NameTakenError, RecordDamagedError
-from core_sdk.files import write_atomically
+from core_sdk.files import NotRegularError, read_regular, write_atomically
 from core_sdk.records import (
     ExperimentRecord,
     SubmissionRecord,
@@ -161,7 +162,7 @@ class ExperimentFolder:
 
     def _forget_name(self, by_name: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
-            if by_name.read_bytes() == str(self.experiment_id).encode():
+            if _read_name(by_name) == str(self.experiment_id).encode():
                 by_name.unlink()
 
 
@@ -178,7 +179,7 @@ def find_experiment(home_root: Path, name: str) -> ExperimentFolder | None:
     """The experiment that is registered under this name. Raises `RecordDamagedError`."""
     by_name = name_path(home_root, name)
     try:
-        content = by_name.read_bytes()
+        content = _read_name(by_name)
     except FileNotFoundError:
         return None
     text = content.decode(errors="replace")
@@ -187,11 +188,19 @@ def find_experiment(home_root: Path, name: str) -> ExperimentFolder | None:
     return _mend_name(home_root, name, content)
 
 
+def _read_name(by_name: Path) -> bytes:
+    """Raises `FileNotFoundError`. What is no file leads to no experiment."""
+    try:
+        return read_regular(by_name)
+    except NotRegularError:
+        return b""
+
+
 def _mend_name(home_root: Path, name: str, content: bytes) -> ExperimentFolder | None:
     """Corrects a name that leads to no experiment of this name, by searching the experiments' own records."""
     by_name = name_path(home_root, name)
     with _name_lock(by_name):
-        if not by_name.exists() or by_name.read_bytes() != content:
+        if not os.path.lexists(by_name) or _read_name(by_name) != content:
             return None  # another process has deleted or corrected it: the caller looks it up again
         folders = (ExperimentFolder(home_root, experiment_id) for experiment_id in experiment_ids(home_root))
         found = next((folder for folder in folders if folder.is_named(name)), None)

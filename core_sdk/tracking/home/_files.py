@@ -10,7 +10,7 @@ from typing import TypeVar
 import msgspec
 
 from core_sdk.errors import RecordDamagedError
-from core_sdk.files import write_atomically
+from core_sdk.files import NotRegularError, read_regular, write_atomically
 from core_sdk.records import decode_file, encode_file
 
 _T = TypeVar("_T")
@@ -21,9 +21,11 @@ ID = re.compile(r"[1-9][0-9]{0,17}")
 def read_file(path: Path, kind: type[_T]) -> _T | None:
     """The record, or None if there is no such file. Raises `RecordDamagedError`."""
     try:
-        return decode_file(path.read_bytes(), kind)
+        return decode_file(read_regular(path), kind)
     except FileNotFoundError:
         return None
+    except (NotRegularError, IsADirectoryError) as error:
+        raise RecordDamagedError(path, "it is not a regular file") from error
     except ValueError as error:
         raise RecordDamagedError(path, str(error)) from error
 

@@ -211,7 +211,7 @@ def journal_name(attempt: int, rank: int = 0) -> str:
 
 
 def _append_line(path: Path, line: bytes) -> None:
-    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "a+b", buffering=0) as file:
         end = file.seek(0, os.SEEK_END)
         if end and os.pread(file.fileno(), 1, end - 1) != b"\n":

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import xxhash
 
-from core_sdk.files import write_atomically
+from core_sdk.files import NotRegularError, read_regular, write_atomically
 from core_sdk.records import decode_file, encode_file
 
 _Identity = tuple[int, int]
@@ -90,8 +90,8 @@ class SealedFile:
 
     def _read_seal(self) -> _Seal | None:
         try:
-            return decode_file(self._seal_path.read_bytes(), _Seal)
-        except (FileNotFoundError, ValueError):
+            return decode_file(read_regular(self._seal_path), _Seal)
+        except (FileNotFoundError, NotRegularError, ValueError):
             return None
 
 

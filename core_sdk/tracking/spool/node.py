@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from core_sdk.environment import Environment
-from core_sdk.files import fsync_directory, write_atomically
+from core_sdk.files import fsync_directory, read_regular, reading, write_atomically
 from core_sdk.records import RetentionPolicy, SearcherMetric
 from core_sdk.storage import check_storage_id
 from core_sdk.tracking.history import read_history
@@ -80,7 +80,7 @@ def read_news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str
 
 def read_file(root: Path, name: str, offset: int) -> bytes:
     """A piece of a file, such as of a checkpoint."""
-    with (root / name).open("rb") as file:
+    with reading(root / name) as file:
         file.seek(offset)
         return file.read(PIECE_BYTES)
 
@@ -155,7 +155,7 @@ def _news(root: Path, trial_id: int, attempt: int | None, known: Mapping[str, in
 def _piece(root: Path, name: str, trial_id: int, attempt: int | None, known: Mapping[str, int]) -> Iterator[Piece]:
     path = root / name
     if is_whole(name, trial_id, attempt):
-        content = path.read_bytes()
+        content = read_regular(path)
         if zlib.crc32(content) != known.get(name):
             yield Piece(name, 0, content, is_whole=True)
     elif is_growing(name, trial_id, attempt) and path.stat().st_size > (offset := known.get(name, 0)):

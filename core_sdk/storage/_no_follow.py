@@ -1,4 +1,4 @@
-"""Opening directories, and removing what they hold, without ever following a link."""
+"""Opening directories, and writing and removing what they hold, without ever following a link."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import BinaryIO
 
 from core_sdk.files import opened
 from core_sdk.storage._names import parents
@@ -22,6 +23,31 @@ def opened_directory(path: Path | str, under: int | None = None) -> AbstractCont
     Raises `NotADirectoryError` where its last component is a link.
     """
     return opened(path, os.O_DIRECTORY | os.O_NOFOLLOW, under=under)
+
+
+@contextlib.contextmanager
+def opened_parent(directory: int, name: str) -> Iterator[tuple[int, str]]:
+    """The directory in which `name` stands, and its name there."""
+    parent, _, last = name.rstrip("/").rpartition("/")
+    with _opened_below(directory, parent) as descriptor:
+        yield descriptor, last
+
+
+def write_new(directory: int, name: str, content: bytes) -> None:
+    """Writes a file that is not there yet. Raises `FileExistsError`."""
+    with opened_parent(directory, name) as (parent, last), new_file(last, parent) as file:
+        file.write(content)
+
+
+def new_file(name: str, directory: int) -> BinaryIO:
+    """Opens a new file for writing. Raises `FileExistsError`, also where a link has its name."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(name, flags, 0o666, dir_fd=directory), "wb")
+
+
+def is_at(directory: int, path: Path) -> bool:
+    """Whether `path` itself is this directory, and no link to it. Raises `FileNotFoundError`."""
+    return os.path.samestat(path.lstat(), os.fstat(directory))
 
 
 def first_replaced(directory: int, names: Sequence[str]) -> str | None:
@@ -41,9 +67,8 @@ def remove(directory: int, names: Sequence[str]) -> None:
     """Removes files, and the directories whose names end with "/". What was replaced or is gone is ignored."""
     # In this order a directory comes after all that it holds.
     for name in sorted(names, reverse=True):
-        parent, _, last = name.rstrip("/").rpartition("/")
         try:
-            with _opened_below(directory, parent) as descriptor:
+            with opened_parent(directory, name) as (descriptor, last):
                 os.rmdir(last, dir_fd=descriptor) if name.endswith("/") else os.unlink(last, dir_fd=descriptor)
         except OSError as error:
             if error.errno not in _REPLACED:

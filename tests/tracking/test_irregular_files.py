@@ -1,0 +1,114 @@
+"""Pipes and links in the place of a home's files: nobody waits for a pipe or follows a link, and each is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commands import COMMAND
+from cli.recorded import new_attempt, new_trial, store
+
+from core_sdk.alive import is_alive
+from core_sdk.errors import RecordDamagedError
+from core_sdk.records import CheckpointPinned
+from core_sdk.tracking import Home, HomeTracker
+from core_sdk.tracking.deletion.collection import Request, collect
+
+ALL = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 0}
+# A command that waits for a pipe would wait for ever.
+HANGS_S = 60.0
+
+
+@pytest.fixture
+def two_trials(home: Home) -> Home:
+    """Each has two checkpoints."""
+    for number in (1, 2):
+        training = new_attempt(new_trial(home))
+        for steps, name in enumerate(("older", "newer"), start=1):
+            store(training, f"{name}-{number}", steps)
+        training.end()
+    return home
+
+
+def make_fifo(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def make_link(path: Path) -> None:
+    """To what was there."""
+    aside = path.with_name(f"{path.name}.aside")
+    if path.exists():
+        path.rename(aside)
+    path.symlink_to(aside)
+
+
+IRREGULAR = pytest.mark.parametrize("make", [make_fifo, make_link])
+
+
+@IRREGULAR
+@pytest.mark.parametrize("name", ["1.journal", "changes.journal", "trial.json", "1.exit", "1.alive", "1.log"])
+def test_a_file_of_a_trial_that_is_none_confines_its_damage(
+    two_trials: Home, name: str, make: Callable[[Path], None]
+) -> None:
+    """The other trial is listed."""
+    make(two_trials.runs / "1" / name)
+
+    for arguments in (["trial", "list"], ["checkpoint", "list"], ["trial", "logs", "1"], ["trial", "describe", "1"]):
+        done = subprocess.run(
+            [*COMMAND, *arguments],
+            env=os.environ | {"CORE_SDK_HOME": str(two_trials.root)},
+            capture_output=True,
+            text=True,
+            timeout=HANGS_S,
+        )
+        assert "Traceback" not in done.stderr
+        if arguments == ["checkpoint", "list"]:
+            assert "newer-2" in done.stdout
+
+
+@IRREGULAR
+def test_nothing_of_a_trial_is_deleted_whose_journal_is_none(two_trials: Home, make: Callable[[Path], None]) -> None:
+    """It may hold a pin; the other trial's checkpoints are collected."""
+    make(two_trials.folder(1).changes_path)
+
+    done = collect(two_trials, Request(policy=ALL))
+
+    assert {verdict.storage_id for verdict in done.deleted} == {"older-2"}
+
+
+def test_nothing_is_written_through_a_link(two_trials: Home, tmp_path: Path) -> None:
+    """Changes of a trial are refused."""
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"mine\n")
+    two_trials.folder(1).changes_path.symlink_to(victim)
+
+    with pytest.raises(OSError, match="symbolic links"):
+        two_trials.folder(1).append_change(CheckpointPinned(time=0.0, storage_id="newer-1"))
+
+    assert victim.read_bytes() == b"mine\n"
+
+
+@IRREGULAR
+def test_records_that_are_no_files_are_damaged(two_trials: Home, make: Callable[[Path], None]) -> None:
+    """Experiments, models and names, too."""
+    make(two_trials.experiment(1).record_path)
+    (by_name,) = (two_trials.experiments / "names").iterdir()
+    make(by_name)
+
+    with pytest.raises(RecordDamagedError, match="not a regular file"):
+        two_trials.experiment(1).read()
+    with HomeTracker(two_trials).view() as view:
+        assert len(view.trials()) == 2
+    two_trials.find_experiment("digits")
+
+
+@IRREGULAR
+def test_a_lock_that_is_no_file_is_held_by_nobody(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """And nobody waits for it."""
+    make(tmp_path / "1.alive")
+
+    assert not is_alive(tmp_path / "1.alive")
