@@ -94,16 +94,25 @@ def test_nothing_is_written_through_a_link(two_trials: Home, tmp_path: Path) -> 
 
 @IRREGULAR
 def test_records_that_are_no_files_are_damaged(two_trials: Home, make: Callable[[Path], None]) -> None:
-    """Experiments, models and names, too."""
+    """They are named, and the others are listed."""
     make(two_trials.experiment(1).record_path)
-    (by_name,) = (two_trials.experiments / "names").iterdir()
-    make(by_name)
 
     with pytest.raises(RecordDamagedError, match="not a regular file"):
         two_trials.experiment(1).read()
     with HomeTracker(two_trials).view() as view:
         assert len(view.trials()) == 2
-    two_trials.find_experiment("digits")
+
+
+@IRREGULAR
+def test_an_experiment_is_found_although_its_name_is_no_file(two_trials: Home, make: Callable[[Path], None]) -> None:
+    """By its own record, as with a damaged name."""
+    (by_name,) = (two_trials.experiments / "names").iterdir()
+    make(by_name)
+
+    found = two_trials.find_experiment("digits")
+
+    assert found is not None
+    assert found.experiment_id == 1
 
 
 @IRREGULAR
