@@ -10,7 +10,7 @@ from typing import Any
 
 from core_sdk.errors import RecordDamagedError
 from core_sdk.master.pools import Claim
-from core_sdk.tracking.attempts.running import supervised_attempt
+from core_sdk.tracking.attempts.killing import killable_attempt
 from core_sdk.tracking.home import Home, TrialFolder
 
 
@@ -70,7 +70,7 @@ def find_held(home: Home, experiment_id: int) -> list[HeldSlots]:
     held = []
     for trial_id in home.trial_ids():
         folder = home.folder(trial_id)
-        attempt = supervised_attempt(folder)
+        attempt = killable_attempt(folder)
         if attempt is None:
             continue
         with contextlib.suppress(RecordDamagedError):  # then its slots are not known

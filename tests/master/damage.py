@@ -17,7 +17,7 @@ from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
 from core_sdk.records import AttemptOver, Event, ValidationRead
 from core_sdk.tracking import Home
-from core_sdk.tracking.attempts.running import kill, supervised_attempt
+from core_sdk.tracking.attempts.killing import kill, killable_attempt
 from core_sdk.tracking.home import ExperimentFolder
 
 _SEARCH = """
@@ -74,7 +74,7 @@ class HomeWithExperiments:
 
     def end_running_trial(self) -> None:
         folder = self.home.folder(self.running_trial)
-        if (attempt := supervised_attempt(folder)) is not None:
+        if (attempt := killable_attempt(folder)) is not None:
             kill(folder, attempt)
 
 

@@ -85,8 +85,10 @@ def listed(home: Home) -> list[str]:
         return [row.storage_id for row in view.checkpoints() if row.state != "DELETED"]
 
 
-def collected(home: Home, **request: bool) -> list[str]:
-    return [verdict.storage_id for verdict in collect(home, Request(policy=LATEST, **request)).deleted]
+def collected(home: Home, *, with_inherited: bool = False) -> list[str]:
+    return [
+        verdict.storage_id for verdict in collect(home, Request(policy=LATEST, with_inherited=with_inherited)).deleted
+    ]
 
 
 def test_records_name_a_storage_in_the_home_by_its_place_there(original: Home, shared: Path) -> None:

@@ -81,10 +81,10 @@ class ExperimentFolder:
     def read_config(self) -> dict[str, Any]:
         """The completed configuration, as JSON values. Raises `RecordDamagedError`."""
         try:
-            return decode_values(self.completed_config_path.read_bytes())
+            return decode_values(read_regular(self.completed_config_path))
         except FileNotFoundError as error:
             raise RecordDamagedError(self.completed_config_path, "it is missing") from error
-        except ValueError as error:
+        except (NotRegularError, ValueError) as error:
             raise RecordDamagedError(self.completed_config_path, str(error)) from error
 
     def write_config(self, values: Mapping[str, Any]) -> None:
@@ -93,9 +93,11 @@ class ExperimentFolder:
     def read_original_config(self) -> bytes:
         """The configuration as its author wrote it. Raises `RecordDamagedError`."""
         try:
-            content = self.config_path.read_bytes()
+            content = read_regular(self.config_path)
         except FileNotFoundError as error:
             raise RecordDamagedError(self.config_path, "it is missing") from error
+        except NotRegularError as error:
+            raise RecordDamagedError(self.config_path, str(error)) from error
         sha256 = self.read_submission().config_sha256
         if sha256 and hashlib.sha256(content).hexdigest() != sha256:
             raise RecordDamagedError(self.config_path, "it is not what was submitted")

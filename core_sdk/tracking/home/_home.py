@@ -23,7 +23,7 @@ from core_sdk.errors import (
     RecordDamagedError,
     TrialNotFoundError,
 )
-from core_sdk.files import write_atomically
+from core_sdk.files import read_regular, write_atomically
 from core_sdk.records import FORMAT, ExperimentRecord, HomeRecord, JobRecord, check_name
 from core_sdk.tracking.home._experiment_folder import ExperimentFolder, experiment_ids, find_experiment, name_path
 from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
@@ -109,7 +109,7 @@ class Home:
     def owner(self) -> str:
         """The identity of the home to which the records of this one belong: its own, unless this is a spool."""
         try:
-            return self._owner_path.read_text()
+            return read_regular(self._owner_path).decode()
         except FileNotFoundError:
             return self.identity()
 
@@ -240,7 +240,7 @@ def _with_checksum(drawn: str) -> bytes:
 
 
 def _read_identity(path: Path) -> str:
-    content = path.read_bytes()
+    content = read_regular(path)
     identity = content.decode(errors="replace")
     # Earlier versions have drawn 32 hexadecimal digits, and no checksum.
     if not _OLD_IDENTITY.fullmatch(identity) and content != _with_checksum(identity.partition("-")[2]):
