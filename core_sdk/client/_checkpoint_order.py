@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.client._order import CheckpointSortBy, CheckpointState, OrderBy, in_order
-from core_sdk.records import Metric, SearcherMetric
+from core_sdk.records import SearcherMetric
 from core_sdk.tracking import Tracker, View
 from core_sdk.tracking.rows import CheckpointRow
 
@@ -46,7 +46,7 @@ def list_checkpoints(
         if sort_by is not None:
             key = _sort_key(view, rows, sort_by)
         elif metric is not None:
-            key, order_by = _metric_key(view, rows, metric.name), best_first(metric.smaller_is_better)
+            key, order_by = _metric_key(metric.name), best_first(metric.smaller_is_better)
         else:
             return in_order(rows, _as_listed, OrderBy.ASC, max_results)
     return in_order(rows, key, order_by or OrderBy.ASC, max_results)
@@ -55,7 +55,7 @@ def list_checkpoints(
 def top_checkpoints(
     tracker: Tracker, scope: Scope, sort_by: str | None, smaller_is_better: bool | None
 ) -> list[CheckpointRow]:
-    """Sorts by a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
+    """Those with a validation metric, the best first. The contract is `Trial.top_checkpoint`'s."""
     metric = searcher_metric(tracker, scope.experiment_id)
     if sort_by is None:
         sort_by = known_metric(metric, scope.experiment_id).name
@@ -67,7 +67,10 @@ def top_checkpoints(
     found = list_checkpoints(tracker, scope, sort_by, best_first(smaller_is_better))
     if not found:
         raise ValueError(f"{scope} has no checkpoint: there is no best")
-    return found
+    comparable = [row for row in found if (value := row.metrics.get(sort_by)) is not None and value == value]
+    if not comparable:
+        raise ValueError(f"no checkpoint of {scope} was validated with a number for {sort_by!r}: there is no best")
+    return comparable
 
 
 def searcher_metric(tracker: Tracker, experiment_id: int) -> SearcherMetric | None:
@@ -96,7 +99,7 @@ def _sort_key(
         return _SORT_KEYS[sort_by]
     if rows and sort_by not in (names := _metric_names(view, {row.trial_id for row in rows})):
         raise ValueError(f"no validation metric is called {sort_by!r}; there are {', '.join(sorted(names)) or 'none'}")
-    return _metric_key(view, rows, sort_by)
+    return _metric_key(sort_by)
 
 
 _SORT_KEYS: Mapping[CheckpointSortBy, Callable[[CheckpointRow], Any]] = {
@@ -112,17 +115,5 @@ def _metric_names(view: View, trial_ids: Iterable[int]) -> set[str]:
     return {name for trial_id in trial_ids for name in view.summary(trial_id).get("validation", {})}
 
 
-def _metric_key(view: View, rows: Sequence[CheckpointRow], name: str) -> Callable[[CheckpointRow], Any]:
-    metrics = validation_metrics(view, rows)
-    return lambda row: metrics.get(row.storage_id, {}).get(name)
-
-
-def validation_metrics(view: View, rows: Sequence[CheckpointRow]) -> dict[str, dict[str, Metric]]:
-    """The metrics that the attempt which stored a checkpoint validated at its step, by storage id."""
-    reported: dict[tuple[int, int, int | None], dict[str, Metric]] = {}
-    for trial_id in {row.trial_id for row in rows}:
-        # Also superseded reports: they measured exactly these weights.
-        for report in view.reports(trial_id, group="validation", superseded=True):
-            reported.setdefault((trial_id, report.attempt, report.steps_completed), {}).update(report.metrics)
-    places = {row.storage_id: (row.trial_id, row.attempt, row.steps_completed) for row in rows}
-    return {storage_id: reported[place] for storage_id, place in places.items() if place in reported}
+def _metric_key(name: str) -> Callable[[CheckpointRow], Any]:
+    return lambda row: row.metrics.get(name)

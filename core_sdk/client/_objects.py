@@ -19,7 +19,6 @@ from core_sdk.client._checkpoint_order import (
     Scope,
     list_checkpoints,
     top_checkpoints,
-    validation_metrics,
 )
 from core_sdk.client._experiment_config import experiment_config
 from core_sdk.client._logs import LogLevel, line_filter, log_lines
@@ -115,7 +114,7 @@ class Checkpoint:
     def training(self) -> CheckpointTraining:
         with self._tracker.view() as view:
             hparams = view.trial(self.trial_id).hparams
-            metrics = validation_metrics(view, [self._row]).get(self.uuid)
+            metrics = view.checkpoint(self.uuid).metrics
         return CheckpointTraining(
             experiment_config=self.get_experiment().config,
             experiment_id=self.experiment_id,
@@ -255,8 +254,8 @@ class Training(ABC):
     def top_checkpoint(self, sort_by: str | None = None, smaller_is_better: bool | None = None) -> Checkpoint:
         """Finds the best checkpoint by the validation metric `sort_by`, by default the experiment's searcher metric.
 
-        Raises `ValueError` if there is no checkpoint, or if it is not known which metric counts, or which values of it
-        are better.
+        That is the checkpoint whose own attempt validated the best value at its step. Raises `ValueError` if no
+        checkpoint has one, or if it is not known which metric counts, or which values of it are better.
         """
         return Checkpoint(self._tracker, top_checkpoints(self._tracker, self._scope, sort_by, smaller_is_better)[0])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Self
 
 from core_sdk.records import (
@@ -263,3 +263,5 @@ class CheckpointRow:
     pin_note: str = ""
     is_missing: bool = False
     """Its files are gone, although no record says that they were deleted."""
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    """What its attempt validated at its step: these weights, also if a later attempt has superseded them."""

@@ -129,3 +129,15 @@ def test_a_page_that_only_reads_verifies_nothing(own_site: Site, open_view: Open
 
         expect(page.locator(".details").get_by_text("This page can only read.")).to_be_visible()
         expect(page.locator(".details").get_by_role("link", name="model.pt")).to_be_visible()
+
+
+def test_a_metric_stands_beside_each_checkpoint(site: Site, open_view: OpenView) -> None:
+    """The searcher's at first; another one can be chosen."""
+    page = open_view(site, "trials/25/checkpoints")
+    row = page.get_by_role("row", name=re.compile("c00025-001200"))
+
+    expect(page.get_by_role("columnheader", name="loss")).to_be_visible()
+    expect(row).to_contain_text("1.244")
+    page.get_by_label("Metric").select_option("perplexity")
+    expect(page.get_by_role("columnheader", name="perplexity")).to_be_visible()
+    expect(row).to_contain_text("3.47")

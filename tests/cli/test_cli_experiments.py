@@ -368,7 +368,7 @@ def test_the_best_trials_come_first(cli: Cli, completed: int) -> None:
     assert best["trial_id"] == trials[0]["trial_id"]
     assert best["best"]["value"] == pytest.approx(0.25 + 1 / 3)
     assert "lr: 0.25" in shown.output
-    assert best["latest_checkpoint"] in shown.output
+    assert best["best"]["checkpoint"]["storage_id"] in shown.output
 
 
 def test_the_output_of_all_trials_is_printed(cli: Cli, completed: int) -> None:

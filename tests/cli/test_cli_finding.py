@@ -119,7 +119,9 @@ def test_an_experiment_shows_its_trials_and_the_best(cli: Cli) -> None:
 
     assert "trial 2, with accuracy 0.95" in described.output
     assert [line.split()[0] for line in described.output.splitlines()[-4:-1]] == ["2", "3", "(80"]
-    assert smallest["best"] == {"trial_id": 1, "metric": "loss", "value": 1.5}
+    assert smallest["best"] == {
+        "trial_id": 1, "metric": "loss", "value": 1.5, "steps_completed": 2, "checkpoint": None
+    }  # fmt: skip
     assert [trial["trial_id"] for trial in smallest["trials"]] == [1, 2, 3]
     assert (unknown.status, unasked["best"]) == (2, None)
     assert "Those reported are: accuracy, loss" in " ".join(unknown.errors.split())

@@ -16,7 +16,7 @@ from core_sdk.records import Progress, RetentionPolicy, SearcherMetric
 from core_sdk.tracking import Home
 
 
-def store(training: Training, storage_id: str, steps: int, **validation: float) -> None:
+def store(training: Training, storage_id: str, steps: int, **validation: float | str) -> None:
     """A checkpoint, and what was validated at its step."""
     store_checkpoint(training, storage_id, steps)
     if validation:
@@ -83,6 +83,20 @@ def test_what_is_best_is_never_guessed(tracker: Tracker, train: Train) -> None:
         trial.select_checkpoint(latest=True, best=True)
     with pytest.raises(ValueError, match="trial 2 has no checkpoint"):
         tracker.get_trial(train().trial_id).top_checkpoint("loss", smaller_is_better=True)
+
+
+def test_a_checkpoint_without_a_number_is_never_the_best(home: Home, tracker: Tracker, train: Train) -> None:
+    """Neither one that was not validated nor one whose metric is NaN."""
+    first, second = train(), train()
+    store(first, "a", 10, loss="NaN")
+    store(second, "b", 10)
+    second.report(20, "validation", loss=0.5)
+    choose_metric(home, "loss", smaller_is_better=True)
+
+    with pytest.raises(ValueError, match="no checkpoint of experiment 1 was validated with a number for 'loss'"):
+        tracker.get_experiment(1).top_checkpoint()
+    store(second, "c", 20, loss=0.5)
+    assert uuids(tracker.get_experiment(1).top_n_checkpoints(5)) == ["c"]
 
 
 def test_trials_are_sorted_by_what_they_validated(home: Home, tracker: Tracker, train: Train) -> None:

@@ -16,8 +16,9 @@ from core_sdk.cli.checkpoint.selection import StorageId, StorageIds, checkpoint_
 from core_sdk.cli.render.output import AsCsv, AsJson, choose_format, confirm, print_one, print_rows
 from core_sdk.cli.render.tables import Column
 from core_sdk.cli.render.text import format_size, format_time
-from core_sdk.errors import CoreSDKError
-from core_sdk.records import strict_json
+from core_sdk.errors import CoreSDKError, ExperimentNotFoundError, RecordDamagedError
+from core_sdk.records import format_number, strict_json
+from core_sdk.tracking import Tracker
 from core_sdk.tracking.rows import CheckpointRow
 
 app = command_group()
@@ -33,6 +34,7 @@ _COLUMNS = [
     Column[CheckpointRow]("Size", lambda row: format_size(row.size_bytes), is_number=True),
     Column[CheckpointRow]("Stored", lambda row: format_time(row.time)),
 ]
+_METRIC_AT = 3
 
 
 class NothingMatchesError(CoreSDKError):
@@ -48,16 +50,51 @@ def list_checkpoints(
     trial: Annotated[int | None, typer.Option(help="Only those of this trial.")] = None,
     experiment: Annotated[str | None, typer.Option(help="Only those of this experiment, by id or name.")] = None,
     deleted: Annotated[bool, typer.Option("--deleted", help="Also those that were deleted.")] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="The validation metric that is shown beside each.", show_default="the searcher's"),
+    ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
     """List checkpoints: those of the newest trial first, and of each trial the newest first.
 
-    Within a trial the order is that of its saves, even if the clock was wrong.
+    Within a trial the order is that of its saves, even if the clock was wrong. The metric is what the same attempt
+    validated at the step of the checkpoint.
     """
     form = choose_format(as_json, as_csv)
     shown = [row for row in read_rows(trial, experiment) if deleted or row.state != "DELETED"]
-    print_rows(shown, CheckpointRow, _COLUMNS, form, "No checkpoints.")
+    known = {name for row in shown for name in row.metrics}
+    if metric is not None and metric not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise typer.BadParameter(f"no checkpoint was validated with the metric {metric!r}. Those known are: {names}")
+    columns = [*_COLUMNS[:_METRIC_AT], *_metric_column(shown, metric), *_COLUMNS[_METRIC_AT:]]
+    print_rows(shown, CheckpointRow, columns, form, "No checkpoints.")
+
+
+def _metric_column(rows: Sequence[CheckpointRow], chosen: str | None) -> list[Column[CheckpointRow]]:
+    """The chosen metric, or the searcher's of each experiment; each value has its name where they differ."""
+    tracker = open_tracker()
+    experiments = {row.experiment_id for row in rows if row.metrics}
+    names = {one: chosen or _searcher_metric(tracker, one) for one in experiments}
+    different = sorted({name for name in names.values() if name is not None})
+
+    def text(row: CheckpointRow) -> str:
+        name = names.get(row.experiment_id)
+        if name is None or name not in row.metrics:
+            return ""
+        return f"{name} " * (len(different) > 1) + format_number(row.metrics[name])
+
+    title = different[0] if len(different) == 1 else "Metric"
+    return [Column(title, text, is_number=True)] if different else []
+
+
+def _searcher_metric(tracker: Tracker, experiment_id: int) -> str | None:
+    try:
+        metric = tracker.experiment_record(experiment_id).searcher_metric
+    except (ExperimentNotFoundError, RecordDamagedError):
+        return None  # its checkpoints are listed all the same
+    return metric.name if metric else None
 
 
 @app.command()
@@ -152,6 +189,7 @@ def _properties(row: CheckpointRow) -> Mapping[str, str | list[str]]:
         "Stored": format_time(row.time),
         "Storage": row.storage,
         "Size": format_size(row.size_bytes),
+        "Metrics": [f"{name}: {format_number(value)}" for name, value in row.metrics.items()],
         "Metadata": strict_json(row.metadata),
         "Files": [f"{name} ({format_size(size)})" for name, size in row.resources.items()],
     }

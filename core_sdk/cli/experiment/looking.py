@@ -54,7 +54,10 @@ def best(
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the best trial of an experiment, with its hyperparameters and its newest checkpoint."""
+    """Show the best trial of an experiment, with its hyperparameters and the checkpoint of its best value.
+
+    Where none was saved at that value, it names the best one that was validated.
+    """
     tracker = open_tracker()
     with tracker.view() as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id
@@ -66,8 +69,9 @@ def best(
     properties: dict[str, str | list[str]] = {
         "Trial": str(found.trial_id),
         found.metric: format_number(found.value),
+        "Steps": "" if found.steps_completed is None else str(found.steps_completed),
         "Hyperparameters": [f"{name}: {format_number(value)}" for name, value in flattened(facts.row.hparams)],
-        "Checkpoint": facts.row.latest_checkpoint or "",
+        "Checkpoint": found.checkpoint_text,
     }
     print_one(json_object(facts) | {"best": found}, properties, as_json)
 

@@ -1,13 +1,24 @@
-"""The best trial of an experiment."""
+"""The best trial of an experiment, and the best of its checkpoints."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import typer
 
 from core_sdk.records import Metric, SearcherMetric, format_number
 from core_sdk.tracking import View
+from core_sdk.tracking.rows import CheckpointRow
+
+
+@dataclass(frozen=True)
+class BestCheckpoint:
+    storage_id: str
+    trial_id: int
+    steps_completed: int
+    value: Metric
 
 
 @dataclass(frozen=True)
@@ -15,9 +26,29 @@ class Best:
     trial_id: int
     metric: str
     value: Metric
+    steps_completed: int | None
+    checkpoint: BestCheckpoint | None
+    """The one of the best value, or else the best that there is; None if no checkpoint was validated."""
 
     def __str__(self) -> str:
-        return f"trial {self.trial_id}, with {self.metric} {format_number(self.value)}"
+        steps = "" if self.steps_completed is None else f" at step {self.steps_completed}"
+        own = f", checkpoint {self.checkpoint.storage_id}" if self.checkpoint and self._is_own(self.checkpoint) else ""
+        return f"trial {self.trial_id}, with {self.metric} {format_number(self.value)}{steps}{own}"
+
+    @property
+    def checkpoint_text(self) -> str:
+        """Which checkpoint it is, for people; also if there is none."""
+        one = self.checkpoint
+        if one is None:
+            return "none with this metric"
+        if self._is_own(one):
+            return f"{one.storage_id} (step {one.steps_completed})"
+        value = f"{self.metric} {format_number(one.value)}"
+        where = f"trial {one.trial_id}, step {one.steps_completed}, {value}"
+        return f"none of this value; the best that has one: {one.storage_id} ({where})"
+
+    def _is_own(self, one: BestCheckpoint) -> bool:
+        return (one.trial_id, one.value) == (self.trial_id, self.value)
 
 
 def best_trial(
@@ -36,5 +67,29 @@ def best_trial(
         raise typer.BadParameter(f"no validation has the metric {name!r}. Those reported are: {names}")
     reached = view.best_validations(experiment_id, metric.name, smaller_is_better=is_smaller)
     choose = min if is_smaller else max
-    best = choose(reached, key=reached.__getitem__, default=None)
-    return None if best is None else Best(best, metric.name, reached[best])
+    trial_id = choose(reached, key=reached.__getitem__, default=None)
+    if trial_id is None:
+        return None
+    value = reached[trial_id]
+    rows = view.checkpoints(experiment_id=experiment_id)
+    checkpoint = best_checkpoint(rows, metric.name, (trial_id, value), is_smaller)
+    if checkpoint is not None and (checkpoint.trial_id, checkpoint.value) == (trial_id, value):
+        steps: int | None = checkpoint.steps_completed
+    else:
+        reports = view.reports(trial_id, "validation")
+        steps = next((one.steps_completed for one in reports if one.metrics.get(metric.name) == value), None)
+    return Best(trial_id, metric.name, value, steps, checkpoint)
+
+
+def best_checkpoint(
+    rows: Iterable[CheckpointRow], metric: str, best: tuple[int, Metric], smaller_is_better: bool
+) -> BestCheckpoint | None:
+    """The whole checkpoint of the `best` trial and value, or else the one that was validated best."""
+    validated = [
+        BestCheckpoint(row.storage_id, row.trial_id, row.steps_completed, row.metrics[metric])
+        for row in rows
+        if row.state == "COMPLETED" and not math.isnan(row.metrics.get(metric, math.nan))
+    ]
+    own = next((one for one in validated if (one.trial_id, one.value) == best), None)
+    choose = min if smaller_is_better else max
+    return own or choose(validated, key=lambda one: one.value, default=None)

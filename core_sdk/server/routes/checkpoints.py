@@ -39,6 +39,8 @@ class CheckpointsAnswer(msgspec.Struct, frozen=True):
     num_found: int
     size_bytes: int
     """Of all that were found and exist."""
+    metric: str | None
+    """The searcher's, if there is one: each checkpoint has in `metrics` what was validated at its step."""
     next: int | None
 
 
@@ -72,7 +74,9 @@ def checkpoints(records: Records, query: CheckpointsQuery) -> CheckpointsAnswer:
     found = [row for row in rows if query.deleted or row.state != "DELETED"]
     page, cursor = page_of(found, query.cursor, query.limit)
     size_bytes = sum(row.size_bytes for row in found if row.state != "DELETED")
-    return CheckpointsAnswer(page, len(found), size_bytes, cursor)
+    experiment_id = query.experiment or (rows[0].experiment_id if rows else None)
+    metric = None if experiment_id is None else records.tracker.experiment_record(experiment_id).searcher_metric
+    return CheckpointsAnswer(page, len(found), size_bytes, metric.name if metric else None, cursor)
 
 
 def checkpoint(records: Records, storage_id: StorageId) -> CheckpointRow:

@@ -10,10 +10,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from core_sdk.records import MANIFEST_NAME, CheckpointStored, from_json
+from core_sdk.records import MANIFEST_NAME, CheckpointStored, Metric, from_json
 from core_sdk.tracking.checkpoints import CheckpointFold, CheckpointRecord, RecordedCheckpoint
 from core_sdk.tracking.home import Home
-from core_sdk.tracking.index._schema import Where, among
+from core_sdk.tracking.index._schema import IS_METRIC, POINTS, Where, among
+from core_sdk.tracking.index._values import from_column
 from core_sdk.tracking.rows import CheckpointRow, CheckpointState
 from core_sdk.tracking.storages import storage_url
 
@@ -23,11 +24,27 @@ _RECORDS = "checkpoint_record JOIN attempt ON attempt.id = attempt_id JOIN trial
 
 def read_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -> list[CheckpointRow]:
     """Those of the newest trial first, and the newest of each trial first."""
-    return [
-        _checkpoint_row(home, trial_id, experiment_id, found)
-        for (trial_id, experiment_id), checkpoints in _folded(connection, where)
-        for found in reversed(checkpoints)
-    ]
+    rows = []
+    for (trial_id, experiment_id), checkpoints in _folded(connection, where):
+        metrics = _validated(connection, trial_id, {found.record.steps_completed for found in checkpoints})
+        for found in reversed(checkpoints):
+            validated = metrics[found.attempt, found.record.steps_completed]
+            rows.append(_checkpoint_row(home, trial_id, experiment_id, found, validated))
+    return rows
+
+
+def _validated(
+    connection: sqlite3.Connection, trial_id: int, steps: Collection[int]
+) -> defaultdict[tuple[int, int], dict[str, Metric]]:
+    """The validation metrics of a trial at some steps, by attempt and step; one seek for each metric and step."""
+    at = among("point.steps", steps)
+    query = f"""SELECT attempt.attempt, point.steps, series.name, point.value FROM {POINTS}
+        WHERE attempt.trial_id = ? AND attempt.rank = 0 AND {IS_METRIC} AND series.group_name = 'validation'
+        AND {at.sql} ORDER BY series.id, point.ticks"""
+    validated: defaultdict[tuple[int, int], dict[str, Metric]] = defaultdict(dict)
+    for attempt, step, name, value in connection.execute(query, (trial_id, *at.values)):
+        validated[attempt, step][name] = from_column(value)
+    return validated
 
 
 def latest_checkpoints(connection: sqlite3.Connection, home: Home, where: Where) -> dict[int, str]:
@@ -80,7 +97,9 @@ def _resumed_steps(
     return resumed
 
 
-def _checkpoint_row(home: Home, trial_id: int, experiment_id: int, found: RecordedCheckpoint) -> CheckpointRow:
+def _checkpoint_row(
+    home: Home, trial_id: int, experiment_id: int, found: RecordedCheckpoint, metrics: dict[str, Metric]
+) -> CheckpointRow:
     storage = _storage(home, found.record)
     is_missing = not found.is_deleted and not _may_exist(storage, found.record.storage_id)
     state: CheckpointState = "PARTIALLY_DELETED" if found.is_partial else "COMPLETED"
@@ -99,6 +118,7 @@ def _checkpoint_row(home: Home, trial_id: int, experiment_id: int, found: Record
         is_pinned=found.pin is not None,
         pin_note=found.pin.note if found.pin else "",
         is_missing=is_missing,
+        metrics=metrics,
     )
 
 

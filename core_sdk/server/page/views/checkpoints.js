@@ -1,7 +1,7 @@
 /** The checkpoints of a trial or of an experiment: what is in them, and why collection keeps each. */
 
 import { html, useEffect, useMemo, useState } from "../preact.js";
-import { Switch } from "../parts/choice.js";
+import { Select, Switch } from "../parts/choice.js";
 import { Copyable } from "../parts/copying.js";
 import { Answered, Empty, Failure, Remark } from "../parts/states.js";
 import { StateBadge } from "../parts/state-badge.js";
@@ -20,6 +20,7 @@ const MAX_FILES = 200;
 /** @param {{query: {trial?: number, experiment?: number}, experimentId: number, follows: (change: any) => boolean}} props */
 export function Checkpoints({ query, experimentId, follows }) {
   const [deleted, setDeleted] = useSetting("deleted");
+  const [metric, setMetric] = useSetting("metric");
   const [limit, setLimit] = useState(AT_FIRST);
   const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
   const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit }), { follows });
@@ -31,12 +32,15 @@ export function Checkpoints({ query, experimentId, follows }) {
   const verdicts = useMemo(() => new Map((retention.value?.checkpoints ?? []).map((/** @type {any} */ one) => [one.storage_id, one])), [retention.value]);
   return html`
     <${Answered} answer=${answer} what="checkpoints">
-      ${(/** @type {any} */ { checkpoints, num_found: numFound, size_bytes: size }) => {
+      ${(/** @type {any} */ { checkpoints, num_found: numFound, size_bytes: size, metric: searched }) => {
+        const names = [...new Set(checkpoints.flatMap((/** @type {any} */ row) => Object.keys(row.metrics)))];
+        const shown = names.includes(metric) ? metric : names.includes(searched) ? searched : names[0];
         const condemned = checkpoints.filter((/** @type {any} */ { storage_id: id }) => verdicts.get(id)?.is_kept === false);
         return html`
           <div class="toolbar">
             <span><b>${counted(numFound, "checkpoint")}</b> <span class="soft">${formatSize(size)}</span></span>
             <${Switch} label="Deleted ones too" isOn=${deleted !== ""} onChange=${(/** @type {boolean} */ isOn) => setDeleted(isOn ? "true" : "")} />
+            ${names.length > 1 && html`<${Select} label="Metric" values=${names.map((name) => [name, name])} value=${shown} onChange=${setMetric} />`}
             <span class="spread"></span>
             <span class="soft" role="status">${retention.value && policyText(retention.value)}</span>
             ${condemned.length > 0 &&
@@ -47,7 +51,7 @@ export function Checkpoints({ query, experimentId, follows }) {
             ${(retention.value?.problems ?? []).map((/** @type {string} */ problem) => html`<${Remark}>${problem}<//>`)}
             ${checkpoints.length === 0
               ? html`<${Empty} title="No checkpoint."><p>A script stores one with this line.</p><pre><code>with ctx.checkpoint.store_path(metadata) as (path, storage_id): …</code></pre><//>`
-              : html`<${Table} checkpoints=${checkpoints} verdicts=${verdicts} withTrial=${!query.trial} chosen=${chosen} onChoose=${setChosen} onDone=${reload} />`}
+              : html`<${Table} checkpoints=${checkpoints} verdicts=${verdicts} metric=${shown} withTrial=${!query.trial} chosen=${chosen} onChoose=${setChosen} onDone=${reload} />`}
             ${numFound > checkpoints.length && html`<${More} numShown=${checkpoints.length} numFound=${numFound} onMore=${() => setLimit(MOST_AT_ONCE)} />`}
           </div>
           ${chosen.size > 0 &&
@@ -80,7 +84,7 @@ function policyText(/** @type {any} */ { policy, metric }) {
   return `The policy keeps ${parts.join(", ") || "nothing"}.${order}`;
 }
 
-function Table({ checkpoints, verdicts, withTrial, chosen, onChoose, onDone }) {
+function Table({ checkpoints, verdicts, metric, withTrial, chosen, onChoose, onDone }) {
   const [open, setOpen] = useSetting("checkpoint");
   const toggle = (/** @type {string} */ id) => {
     const next = new Set(chosen);
@@ -96,7 +100,7 @@ function Table({ checkpoints, verdicts, withTrial, chosen, onChoose, onDone }) {
             <th class="narrow">
               <input type="checkbox" aria-label="Choose all" checked=${chosen.size > 0} indeterminate=${chosen.size > 0 && chosen.size < all.length} onChange=${() => onChoose(new Set(chosen.size > 0 ? [] : all))} />
             </th>
-            <th>Checkpoint</th>${withTrial && html`<th class="number">Trial</th>`}<th class="number">Steps</th><th>Stored</th><th>State</th><th class="number">Size</th>${verdicts.size > 0 && html`<th>Collection</th>`}
+            <th>Checkpoint</th>${withTrial && html`<th class="number">Trial</th>`}<th class="number">Steps</th>${metric && html`<th class="number">${metric}</th>`}<th>Stored</th><th>State</th><th class="number">Size</th>${verdicts.size > 0 && html`<th>Collection</th>`}
           </tr>
         </thead>
         <tbody>
@@ -107,6 +111,7 @@ function Table({ checkpoints, verdicts, withTrial, chosen, onChoose, onDone }) {
                 row=${row}
                 verdict=${verdicts.get(row.storage_id)}
                 withVerdict=${verdicts.size > 0}
+                metric=${metric}
                 withTrial=${withTrial}
                 isChosen=${chosen.has(row.storage_id)}
                 onToggle=${() => toggle(row.storage_id)}
@@ -122,7 +127,7 @@ function Table({ checkpoints, verdicts, withTrial, chosen, onChoose, onDone }) {
   `;
 }
 
-function Row({ row, verdict, withVerdict, withTrial, isChosen, onToggle, isOpen, onOpen, onDone }) {
+function Row({ row, verdict, withVerdict, metric, withTrial, isChosen, onToggle, isOpen, onOpen, onDone }) {
   return html`
     <tr class=${isChosen ? "chosen" : ""}>
       <td class="narrow"><input type="checkbox" aria-label=${`Choose ${row.storage_id}`} checked=${isChosen} disabled=${!isThere(row)} onChange=${onToggle} /></td>
@@ -132,12 +137,13 @@ function Row({ row, verdict, withVerdict, withTrial, isChosen, onToggle, isOpen,
       </td>
       ${withTrial && html`<td class="number" data-name="Trial"><a href=${linkTo(["trials", row.trial_id])}>${row.trial_id}</a></td>`}
       <td class="number" data-name="Steps">${formatNumber(row.steps_completed)}</td>
+      ${metric && html`<td class="number" data-name=${metric}>${formatNumber(row.metrics[metric])}</td>`}
       <td data-name="Stored" title=${formatTime(row.time)}>${formatAge(row.time)}</td>
       <td data-name="State">${row.is_missing ? html`<span class="state state-error" title="Its files are gone, although no record says that they were deleted."><i aria-hidden="true">✕</i>Files are gone</span>` : html`<${StateBadge} state=${row.state} />`}</td>
       <td class="number" data-name="Size">${formatSize(row.size_bytes)}</td>
       ${withVerdict && html`<td data-name="Collection">${verdict && html`<${Verdict} verdict=${verdict} />`}</td>`}
     </tr>
-    ${isOpen && html`<tr class="details"><td colspan=${6 + Number(withTrial) + Number(withVerdict)}><${Details} row=${row} onDone=${onDone} /></td></tr>`}
+    ${isOpen && html`<tr class="details"><td colspan=${6 + Number(Boolean(metric)) + Number(withTrial) + Number(withVerdict)}><${Details} row=${row} onDone=${onDone} /></td></tr>`}
   `;
 }
 
@@ -159,6 +165,7 @@ function Details({ row, onDone }) {
         ${files.length > MAX_FILES && html`<p class="soft">And ${counted(files.length - MAX_FILES, "more file")}.</p>`}
         ${isThere(row) && html`<p class="soft">All of them, verified: <${Copyable} text=${`core-sdk checkpoint download ${row.storage_id}`} /></p>`}
       </section>
+      <${Card} title="Metrics" facts=${Object.entries(row.metrics).map(([name, value]) => [name, formatNumber(value)])} none="Its attempt has validated nothing at its step." />
       <${Card} title="Metadata" facts=${flattened(row.metadata)} none="None." />
       <${Card} title="Place" facts=${[["Storage", row.storage], ["Attempt", row.attempt], ["Stored", formatTime(row.time)], ["Pinned because", row.pin_note]]} />
     </div>

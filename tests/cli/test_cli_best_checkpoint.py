@@ -1,0 +1,108 @@
+"""The checkpoint that is named as the best is the one of the best value."""
+
+from __future__ import annotations
+
+import json
+
+from cli.commands import Cli
+from cli.recorded import new_attempt, new_trial, store
+
+from core_sdk.records import SearcherMetric
+from core_sdk.tracking import Home
+
+BEST = ("experiment", "best", "1", "--metric", "accuracy", "--larger-is-better")
+
+
+def train(home: Home, accuracies: list[float], saved: str) -> None:
+    """A trial that validates at steps 10, 20, …; `saved` has a letter where it stores a checkpoint, else a dot."""
+    training = new_attempt(new_trial(home))
+    for index, (accuracy, letter) in enumerate(zip(accuracies, saved, strict=True)):
+        training.report(10 * (index + 1), "validation", accuracy=accuracy)
+        if letter != ".":
+            store(training, letter * 8, 10 * (index + 1))
+    training.end()
+
+
+def test_the_best_value_has_its_own_checkpoint(home: Home, cli: Cli) -> None:
+    """Not the newest one of the trial; its step stands beside it."""
+    train(home, [0.5, 0.9, 0.6], "abc")
+
+    shown = cli(*BEST).output
+    best = json.loads(cli(*BEST, "--json").output)["best"]
+    described = cli("experiment", "describe", *BEST[2:]).output
+
+    assert "bbbbbbbb (step 20)" in shown
+    assert "cccccccc" not in shown
+    assert (best["value"], best["steps_completed"]) == (0.9, 20)
+    assert best["checkpoint"] == {"storage_id": "b" * 8, "trial_id": 1, "steps_completed": 20, "value": 0.9}
+    assert "trial 1, with accuracy 0.9 at step 20, checkpoint bbbbbbbb" in described
+
+
+def test_a_best_value_without_a_checkpoint_says_so(home: Home, cli: Cli) -> None:
+    """The best one that has a checkpoint is named, with its value, step and trial."""
+    train(home, [0.5, 0.9, 0.6], "a.c")
+    train(home, [0.7], "d")
+
+    shown = " ".join(cli(*BEST).output.split())
+    best = json.loads(cli(*BEST, "--json").output)["best"]
+
+    assert "none of this value; the best that has one: dddddddd (trial 2, step 10, accuracy 0.7)" in shown
+    assert (best["trial_id"], best["value"], best["steps_completed"]) == (1, 0.9, 20)
+    assert best["checkpoint"] == {"storage_id": "d" * 8, "trial_id": 2, "steps_completed": 10, "value": 0.7}
+
+
+def test_a_deleted_checkpoint_is_not_the_best(home: Home, cli: Cli) -> None:
+    """Without any checkpoint that was validated, none is named."""
+    train(home, [0.9], "a")
+    assert cli("checkpoint", "delete", "a" * 8, "--yes").status == 0
+
+    shown = cli(*BEST).output
+    best = json.loads(cli(*BEST, "--json").output)["best"]
+
+    assert "none with this metric" in shown
+    assert (best["value"], best["checkpoint"]) == (0.9, None)
+
+
+def test_checkpoints_are_listed_with_their_metric(home: Home, cli: Cli) -> None:
+    """That of the searcher, or a chosen one; programs get all that was validated."""
+    train(home, [0.5, 0.9], "ab")
+    with home.experiment(1).edit() as record:
+        record.searcher_metric = SearcherMetric(name="accuracy", smaller_is_better=False)
+
+    listed = cli("checkpoint", "list").output.splitlines()
+    objects = json.loads(cli("checkpoint", "list", "--json").output)
+    described = cli("checkpoint", "describe", "bbbbbbbb").output
+
+    assert listed[0].split()[:4] == ["ID", "Trial", "Steps", "accuracy"]
+    assert [line.split()[3] for line in listed[2:4]] == ["0.9", "0.5"]
+    assert [one["metrics"] for one in objects] == [{"accuracy": 0.9}, {"accuracy": 0.5}]
+    assert "Metrics" in described
+    assert "accuracy: 0.9" in described
+
+
+def test_a_metric_is_chosen_for_a_list_of_checkpoints(home: Home, cli: Cli) -> None:
+    """One that no checkpoint has is refused, with those that there are."""
+    train(home, [0.5, 0.9], "ab")
+
+    listed = cli("checkpoint", "list", "--metric", "accuracy").output.splitlines()
+    refused = cli("checkpoint", "list", "--metric", "acuracy")
+
+    assert [line.split()[3] for line in listed[2:4]] == ["0.9", "0.5"]
+    assert refused.status == 2
+    assert "accuracy" in refused.errors
+
+
+def test_experiments_of_several_metrics_name_each(home: Home, cli: Cli) -> None:
+    """A column that holds metrics of several names says which."""
+    for number, metric in ((1, "accuracy"), (2, "loss")):
+        training = new_attempt(new_trial(home, experiment=f"of {metric}"))
+        training.report(10, "validation", **{metric: number / 4})
+        store(training, f"{number}" * 8, 10)
+        training.end()
+        with home.experiment(number).edit() as record:
+            record.searcher_metric = SearcherMetric(name=metric)
+
+    listed = cli("checkpoint", "list").output
+
+    assert "accuracy 0.25" in listed
+    assert "loss 0.5" in listed
