@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain, islice
 
 from core_sdk.tracking import Tracker
+from core_sdk.tracking.log_levels import LevelReader
 from core_sdk.tracking.logs import LogChunk, LogReader
 from core_sdk.tracking.ranks import check_rank_ids
-
-_LEVEL = re.compile(r"(?:\[rank=\d+\] )?(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
 
 
 class LogLevel(enum.Enum):
@@ -91,12 +89,11 @@ def line_filter(search_text: str | None, min_level: LogLevel | None) -> Callable
     text = (search_text or "").casefold()
     wanted_levels = None if min_level is None else frozenset(_LEVELS[_LEVELS.index(LogLevel(min_level)) :])
 
+    levels = LevelReader()
+
     def is_wanted(line: str) -> bool:
-        return text in line.casefold() and (wanted_levels is None or _level(line) in wanted_levels)
+        # Each line is read, since a traceback has several.
+        has_level = wanted_levels is None or LogLevel[levels.level(line)] in wanted_levels
+        return has_level and text in line.casefold()
 
     return is_wanted
-
-
-def _level(line: str) -> LogLevel:
-    found = _LEVEL.match(line)
-    return LogLevel[found[1]] if found else LogLevel.INFO

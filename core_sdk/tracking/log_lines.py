@@ -6,12 +6,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
+from core_sdk.tracking.log_levels import LEVELS, LevelReader, LogLevel
 from core_sdk.tracking.tracker import Tracker
-
-LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
-LEVELS: tuple[LogLevel, ...] = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 _BLOCK_BYTES = 1 << 18
 _MAX_LINE_BYTES = 1 << 16
@@ -19,7 +16,10 @@ _MAX_LINE_BYTES = 1 << 16
 _SCAN_BYTES = 64 << 20
 """How much one search reads."""
 _PREFIX = re.compile(rb"\[rank=(\d{1,9})\] ")
-_LEVEL = re.compile(rb"(DEBUG|INFO|WARNING|ERROR|CRITICAL): ")
+_MAX_PREFIX_BYTES = 1000
+"""The part of a line in which its level is looked for."""
+_LINES_BEFORE = 200
+"""How many lines before a part are read, to know whether it begins within a traceback."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LogLine:
     rank: int | None
     """None for a line of the launcher itself, and for all lines if there is no launcher."""
     level: LogLevel
-    """INFO for a line that `logging` has not written in Core SDK's format."""
+    """INFO for a line that names no level; a traceback is ERROR."""
     text: str
     """Without the rank; as the script wrote it, with control characters."""
     is_cut: bool = False
@@ -93,9 +93,12 @@ class LogLines:
         first = max(0, self.num_lines + first) if first < 0 else first
         found: list[LogLine] = []
         num_read = 0
-        for number, content in self._lines(first):
+        levels = LevelReader()
+        for number, content in self._lines(max(0, first - _LINES_BEFORE)):
+            line = _line(number, content, levels)
+            if number < first:
+                continue
             num_read += len(content)
-            line = _line(number, content)
             if wanted.is_everything or wanted.holds(line):
                 found.append(line)
             if len(found) == limit or num_read > _SCAN_BYTES:
@@ -136,15 +139,15 @@ class LogLines:
             yield number, begun
 
 
-def _line(number: int, content: bytes) -> LogLine:
+def _line(number: int, content: bytes, levels: LevelReader) -> LogLine:
+    level = levels.level(content[:_MAX_PREFIX_BYTES].decode(errors="replace"))
     prefix = _PREFIX.match(content)
     if prefix is not None:
         content = content[prefix.end() :]
-    level = _LEVEL.match(content)
     return LogLine(
         number,
         int(prefix[1]) if prefix else None,
-        level[1].decode() if level else "INFO",  # type: ignore[arg-type]
+        level,
         content[:_MAX_LINE_BYTES].decode(errors="replace").removesuffix("\r"),
         len(content) > _MAX_LINE_BYTES,
     )
