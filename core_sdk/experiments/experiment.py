@@ -100,6 +100,9 @@ class Experiment:
         """Trials that events have touched since `take_due`."""
         self._is_revived = False
         self._problem = ""
+        self._has_metric = False
+        self._other_names: set[str] = set()
+        """What trials have validated instead of the searcher's metric."""
 
     @property
     def state(self) -> ExperimentState:
@@ -218,13 +221,21 @@ class Experiment:
         actions = [action for request_id in self._dirty for action in self.trials[request_id].due(self._halt)]
         self._dirty.clear()
         if self.closing is not None and not self._running and not self.is_ended:
-            actions.append(Finish(*self.closing))
+            actions.append(Finish(*self._end()))
         return actions
 
     def outstanding(self) -> list[Action]:
         """What is to be done after a replay, when it is not known what of the last decisions was carried out."""
         self._dirty.update(dict.fromkeys(self.trials))
         return self.take_due()
+
+    def _end(self) -> tuple[FinalState, str]:
+        """The state in which it ends, and why: a search that never heard of its metric has compared nothing."""
+        assert self.closing is not None  # noqa: S101  (asked at its end only)
+        if self.closing[0] != "COMPLETED" or self._has_metric or not self._other_names:
+            return self.closing
+        names = ", ".join(sorted(self._other_names))
+        return "ERROR", f"no trial has reported the searcher's metric, {self.config.searcher.metric!r}, only {names}"
 
     @property
     def _halt(self) -> str:
@@ -339,6 +350,8 @@ class Experiment:
 
     def _read(self, event: ValidationRead) -> None:
         trial = self.trials[event.request_id]
+        self._has_metric = self._has_metric or event.metric is not None
+        self._other_names.update(event.names if event.metric is None else ())
         if not trial.read(event) or self.closing is not None:
             return
         is_halving = isinstance(self.config.searcher, AsyncHalvingSearcher | AdaptiveAshaSearcher)

@@ -218,6 +218,8 @@ class Master:
         trial = run.experiment.trial(trial_id)
         if trial is None:
             raise MasterError(f"experiment {experiment_id} has no trial {trial_id}")
+        if trial.is_over:
+            raise MasterError(f"trial {trial_id} has ended: it is {trial.state}, and nothing was killed")
         run.record(TrialWanted(time=time.time(), request_id=trial.request_id, state="KILLED", by=by))
         self._carry_out(run)
         return {}

@@ -317,6 +317,31 @@ def test_a_missing_metric_fails_a_search_by_comparison() -> None:
     assert "'loss'" in world.experiment.reason and "accuracy, epochs" in world.experiment.reason
 
 
+def world_that_reports(name: str) -> World:
+    """A grid of which each trial reports once, the metric of this name, and ends well."""
+    world = World(config("grid"))
+    for _ in range(100):
+        world.act()
+        for trial in list(world.experiment.running()):
+            metric, names = (0.5, []) if name == "loss" else (None, [name])
+            read = ValidationRead(
+                time=0.0, request_id=trial.request_id, attempt=1, offset=1, metric=metric, length=1, names=names
+            )
+            world.record(read)
+            world.end(trial, "completed")
+    return world
+
+
+def test_a_metric_that_no_trial_has_reported_is_an_error_at_the_end() -> None:
+    """Whatever the method: nothing could be compared. The reason names it, and what was reported instead."""
+    right, wrong = world_that_reports("loss"), world_that_reports("losss")
+
+    assert (right.experiment.state, right.experiment.reason) == ("COMPLETED", "")
+    assert wrong.experiment.state == "ERROR"
+    assert wrong.experiment.reason == "no trial has reported the searcher's metric, 'loss', only losss"
+    assert {trial.state for trial in wrong.experiment.trials.values()} == {"COMPLETED"}
+
+
 def test_a_trial_can_be_killed_alone() -> None:
     """The search goes on, with another in its place."""
     world = World(config("random"))

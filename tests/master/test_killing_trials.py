@@ -10,9 +10,9 @@ import pytest
 from master.searches import await_end, events_of, submit_search
 from processes import wait_for
 
-from core_sdk.errors import TrialNotRunningError
+from core_sdk.errors import MasterError, TrialNotRunningError
 from core_sdk.experiments.killing import kill_trial
-from core_sdk.records import AttemptBegun
+from core_sdk.records import AttemptBegun, TrialWanted
 from core_sdk.tracking import Home, HomeTracker
 
 WAIT_IF_FIRST = """
@@ -24,6 +24,8 @@ with core.init() as context:
         time.sleep(600)
     context.train.report_validation_metrics(20, {"loss": 1.0, "epochs": 20})
 """
+
+WAIT_IF_SECOND = WAIT_IF_FIRST.replace("trial_id == 1", "trial_id == 2")
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +53,16 @@ def test_a_killed_trial_is_canceled_and_not_started_again(home: Home, tmp_path: 
     assert len({event.request_id for event in begun}) == len(begun)
     with pytest.raises(TrialNotRunningError):
         kill_trial(HomeTracker(home), 1, "a test")
+
+
+def test_a_trial_that_has_ended_cannot_be_killed(home: Home, tmp_path: Path) -> None:
+    """Its experiment goes on; nothing is said to have been killed, and its state stays."""
+    experiment_id = submit_search(home, tmp_path, max_trials=2, train=WAIT_IF_SECOND)
+    wait_for(lambda: home.folder(2).exists() and home.folder(2).running_attempt() is not None)
+    num_events = len(events_of(home, experiment_id))
+
+    with pytest.raises(MasterError, match="trial 1 has ended: it is COMPLETED"):
+        kill_trial(HomeTracker(home), 1, "a test")
+
+    assert not [event for event in events_of(home, experiment_id)[num_events:] if isinstance(event, TrialWanted)]
+    kill_trial(HomeTracker(home), 2, "a test")
