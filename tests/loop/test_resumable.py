@@ -627,7 +627,7 @@ def test_a_batch_sampler_that_is_divided_already_is_refused() -> None:
         pass
 
     with pytest.raises(ValueError, match="Custom gives the part of one rank of 2"):
-        loop.resumable(DataLoader(Augmented(22), batch_sampler=Custom(sampler, 2, False)))
+        loop.resumable(DataLoader(Augmented(22), batch_sampler=Custom(sampler, 2, False)), distributed=ranked(0, 2))
 
 
 def test_other_kinds_of_loaders_are_refused() -> None:

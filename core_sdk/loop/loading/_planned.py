@@ -32,7 +32,7 @@ class PlannedSource(Source):
         shares_batch: bool = False,
     ) -> None:
         self._ranks = ranks
-        self._sampling = read_sampling(loader, seed, exact)
+        self._sampling = read_sampling(loader, seed, exact, ranks.size > 1)
         last_batch = last_batch or ("drop" if self._sampling.drop_last else "keep")
         batch_size = self._sampling.batch_size * (1 if shares_batch else ranks.size)
         self._plan = Plan(self._sampling.order, batch_size, last_batch)
@@ -41,6 +41,7 @@ class PlannedSource(Source):
         # Two, because torch's loader with persistent workers has one iterator at a time.
         self._streaming, self._passing = (self._planned_loader(loader, seed) for _ in range(2))
         self.batches_per_epoch = self._plan.batches_per_epoch
+        self.start = self._sampling.start
         self._ahead: deque[Draw] = deque()
         """The draws that the last iteration has asked for, and not delivered yet."""
 

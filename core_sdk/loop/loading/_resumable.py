@@ -66,8 +66,8 @@ class ResumableLoader:
         self._make_source: Callable[[int], Source] = partial(
             _choose_source, loader, ranks, last_batch, exact, shares_batch
         )
-        self._progress = _Progress(seed, Position())
         self._source = self._make_source(seed)
+        self._progress = _Progress(seed, self._source.start)
         self._running: Generator[tuple[Draw, Any], None, None] | None = None
 
     @property

@@ -15,6 +15,9 @@ from core_sdk.errors import DataError, NotExactError
 from core_sdk.loop import rng
 from core_sdk.loop.loading._source import is_stateful
 from core_sdk.loop.orders import Listed, ListedBatches, Order, Selected, Sequential, Shuffled, Weighted
+from core_sdk.loop.plan import Position
+from core_sdk.loop.samplers import DistributedSampler as PartSampler
+from core_sdk.loop.samplers import RepeatSampler, SkipSampler, chain, is_endless
 
 Form = Literal["samples", "one sample", "indices", "batch"]
 """What a dataset is asked for: samples by their indices, one sample by its index, or all at once by a list of indices
@@ -32,31 +35,50 @@ class Sampling:
     form: Form
     drawn: DrawnSampler | None
     """The sampler, if its draws are listed."""
+    start: Position
+    """Where a training begins: behind what a sampler of ours skips."""
 
 
-def read_sampling(loader: DataLoader[Any], seed: int, exact: bool) -> Sampling:
-    """Raises `ValueError` for a sampler without a length, and `NotExactError` for one without a fixed order."""
-    batch_sampler: Any = loader.batch_sampler
-    if batch_sampler is not None and _kind(batch_sampler) != "BatchSampler":
-        drawn = DrawnSampler(batch_sampler, seed, exact)
-        return Sampling(ListedBatches(drawn.length, drawn.draw), 1, False, "batch", drawn)
-    form: Form = "samples"
-    if batch_sampler is None:
-        batch_sampler = loader.sampler
-        form = "indices"
-    if _kind(batch_sampler) != "BatchSampler":
-        order, drawn_or_none = _order(batch_sampler, seed, exact)
-        return Sampling(order, 1, False, "one sample", drawn_or_none)
-    order, drawn_or_none = _order(batch_sampler.sampler, seed, exact)
-    return Sampling(order, batch_sampler.batch_size, batch_sampler.drop_last, form, drawn_or_none)
+def read_sampling(loader: DataLoader[Any], seed: int, exact: bool, is_divided: bool) -> Sampling:
+    """`is_divided` says that the batches will be divided among several ranks.
+
+    Raises `ValueError` for a sampler without a length or one that is divided already, and `NotExactError` for one
+    without a fixed order.
+    """
+    form: Form = "samples" if loader.batch_sampler is not None else "indices"
+    batch_sampler, skipped = _one_round(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+    is_of_torch = _kind(batch_sampler) == "BatchSampler"
+    sampler, skipped_samples = _one_round(batch_sampler.sampler if is_of_torch else batch_sampler)
+    batch_size, drop_last = (batch_sampler.batch_size, batch_sampler.drop_last) if is_of_torch else (1, False)
+    start = Position(skipped.epoch + skipped_samples.epoch, skipped.offset * batch_size + skipped_samples.offset)
+    if not is_of_torch:
+        form = "batch" if loader.batch_sampler is not None else "one sample"
+    if form == "batch":
+        drawn = DrawnSampler(sampler, seed, exact, is_divided)
+        return Sampling(ListedBatches(drawn.length, drawn.draw), 1, False, form, drawn, start)
+    order, drawn_or_none = _order(sampler, seed, exact, is_divided)
+    return Sampling(order, batch_size, drop_last, form, drawn_or_none, start)
 
 
-def _order(sampler: Any, seed: int, exact: bool) -> tuple[Order, DrawnSampler | None]:
+def _one_round(sampler: Any) -> tuple[Any, Position]:
+    """What a sampler of ours repeats, since a plan repeats its order by itself, and where it begins in that.
+
+    What it skips in the first round is a matter of where a training begins: it is no part of the order, so that a
+    training that goes on elsewhere, by its state, has the same order.
+    """
+    num_skipped = 0
+    while isinstance(sampler, (SkipSampler, RepeatSampler)) and is_endless(sampler):
+        num_skipped += sampler.skip if isinstance(sampler, SkipSampler) else 0
+        sampler = sampler.sampler
+    return sampler, Position(*divmod(num_skipped, _length(sampler))) if num_skipped else Position()
+
+
+def _order(sampler: Any, seed: int, exact: bool, is_divided: bool) -> tuple[Order, DrawnSampler | None]:
     """The samplers of torch and torchdata become functions of the position, whatever state they have."""
     match _kind(sampler):
         case "SequentialSampler":
             return Sequential(len(sampler)), None
-        case "DistributedSampler" | "StatefulDistributedSampler":
+        case "DistributedSampler" | "StatefulDistributedSampler" if is_divided or sampler.num_replicas == 1:
             num_samples = len(sampler.dataset)
             return Shuffled(num_samples, seed) if sampler.shuffle else Sequential(num_samples), None
         case "RandomSampler" if sampler.replacement:
@@ -67,7 +89,7 @@ def _order(sampler: Any, seed: int, exact: bool) -> tuple[Order, DrawnSampler | 
             return Weighted(sampler.weights, sampler.num_samples, seed, replacement=sampler.replacement), None
         case "SubsetRandomSampler":
             return Selected(Shuffled(len(sampler), seed), sampler.indices), None
-    drawn = DrawnSampler(sampler, seed, exact)
+    drawn = DrawnSampler(sampler, seed, exact, is_divided)
     return Listed(drawn.length, drawn.draw), drawn
 
 
@@ -81,16 +103,22 @@ class DrawnSampler:
     """Draws all that a sampler of the user's gives in an epoch.
 
     It draws under generators that are seeded by the epoch, after `set_epoch(epoch)` if the sampler has it. A sampler
-    with `state_dict()` and `load_state_dict()` is given the state that it had at the start of the epoch.
+    with `state_dict()` and `load_state_dict()` is given the state that it had at the start of the epoch. One without an
+    end goes on in each epoch where the last one has ended.
     """
 
-    def __init__(self, sampler: Any, seed: int, exact: bool) -> None:
+    def __init__(self, sampler: Any, seed: int, exact: bool, is_divided: bool) -> None:
         self.length = _length(sampler)
         self._sampler = sampler
         self._seed = seed
+        self._is_endless = is_endless(sampler)
+        self._running: Iterator[Any] = iter(())
+        """What gives the next epoch of a sampler without an end, which is that after `_drawn_epoch`."""
+        self._drawn_epoch: int | None = None
         self._is_stateful = is_stateful(sampler)
         self._states = {0: copy.deepcopy(sampler.state_dict())} if self._is_stateful else {}
-        _check_whole(sampler)
+        if is_divided:
+            _check_whole(sampler)
         if exact and not self._is_stateful and self.draw(0) != self.draw(0):
             raise NotExactError(
                 f"{type(sampler).__name__} gives another order each time that it is asked for the same epoch",
@@ -99,6 +127,8 @@ class DrawnSampler:
 
     def draw(self, epoch: int) -> list[Any]:
         """Raises `DataError` if the epoch has another length than the sampler says."""
+        if self._is_endless:
+            return self._draw_on(epoch)
         if not self._is_stateful:
             return self._draw(epoch)
         known = self._last_known(epoch)
@@ -122,13 +152,23 @@ class DrawnSampler:
     def _last_known(self, epoch: int) -> int:
         return max(each for each in self._states if each <= epoch)
 
+    def _draw_on(self, epoch: int) -> list[Any]:
+        """Draws all epochs up to this one, from the first one again if this one has been drawn already."""
+        first = 0 if self._drawn_epoch is None or self._drawn_epoch >= epoch else self._drawn_epoch + 1
+        for each in range(first, epoch + 1):
+            with rng.seeded(self._seed, "sampler", each):
+                self._seed_generators(each)
+                if each == 0:
+                    self._set_epoch(0)
+                    self._running = iter(self._sampler)
+                drawn = [_plain(key) for key in islice(self._running, self.length)]
+        self._drawn_epoch = epoch
+        return drawn
+
     def _draw(self, epoch: int) -> list[Any]:
         with rng.seeded(self._seed, "sampler", epoch):
-            for sampler in _chain(self._sampler):
-                if isinstance(generator := getattr(sampler, "generator", None), torch.Generator):
-                    generator.manual_seed(rng.key(self._seed, "generator", epoch))
-                if callable(set_epoch := getattr(sampler, "set_epoch", None)):
-                    set_epoch(epoch)
+            self._seed_generators(epoch)
+            self._set_epoch(epoch)
             drawn = [_plain(key) for key in islice(self._sampler, self.length + 1)]
         if len(drawn) != self.length:
             raise DataError(
@@ -138,23 +178,31 @@ class DrawnSampler:
             )
         return drawn
 
+    def _seed_generators(self, epoch: int) -> None:
+        for sampler in chain(self._sampler):
+            if isinstance(generator := getattr(sampler, "generator", None), torch.Generator):
+                generator.manual_seed(rng.key(self._seed, "generator", epoch))
+
+    def _set_epoch(self, epoch: int) -> None:
+        for sampler in chain(self._sampler):
+            if callable(set_epoch := getattr(sampler, "set_epoch", None)):
+                set_epoch(epoch)
+
 
 def _plain(key: Any) -> Any:
     return key.tolist() if isinstance(key, torch.Tensor) else key
 
 
-def _chain(sampler: Any) -> Iterator[Any]:
-    """A sampler, the sampler that it draws from, and so on."""
-    while sampler is not None:
-        yield sampler
-        sampler = getattr(sampler, "sampler", None)
-
-
 def _check_whole(sampler: Any) -> None:
-    for inner in _chain(sampler):
-        if isinstance(inner, DistributedSampler) and inner.num_replicas > 1:
+    for inner in chain(sampler):
+        num_parts = 1
+        if isinstance(inner, DistributedSampler):
+            num_parts = inner.num_replicas
+        elif isinstance(inner, PartSampler):
+            num_parts = inner.num_workers
+        if num_parts > 1:
             raise ValueError(
-                f"{type(sampler).__name__} gives the part of one rank of {inner.num_replicas}, but resumable() itself "
+                f"{type(sampler).__name__} gives the part of one rank of {num_parts}, but resumable() itself "
                 "divides each batch among the ranks: give a sampler of all the data, without DistributedSampler"
             )
 

@@ -19,6 +19,8 @@ class Source(abc.ABC):
 
     batches_per_epoch: int | None
     """None if it is unknown, or if epochs differ."""
+    start = Position()
+    """Where a training begins."""
 
     @abc.abstractmethod
     def stream(self, position: Position) -> Iterator[tuple[Draw, Any]]:
