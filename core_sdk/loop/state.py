@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, runtime_checkable
 
 import torch
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 STATE_FILE = "state.pt"
 SHARDED_FILES = "sharded_tensors."
 FORMAT = 1
+_RANDOM = "random"
 
 
 @runtime_checkable
@@ -100,12 +101,23 @@ class State:
                 write_content(directory)
         return storage_id
 
-    def restore(self, core_context: Context, *, strict: bool = True) -> bool:
+    def restore(
+        self,
+        core_context: Context,
+        *,
+        strict: bool = True,
+        keep: Literal["all", "model"] | Collection[str] | None = None,
+    ) -> bool:
         """Loads the checkpoint from which this attempt goes on, and returns whether there is one. Collective.
 
-        In a new trial that begins with the checkpoint of another (`core-sdk trial continue`) only modules are loaded:
-        it has their weights, and begins all else anew. Raises what `load_state_dict()` raises.
+        `keep` says what of it is loaded: "all"; "model", the weights of modules alone; or the names of some objects,
+        among which "random" are the random numbers. What is not kept begins anew, as the script has made it: an
+        optimizer with its new learning rate, a loader at its first batch. The default is "all"; and "model" in a new
+        trial that begins with the checkpoint of another (`core-sdk trial continue`).
+
+        Raises what `load_state_dict()` raises, and `ValueError` for a name that is not registered.
         """
+        self._check_keep(keep)
         storage_id = core_context.info.latest_checkpoint
         if storage_id is None:
             return False
@@ -115,7 +127,7 @@ class State:
         ) as directory:
             content = _read(storage_id, directory / STATE_FILE)
             content["objects"] = self._put_back(content["objects"], directory)
-            self.load_state_dict(content, core_context, strict=strict)
+            self.load_state_dict(content, core_context, strict=strict, keep=keep)
         return True
 
     def state_dict(self, core_context: Context | None = None) -> dict[str, Any]:
@@ -129,23 +141,44 @@ class State:
         }
 
     def load_state_dict(
-        self, state: Mapping[str, Any], core_context: Context | None = None, *, strict: bool = True
+        self,
+        state: Mapping[str, Any],
+        core_context: Context | None = None,
+        *,
+        strict: bool = True,
+        keep: Literal["all", "model"] | Collection[str] | None = None,
     ) -> None:
         """Loads what `state_dict()` gave; with a Context, for its trial and rank, as `restore()` does.
 
         Raises `StateMismatchError` if an object does not fit its state. With `strict`, also if an object is named here
         and not in the checkpoint, or the other way round; otherwise such an object is left alone.
         """
-        objects, stored = self._objects, state["objects"]
-        if core_context is not None and state["trial_id"] not in (None, core_context.info.trial.trial_id):
-            weights = {name: each for name, each in objects.items() if isinstance(each, torch.nn.Module)}
-            _load(weights, {name: each for name, each in stored.items() if name in weights}, strict)
-            return
+        self._check_keep(keep)
+        if keep is None:
+            is_other = core_context is not None and state["trial_id"] not in (None, core_context.info.trial.trial_id)
+            keep = "model" if is_other else "all"
         rank = 0 if core_context is None else core_context.distributed.rank
         ranks = state["ranks"]
         loaders = ranks[rank if rank < len(ranks) else 0]["loaders"]
-        _load({**objects, **self._loaders}, {**stored, **loaders}, strict)
-        restore_random_numbers([each["random"] for each in ranks], rank)
+        targets, stored = {**self._objects, **self._loaders}, {**state["objects"], **loaders}
+        if keep != "all":
+            kept = self._modules() if keep == "model" else keep
+            targets = {name: each for name, each in targets.items() if name in kept}
+            stored = {name: each for name, each in stored.items() if name in kept}
+        _load(targets, stored, strict)
+        if keep == "all" or (keep != "model" and _RANDOM in keep):
+            restore_random_numbers([each["random"] for each in ranks], rank)
+
+    def _modules(self) -> list[str]:
+        return [name for name, each in self._objects.items() if isinstance(each, torch.nn.Module)]
+
+    def _check_keep(self, keep: Literal["all", "model"] | Collection[str] | None) -> None:
+        names = [*self._objects, *self._loaders, _RANDOM]
+        if isinstance(keep, str):
+            if keep not in ("all", "model"):
+                raise ValueError(f'keep={keep!r}: give "all", "model", or a set of names, such as {{{keep!r}}}')
+        elif keep is not None and (unknown := sorted(set(keep) - set(names))):
+            raise ValueError(f"keep has {', '.join(map(repr, unknown))}; this State has {', '.join(names)}")
 
     def _put_back(self, objects: dict[str, Any], directory: Path) -> dict[str, Any]:
         """With the tensors of which each rank has written a part, spread as those of the objects here are."""

@@ -40,7 +40,7 @@ class PyTorchCallback:
         """Runs each time that training metrics are reported.
 
         `avg_metrics` are the means over all samples since the last time, and `batch_metrics` the means of each batch,
-        both over all ranks.
+        both over all ranks. `avg_metrics` also has the `batches` and `epochs` trained.
         """
 
     def on_validation_start(self) -> None:
@@ -53,7 +53,10 @@ class PyTorchCallback:
         """Runs after the last batch of each validation, with what this rank's `evaluate_batch()` returned."""
 
     def on_validation_end(self, metrics: dict[str, Any]) -> None:
-        """Runs after each validation, with the metrics over all ranks."""
+        """Runs after each validation, with the metrics over all ranks, and the `batches` and `epochs` trained.
+
+        It may change the dict: what it leaves there is reported.
+        """
 
     def on_checkpoint_load_start(self, checkpoint: dict[str, Any]) -> None:
         """Runs before the content of a checkpoint is applied; it may change the dict."""

@@ -17,6 +17,7 @@ from core_sdk.loop import rng
 from core_sdk.pytorch._context import PyTorchTrialContext, TrialContext, TrialSetup
 from core_sdk.pytorch._ranks import joined_ranks
 from core_sdk.pytorch._strategies import default_strategy
+from core_sdk.records import to_json_or_text
 
 logger = logging.getLogger("core_sdk.pytorch")
 
@@ -109,10 +110,15 @@ def begun_attempt(
 
 
 def _with_those_given(hparams: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """The script's hyperparameters, with the values instead that this attempt was started with."""
+    """The script's hyperparameters, with the values instead that this attempt was started with.
+
+    A value of which the text was recorded, such as a path, stays the script's own.
+    """
     info = get_cluster_info()
     given = {} if info is None else info.trial.hparams
-    return {**(hparams or {}), **given} if given else hparams
+    own = hparams or {}
+    spelled = {name for name in own if name in given and to_json_or_text(own[name], name)[0] == given[name]}
+    return {**own, **{name: value for name, value in given.items() if name not in spelled}} if given else hparams
 
 
 def _warn_of_other_hparams(ranks: DistributedContext, hparams: Mapping[str, Any]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Literal
 
 from core_sdk.core import Unit
 from core_sdk.environment import is_test_mode
@@ -14,7 +15,7 @@ from core_sdk.loop.driver import CheckpointPolicy, Schedule
 from core_sdk.loop.schedule import Batch, Epoch, Record, TrainUnit, check_length
 from core_sdk.pytorch._context import PyTorchTrialContext
 from core_sdk.pytorch._fitting.callbacks import Callbacks
-from core_sdk.pytorch._fitting.checkpoint import batches_trained, is_own, read_state
+from core_sdk.pytorch._fitting.checkpoint import batches_trained, is_own, kept_parts, read_state
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.result import FitResult
 from core_sdk.pytorch._trial import PyTorchTrial
@@ -67,6 +68,7 @@ class Trainer:
         profiling_enabled: bool = False,
         *,
         progress_bar: bool | None = None,
+        keep: Literal["all", "model"] | Collection[str] | None = None,
     ) -> FitResult:
         """Trains until `max_length`, counted from the beginning of the trial, and returns how that went. Collective.
 
@@ -78,8 +80,11 @@ class Trainer:
         checkpoint follows: those that are the "best" of the experiment so far, "all", or "none". Metrics are reported
         every `reporting_period`, and whenever the training validates or saves.
 
-        The training goes on from `latest_checkpoint`, by default the one from which this attempt resumes. From the
-        checkpoint of another trial it takes models, optimizers and schedulers, and begins to count anew.
+        The training goes on from `latest_checkpoint`, by default the one from which this attempt resumes. `keep` says
+        what it takes from there: "all"; "model", the weights alone; or a set of "models", "optimizers",
+        "lr_schedulers", "callbacks" and "training", which is the place in the data, the counters and the random
+        numbers. The rest begins anew, such as an optimizer with another learning rate. The default is "all"; from the
+        checkpoint of another trial it is all but "training". DeepSpeed's engines always keep all that they have saved.
 
         When a stop is asked for, it saves and returns after the current batch, also of a validation, which is made up
         for after the resume. `step_zero_validation` validates before the first batch. `test_mode` trains and validates
@@ -102,7 +107,7 @@ class Trainer:
         storage_id = latest_checkpoint or self._latest_checkpoint or core_context.info.latest_checkpoint
         with contextlib.ExitStack() as ends:
             callbacks.call_at_end(ends)
-            fitting = self._begin(callbacks, schedule, storage_id, is_test)
+            fitting = self._begin(callbacks, schedule, storage_id, is_test, keep)
             if profiler is not None:
                 ends.enter_context(profiler)
             if profiling_enabled:
@@ -125,18 +130,26 @@ class Trainer:
             reason="completed" if is_complete else fitting.stop_flag.reason,
         )
 
-    def _begin(self, callbacks: Callbacks, schedule: Schedule, storage_id: str | None, is_test: bool) -> Fitting:
+    def _begin(
+        self,
+        callbacks: Callbacks,
+        schedule: Schedule,
+        storage_id: str | None,
+        is_test: bool,
+        keep: str | Collection[str] | None,
+    ) -> Fitting:
         """A training that stands where the checkpoint was saved, before its next batch."""
         context = self._context
         content = None if storage_id is None else self._read(storage_id)
-        is_resumed = content is not None and is_own(context, content)
+        kept = kept_parts(keep, content is not None and is_own(context, content))
+        is_resumed = content is not None and "training" in kept
         context._initial_batch = batches_trained(content) if content is not None and is_resumed else 0
         callbacks.call("on_trial_startup", context._initial_batch, storage_id)
         fitting = self._fitting_class(
             self._trial, context, callbacks, schedule, max_validation_batches=1 if is_test else None
         )
         if storage_id is not None and content is not None:
-            fitting.load(content, storage_id)
+            fitting.load(content, storage_id, kept)
         fitting.start()
         # What the hook draws at random belongs to the first start.
         with rng.kept() if is_resumed else contextlib.nullcontext():

@@ -88,4 +88,5 @@ from core_sdk.records._values import (
     number_to_json,
     scalar,
     to_json,
+    to_json_or_text,
 )

@@ -125,6 +125,33 @@ def _to_json(value: Any, where: str, depth: int) -> Any:
     return _to_json(held, where, depth)
 
 
+def to_json_or_text(value: Any, where: str) -> tuple[Any, list[str]]:
+    """Like `to_json`, with the text of what JSON cannot keep; also the places of such values, and what they are."""
+    replaced: list[str] = []
+
+    def replace(value: Any, where: str, depth: int) -> Any:
+        if depth <= MAX_DEPTH and isinstance(value, Mapping):
+            return {_key(key, where): replace(item, f"{where}[{key!r}]", depth + 1) for key, item in value.items()}
+        if depth <= MAX_DEPTH and isinstance(value, (list, tuple)):
+            return [replace(item, f"{where}[{index}]", depth + 1) for index, item in enumerate(value)]
+        try:
+            return _to_json(value, where, depth)
+        except TypeError:
+            if isinstance(value, (str, int)):
+                raise
+            replaced.append(f"{where}, a {type(value).__name__}")
+            return _text(_spelled(value), where)
+
+    return replace(value, where, 0), replaced
+
+
+def _spelled(value: Any) -> str:
+    """A set has the same text in each process, although its order depends on hashes."""
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(map(str, value)))}}}"
+    return str(value)
+
+
 def scalar(value: Any) -> int | float | str:
     """What a numpy scalar, or a 0-dimensional array or tensor, holds. Raises `TypeError` that says what `value` is."""
     kind = type(value).__name__

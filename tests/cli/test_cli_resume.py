@@ -83,6 +83,35 @@ def test_a_trial_is_paused_resumed_and_continued(
     assert new.continued_from is not None
 
 
+def test_a_trial_is_continued_with_other_hyperparameters(home: Home, cli: Cli, write_script: WriteScript) -> None:
+    """From a checkpoint that is chosen, and by another command."""
+    script = write_script(
+        """
+        import sys
+        from core_sdk import core
+        with core.init() as context:
+            print(context.info.latest_checkpoint, context.info.trial.hparams, sys.argv[1:])
+            for step in (1, 2):
+                with context.checkpoint.store_path({"steps_completed": step}) as (path, storage_id):
+                    (path / "state").touch()
+        """
+    )
+    cli("run", "--hparam", "lr=0.1", "--hparam", "layers=2", "--", sys.executable, str(script))
+    first = json.loads(cli("checkpoint", "list", "--trial", "1", "--json").output)[-1]["storage_id"]
+
+    continued = cli("trial", "continue", "1", "--hparam", "lr=0.01", "--checkpoint", first, "--", sys.executable,
+                    str(script), "--fast")  # fmt: skip
+    unknown = cli("trial", "continue", "1", "--checkpoint", "nothing")
+
+    assert continued.output == f"{first} {{'lr': 0.01, 'layers': 2}} ['--fast']\n"
+    new = home.trial(2).read_record()
+    assert (new.continued_from, new.hparams) == (first, {"lr": 0.01, "layers": 2})
+    assert home.trial(1).read_record().hparams == {"lr": 0.1, "layers": 2}
+    assert unknown.status == 3
+    assert "there is no checkpoint 'nothing'" in unknown.errors
+    assert home.trial_ids() == [1, 2]
+
+
 def test_sigterm_pauses_a_script_that_asks(start_cli: StartCli, write_script: WriteScript) -> None:
     """A batch system's notice to `core-sdk run` ends as a pause, with the status that says so."""
     run = start_cli("run", "--", sys.executable, str(write_script(COUNTING)))

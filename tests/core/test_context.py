@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import torch
 from parts import needs, strace
 
 import core_sdk
@@ -296,7 +297,7 @@ def test_arguments_are_checked_before_a_trial_is_made(home: Home) -> None:
     with pytest.raises(ValueError):
         core.init(name="")
     with pytest.raises(TypeError, match="hparams"):
-        core.init(hparams={"bad": object()})
+        core.init(hparams={"bad": 2**70})
 
     assert not home.runs.exists() or home.trial_ids() == []
 
@@ -329,6 +330,29 @@ def test_hyperparameters_of_an_enum_are_kept_by_value() -> None:
 
     with core.init(hparams={"optimizer": Optimizer.ADAM}) as context:
         assert context.info.trial.hparams == {"optimizer": "adam"}
+
+
+def test_hyperparameters_that_json_cannot_keep_are_kept_as_text(caplog: pytest.LogCaptureFixture) -> None:
+    """All arguments of a script, whatever their types: one warning names them."""
+
+    class Color(enum.Enum):
+        RED = 1
+
+    values = {
+        "out": Path("/data"),
+        "dtype": torch.float32,
+        "nested": {"color": Color.RED, "tags": {"b", "a"}},
+        "lr": 0.1,
+    }
+
+    with core.init(hparams=values) as context:
+        recorded = context.info.trial.hparams
+
+    assert recorded == {
+        "out": "/data", "dtype": "torch.float32", "nested": {"color": "Color.RED", "tags": "{a, b}"}, "lr": 0.1,
+    }  # fmt: skip
+    (warning,) = [record.getMessage() for record in caplog.records if "JSON" in record.getMessage()]
+    assert "hparams['out'], a PosixPath; hparams['dtype'], a dtype; hparams['nested']['color'], a Color" in warning
 
 
 def test_the_context_is_typed_for_its_users() -> None:

@@ -182,6 +182,34 @@ def test_another_trial_has_the_weights_and_begins_all_else_anew(core_context: Co
     assert torch.equal(torch.get_rng_state(), torch_numbers)
 
 
+def test_what_is_kept_of_a_checkpoint_can_be_chosen(core_context: Context) -> None:
+    """An optimizer that is not kept has the learning rate that the script gives it."""
+
+    def made(lr: float) -> tuple[torch.nn.Module, torch.optim.Optimizer, dict[str, int], State]:
+        model, values = torch.nn.Linear(1, 1), {"epoch": 0}
+        optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+        return model, optimizer, values, State(model=model, optimizer=optimizer, values=values)
+
+    model, _, values, state = made(0.1)
+    values["epoch"] = 3
+    storage_id = state.save(core_context, steps_completed=1)
+
+    found = {}
+    for keep in (None, "all", "model", frozenset({"values"})):
+        other, optimizer, others_values, state = made(0.01)
+        assert state.restore(going_on(core_context, storage_id), keep=keep)
+        has_weights = torch.equal(other.weight, model.weight)  # type: ignore[arg-type]
+        found[keep] = (has_weights, optimizer.param_groups[0]["lr"], others_values["epoch"])
+
+    assert found == {
+        None: (True, 0.1, 3), "all": (True, 0.1, 3), "model": (True, 0.01, 0), frozenset({"values"}): (False, 0.01, 3),
+    }  # fmt: skip
+    with pytest.raises(ValueError, match="keep has 'lr'; this State has model, optimizer, values, random"):
+        state.restore(core_context, keep={"lr"})
+    with pytest.raises(ValueError, match=r"give \"all\", \"model\", or a set of names, such as \{'values'\}"):
+        state.restore(core_context, keep="values")
+
+
 def test_a_checkpoint_of_another_model_is_refused_with_what_differs() -> None:
     """The first few names, with both shapes."""
     content = stored(Training(hidden=4).state)

@@ -84,9 +84,52 @@ def test_hooks_get_metrics() -> None:
     assert (epoch_idx, batch_idx) == (0, 1)
     assert isinstance(returned["loss"], torch.Tensor)
     assert batch_metrics[1] == {"loss": returned["loss"].item()}
-    assert avg_metrics == {"loss": pytest.approx(sum(each["loss"] for each in batch_metrics) / 2)}
+    assert avg_metrics == {
+        "batches": 2,
+        "epochs": 0,
+        "loss": pytest.approx(sum(each["loss"] for each in batch_metrics) / 2),
+    }
     assert [set(output) for output in got["validation_epoch_end"][0]] == [{"error", "mean_x"}] * 3
-    assert got["validation_end"][0] == result.metrics
+    assert got["validation_end"][0] == {"batches": 2, "epochs": 0, **result.metrics}
+
+
+def test_hooks_are_told_how_far_the_training_is() -> None:
+    """Beside the metrics, as they are reported; what a hook adds to a validation's metrics is reported too."""
+    seen: list[dict[str, Any]] = []
+
+    class Watching(PyTorchCallback):
+        def on_training_workload_end(self, avg_metrics: dict[str, Any], batch_metrics: list[dict[str, Any]]) -> None:
+            seen.append({name: avg_metrics[name] for name in ("batches", "epochs")})
+
+        def on_validation_end(self, metrics: dict[str, Any]) -> None:
+            seen.append({name: metrics[name] for name in ("batches", "epochs")})
+            metrics["added"] = 1.0
+
+    class Watched(LineTrial):
+        def build_callbacks(self) -> dict[str, PyTorchCallback]:
+            return {"watching": Watching()}
+
+    result, _ = fit(kind=Watched, max_length=Epoch(1))
+
+    assert seen == [{"batches": 3, "epochs": 1}] * 2
+    assert result.metrics.keys() == {"error", "mean_x", "added"}
+
+
+def test_a_hook_of_the_start_of_an_epoch_may_take_no_index() -> None:
+    """As callbacks were written before it had one."""
+    starts: list[str] = []
+
+    class Old(PyTorchCallback):
+        def on_training_epoch_start(self) -> None:  # type: ignore[override]
+            starts.append("old")
+
+    class Watched(LineTrial):
+        def build_callbacks(self) -> dict[str, PyTorchCallback]:
+            return {"old": Old()}
+
+    fit(kind=Watched, max_length=Epoch(2))
+
+    assert starts == ["old", "old"]
 
 
 def test_a_callback_gets_its_state_back() -> None:

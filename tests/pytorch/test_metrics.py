@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from core_sdk.pytorch._fitting.metrics import BatchMetrics, Columns, mean, means_of_batches, metric_names, reduced
+from core_sdk.pytorch._fitting.metrics import (
+    BatchMetrics,
+    Columns,
+    LeftOut,
+    mean,
+    means_of_batches,
+    metric_names,
+    reduced,
+)
 
 
 def taken(*batches: Any, num_samples: int = 1) -> Columns:
@@ -78,11 +87,31 @@ def test_keys_may_come_in_another_order() -> None:
     assert taken({"a": 1, "b": 2}, {"b": 4, "a": 3}).values == {"a": [1, 3], "b": [2, 4]}
 
 
-@pytest.mark.parametrize("value", [torch.zeros(3), "high", [1.0]])
-def test_a_value_that_is_no_number_is_named_with_its_batch(value: object) -> None:
-    """The message names the remedy."""
-    with pytest.raises(TypeError, match=r"as metric 'a' of batch 1; .*context.wrap_reducer\(\)"):
-        taken({"a": 1}, {"a": value})
+def test_values_that_are_no_numbers_are_reduced_element_by_element() -> None:
+    """Tensors, arrays, lists and nested dicts; batches keep only their numbers."""
+    first = {"a": 1, "t": torch.tensor([1.0, 3.0]), "n": np.ones((1, 2)), "d": {"x": [1.0], "y": torch.tensor(2.0)}}
+    second = {"a": 3, "t": torch.tensor([3.0, 5.0]), "n": np.zeros((1, 2)), "d": {"x": [3.0], "y": torch.tensor(4.0)}}
+    columns = taken(first, second)
+
+    means = reduced([columns], dict.fromkeys(columns.values, mean), LeftOut())
+
+    assert means == {"a": 2.0, "t": [2.0, 4.0], "n": [[0.5, 0.5]], "d": {"x": [2.0], "y": 3.0}}
+    assert means_of_batches([columns]) == [{"a": 1}, {"a": 3}]
+    assert means_of_batches([columns, columns]) == [{"a": 1.0}, {"a": 3.0}]
+
+
+def test_values_that_have_no_mean_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    """A warning says so, once for each name."""
+    columns = taken({"a": 1, "t": torch.zeros(3), "o": object()}, {"a": 1, "t": torch.zeros(2), "o": object()})
+    left_out = LeftOut()
+
+    for _ in range(2):
+        assert reduced([columns], dict.fromkeys(columns.values, mean), left_out) == {"a": 1}
+
+    assert [record.getMessage().partition(". ")[0] for record in caplog.records] == [
+        "the metric 't' is not reported: its values for several batches have different shapes, or are no numbers",
+        "the metric 'o' is not reported: it is a object",
+    ]
 
 
 def test_anything_but_a_dict_is_refused() -> None:
@@ -115,8 +144,8 @@ def test_fillers_and_none_do_not_count() -> None:
         Columns({"a": [2.0, math.nan], "b": [None, 1]}, [2, 0]),
     ]
 
-    assert reduced(ranks, {"a": mean, "b": mean}) == {"a": 9 / 5, "b": None}
-    assert reduced(ranks, {"a": lambda values, _: max(values)}) == {"a": 3.0}
+    assert reduced(ranks, {"a": mean, "b": mean}, LeftOut()) == {"a": 9 / 5, "b": None}
+    assert reduced(ranks, {"a": lambda values, _: max(values)}, LeftOut()) == {"a": 3.0}
 
 
 def test_each_batch_has_its_mean_over_the_ranks() -> None:

@@ -226,3 +226,33 @@ def test_every_checkpoint_loads_with_weights_only(tmp_path: Path) -> None:
     assert checkpoint.metadata["steps_completed"] == 9
     assert checkpoint.metadata["framework"] == f"torch-{torch.__version__}"
     assert checkpoint.metadata["format"] == "pickle"
+
+
+@pytest.mark.parametrize(
+    ("keep", "lr", "num_batches"),
+    [(None, 0.1, 1), ("model", 0.01, 2), ({"models", "training"}, 0.01, 1)],
+    ids=["default", "model", "parts"],
+)
+def test_what_is_kept_of_a_checkpoint_can_be_chosen(keep: Any, lr: float, num_batches: int) -> None:
+    """What is not kept begins anew, such as an optimizer with another learning rate."""
+
+    class Learning(LineTrial):
+        lr = 0.1
+
+        def make_optimizer(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.model.parameters(), lr=self.lr)
+
+    class Slower(Learning):
+        lr = 0.01
+
+    def fit(kind: type[LineTrial], length: int, **arguments: Any) -> tuple[FitResult, LineTrial]:
+        with init(job_id="job") as context:
+            trial = kind(context)
+            return Trainer(trial, context).fit(max_length=Batch(length), **arguments), trial
+
+    first, _ = fit(Learning, 1)
+
+    _, trial = fit(Slower, 2, latest_checkpoint=first.latest_checkpoint, keep=keep)
+
+    assert trial.optimizer.param_groups[0]["lr"] == lr
+    assert len(trial.trained) == num_batches

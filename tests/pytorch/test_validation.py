@@ -129,8 +129,8 @@ def test_exactly_one_evaluation_must_be_defined(has_both: bool) -> None:
         validate(kind)
 
 
-def test_reducers_see_every_sample_of_a_validation(caplog: pytest.LogCaptureFixture) -> None:
-    """What they make of it is given to callbacks; what is a number is reported."""
+def test_reducers_see_every_sample_of_a_validation() -> None:
+    """Numbers are reported beside those of batches, and what else JSON can keep in a group of its own."""
 
     class Reducing(LineTrial):
         def __init__(self, context: PyTorchTrialContext) -> None:
@@ -154,7 +154,48 @@ def test_reducers_see_every_sample_of_a_validation(caplog: pytest.LogCaptureFixt
     (training,) = client.get_trial(1).iter_metrics("training")
     assert validation.metrics == {"error": 0.0, "largest": 19.0, "x": 20, "batches": 1, "epochs": 0}
     assert training.metrics["x"] == 100
-    assert "the metric 'all' is a list: it is given to callbacks, and not reported" in caplog.text
+    (other,) = client.get_trial(1).iter_metrics("validation_values")
+    assert other.metrics == {"all": [19.0]}
+
+
+def test_metrics_that_are_no_numbers_are_kept_beside_those_that_are(caplog: pytest.LogCaptureFixture) -> None:
+    """A confusion matrix, classes by name, what nothing can keep: the training goes on."""
+
+    class Classifying(LineTrial):
+        def train_batch(self, batch: Any, epoch_idx: int, batch_idx: int) -> Any:
+            return {**super().train_batch(batch, epoch_idx, batch_idx), "norms": {"grad": torch.tensor([1.0, 2.0])}}
+
+        def evaluate_batch(self, batch: Any, batch_idx: int) -> dict[str, Any]:
+            ones = torch.ones(2, 2, dtype=torch.int64)
+            return {"x": 0.0, "confusion": ones, "each": batch[0].flatten(), "self": object()}
+
+        def evaluation_reducer(self) -> Any:
+            return Reducer.SUM
+
+    assert validate(Classifying) == {"x": 0.0, "confusion": [[3, 3], [3, 3]]}
+
+    (validation,) = client.get_trial(1).iter_metrics("validation")
+    (confusion,) = client.get_trial(1).iter_metrics("validation_values")
+    (norms,) = client.get_trial(1).iter_metrics("training_values")
+    assert validation.metrics == {"x": 0.0, "batches": 1, "epochs": 0}
+    assert (confusion.steps_completed, confusion.metrics) == (1, {"confusion": [[3, 3], [3, 3]]})
+    assert norms.metrics == {"norms": {"grad": [1.0, 2.0]}}
+    assert caplog.text.count("the metric 'each' is not reported: its values for several batches have different") == 1
+    assert caplog.text.count("the metric 'self' is not reported: it is a object") == 1
+
+
+def test_a_whole_dataset_may_have_metrics_that_are_no_numbers() -> None:
+    """They are kept as they are."""
+
+    class Whole(LineTrial):
+        evaluate_batch = PyTorchTrial.evaluate_batch
+
+        def evaluate_full_dataset(self, data_loader: Any) -> dict[str, Any]:
+            return {"x": 1.0, "classes": {"cat": 0.5}, "self": object()}
+
+    assert validate(Whole) == {"x": 1.0, "classes": {"cat": 0.5}}
+    (other,) = client.get_trial(1).iter_metrics("validation_values")
+    assert other.metrics == {"classes": {"cat": 0.5}}
 
 
 def test_a_validation_does_not_change_the_training() -> None:

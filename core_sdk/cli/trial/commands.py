@@ -213,9 +213,14 @@ class _CommandAfterDashes(TyperCommand):
     """Requires `--` before a command, so that a second number is not taken for a program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [argument for argument in args if not argument.startswith("-")]
+        with_value = {name for each in self.params if not getattr(each, "is_flag", True) for name in each.opts}
+        words = [
+            argument
+            for argument, before in zip(args, ["", *args], strict=False)
+            if not argument.startswith("-") and before not in with_value
+        ]
         if "--" not in args and len(words) > 1:
-            ctx.fail(f"put `--` before the command: core-sdk trial resume {words[0]} -- {shlex.join(words[1:])}")
+            ctx.fail(f"put `--` before the command: {ctx.command_path} {words[0]} -- {shlex.join(words[1:])}")
         return super().parse_args(ctx, args)
 
 
@@ -256,20 +261,42 @@ def _await_stop(folder: TrialFolder) -> None:
         await_end(folder, _STOPPING_WAIT_S)
 
 
-@app.command("continue")
-def continue_(trial_id: TrialId) -> None:
+@app.command("continue", cls=_CommandAfterDashes)
+def continue_(
+    trial_id: TrialId,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="-- COMMAND", help="What to run.", show_default="the command of the other trial"),
+    ] = None,
+    hparam: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Another value of a hyperparameter; may be repeated."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The checkpoint to begin with.", show_default="the newest good one"),
+    ] = None,
+) -> None:
     """Start a new trial that begins with the newest good checkpoint of another trial.
 
-    It has the same command and hyperparameters, and counts its steps from 0. The other trial stays as it is.
+    It has the same command and hyperparameters, but for what is given here, and counts its steps from 0. The other
+    trial stays as it is. What of the checkpoint it keeps is said by the script: `State.restore(keep=…)` or
+    `Trainer.fit(keep=…)`.
     """
     from core_sdk.agent.starting import Agent
 
     agent = Agent()
     from core_sdk.cli.running.foreground import run_in_foreground
+    from core_sdk.cli.running.hparams import parse_hparams
     from core_sdk.tracking.attempts.starting import continue_from
 
+    hparams = parse_hparams(hparam or [])
     folder = open_tracker().home.trial(trial_id)
-    raise typer.Exit(run_in_foreground(agent, lambda: continue_from(folder)))
+
+    def start() -> Any:
+        return continue_from(folder, command or (), hparams=hparams, storage_id=checkpoint)
+
+    raise typer.Exit(run_in_foreground(agent, start))
 
 
 @app.command()

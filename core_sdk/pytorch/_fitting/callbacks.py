@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,7 +33,8 @@ class Callbacks:
 
     def hooks(self, name: str) -> list[Callable[..., None]]:
         """The methods of this name, of those callbacks that have one of their own."""
-        return [getattr(callback, name) for callback in self._callbacks.values() if _overrides(callback, name)]
+        found = [getattr(callback, name) for callback in self._callbacks.values() if _overrides(callback, name)]
+        return [_of_any_epoch(hook) if name == "on_training_epoch_start" else hook for hook in found]
 
     def call(self, name: str, *args: Any) -> None:
         for hook in self.hooks(name):
@@ -62,3 +64,8 @@ class Callbacks:
 
 def _overrides(callback: PyTorchCallback, name: str) -> bool:
     return getattr(getattr(callback, name), "__func__", None) is not getattr(PyTorchCallback, name)
+
+
+def _of_any_epoch(hook: Callable[..., None]) -> Callable[..., None]:
+    """The hook with an argument that it may lack: old callbacks are not told the epoch."""
+    return hook if inspect.signature(hook).parameters else lambda epoch_idx: hook()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -94,6 +94,24 @@ def is_own(context: TrialContext, content: dict[str, Any]) -> bool:
     return bool(content["trainer_state"]["trial_id"] == context.get_trial_id())
 
 
+WRAPPED = ("models", "optimizers", "lr_schedulers")
+PARTS = (*WRAPPED, "callbacks", "training")
+"""What of a checkpoint can be kept; "training" is how far it was, its place in the data and its random numbers."""
+
+
+def kept_parts(keep: str | Collection[str] | None, is_own: bool) -> frozenset[str]:
+    """Raises `ValueError`."""
+    if keep is None:
+        return frozenset(PARTS if is_own else [*WRAPPED, "callbacks"])
+    if isinstance(keep, str):
+        if keep not in ("all", "model"):
+            raise ValueError(f'keep={keep!r}: give "all", "model", or a set of {", ".join(PARTS)}')
+        return frozenset(PARTS if keep == "all" else ["models"])
+    if unknown := sorted(set(keep) - set(PARTS)):
+        raise ValueError(f"keep has {', '.join(map(repr, unknown))}; it may have {', '.join(PARTS)}")
+    return frozenset(keep)
+
+
 def batches_trained(content: dict[str, Any]) -> int:
     return cast(int, content["trainer_state"]["training"]["driver"]["counters"]["batches"])
 
@@ -140,13 +158,14 @@ class TrialState:
             self._callbacks.call("on_checkpoint_upload_end", storage_id)
         return storage_id
 
-    def load(self, content: dict[str, Any]) -> None:
-        """Takes back what `save()` stored. Of another trial's checkpoint it takes only what was wrapped."""
+    def load(self, content: dict[str, Any], kept: Collection[str]) -> None:
+        """Takes back these parts of what `save()` stored."""
         context = self._context
         self._callbacks.call("on_checkpoint_load_start", content)
-        self._load_wrapped(content)
-        self._callbacks.load_state_dict(content["callbacks"])
-        if not is_own(context, content):
+        self._load_wrapped(content, kept)
+        if "callbacks" in kept:
+            self._callbacks.load_state_dict(content["callbacks"])
+        if "training" not in kept:
             return
         trainer_state = content["trainer_state"]
         self._progress.load_state_dict(trainer_state["training"])
@@ -186,12 +205,15 @@ class TrialState:
             content["gradients"] = gradients
         return content
 
-    def _load_wrapped(self, content: dict[str, Any]) -> None:
+    def _load_wrapped(self, content: dict[str, Any], kept: Collection[str]) -> None:
         context = self._context
-        load_all("model", context.models, content["models_state_dict"])
-        load_all("optimizer", context.optimizers, content["optimizers_state_dict"])
-        load_all("learning-rate scheduler", context.lr_schedulers, content["lr_schedulers_state_dict"])
-        if context._scaler is not None and "scaler_state_dict" in content:
+        if "models" in kept:
+            load_all("model", context.models, content["models_state_dict"])
+        if "optimizers" in kept:
+            load_all("optimizer", context.optimizers, content["optimizers_state_dict"])
+        if "lr_schedulers" in kept:
+            load_all("learning-rate scheduler", context.lr_schedulers, content["lr_schedulers_state_dict"])
+        if "optimizers" in kept and context._scaler is not None and "scaler_state_dict" in content:
             context._scaler.load_state_dict(content["scaler_state_dict"])
 
     def _all_ranks_write(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol
 
 from core_sdk.loop import rng
@@ -15,7 +15,17 @@ from core_sdk.pytorch._fitting.best import BestValidation
 from core_sdk.pytorch._fitting.callbacks import Callbacks
 from core_sdk.pytorch._fitting.checkpoint import TrialState, is_own
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, Data, built_loader
-from core_sdk.pytorch._fitting.metrics import BatchMetrics, mean, means_of_batches, metric_names, reduced, without_none
+from core_sdk.pytorch._fitting.metrics import (
+    BatchMetrics,
+    LeftOut,
+    NotJson,
+    as_json,
+    mean,
+    means_of_batches,
+    metric_names,
+    reduced,
+    without_none,
+)
 from core_sdk.pytorch._fitting.stopping import StopFlag
 from core_sdk.pytorch._fitting.validation import Validator
 from core_sdk.pytorch._reducers import reduce_across_slots
@@ -65,7 +75,7 @@ class Fitting:
         self.should_stop = self.stop_flag.is_set
         self.driver = Driver(self, schedule, context.distributed.broadcast)
         self._state = self._made_state()
-        self._unreported: set[str] = set()
+        self._left_out = LeftOut(self._is_chief)
         self.latest_checkpoint: str | None = None
         self.metrics: dict[str, Any] = {}
         """Those of the last validation."""
@@ -80,9 +90,9 @@ class Fitting:
     def _made_state(self) -> TrialState:
         return TrialState(self._trial, self._context, self._callbacks, self, self._data)
 
-    def load(self, content: dict[str, Any], storage_id: str) -> None:
-        """Goes on from the content of a checkpoint. Collective."""
-        self._state.load(content)
+    def load(self, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
+        """Goes on from these parts of the content of a checkpoint. Collective."""
+        self._state.load(content, kept)
         self._batch_index = self.counters.batches
         if is_own(self._context, content):
             self.latest_checkpoint = storage_id
@@ -151,29 +161,32 @@ class Fitting:
         if gathered is None:
             return
         ranks = [columns for columns, _ in gathered]
-        means = reduced(ranks, dict.fromkeys(metric_names(ranks), mean))
+        means = reduced(ranks, dict.fromkeys(metric_names(ranks), mean), self._left_out)
         avg_metrics = {**without_none(means), **reduce_across_slots(reducers, [each for _, each in gathered])}
         batch_metrics = means_of_batches(ranks)
         if self._is_chief:
-            self._train.report_training_metrics(self._steps, self._numbers(avg_metrics), batch_metrics)
+            numbers, others = self._split(avg_metrics)
+            self._train.report_training_metrics(self._steps, numbers, batch_metrics)
+            self._report_others("training", others)
             self._train.report_progress(progress)
         if self._has_workload_hooks:
             # A stop adds a report, so what hooks draw at random must not change the training.
             with rng.kept():
-                self._callbacks.call("on_training_workload_end", avg_metrics, batch_metrics)
+                self._callbacks.call("on_training_workload_end", {**self._progress, **avg_metrics}, batch_metrics)
 
     def validate(self) -> bool | None:
         if self._is_chief:
             self._train.set_status("validating")
-        metrics = self._validator.run(self._batch_index, self.should_stop)
+        metrics = self._validator.run(self._batch_index, self.should_stop, self._progress)
         if metrics is None:
             return None
         self.metrics = metrics
 
         def report() -> bool:
-            numbers = self._numbers(metrics)
+            numbers, others = self._split(metrics)
             is_best = self._best.is_best(numbers)
             self._train.report_validation_metrics(self._steps, numbers)
+            self._report_others("validation", others)
             self._train.set_status("training")
             return is_best
 
@@ -199,21 +212,27 @@ class Fitting:
     def _steps(self) -> int:
         return self.counters.batches
 
-    def _numbers(self, metrics: dict[str, Any]) -> dict[str, Any]:
-        """What is reported: how far the training is, and all metrics that are numbers, or tensors of one."""
+    @property
+    def _progress(self) -> dict[str, Any]:
+        """How far the training is, as it stands beside the metrics."""
         counters = self.counters
-        numbers: dict[str, Any] = {"batches": counters.batches, "epochs": counters.epochs}
+        return {"batches": counters.batches, "epochs": counters.epochs}
+
+    def _split(self, metrics: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """How far the training is, with all metrics that are numbers or tensors of one, and what else JSON can keep."""
+        numbers = self._progress
+        others: dict[str, Any] = {}
         for name, value in metrics.items():
             try:
                 numbers[name] = value if isinstance(value, int | float) else value.item()
             except (AttributeError, TypeError, ValueError, RuntimeError):
-                self._warn_of_unreported(name, value)
-        return numbers
+                found = as_json(value)
+                if isinstance(found, NotJson):
+                    self._left_out.say(name, f"it is {found.kind}")
+                else:
+                    others[name] = found
+        return numbers, others
 
-    def _warn_of_unreported(self, name: str, value: object) -> None:
-        if name not in self._unreported:
-            self._unreported.add(name)
-            logger.warning(
-                "the metric %r is a %s: it is given to callbacks, and not reported, since only numbers are",
-                name, type(value).__name__,
-            )  # fmt: skip
+    def _report_others(self, group: str, others: dict[str, Any]) -> None:
+        if others:
+            self._train.report_metrics(f"{group}_values", self._steps, others)

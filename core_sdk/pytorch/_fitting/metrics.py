@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
 import torch
+
+from core_sdk.loop.moving import is_array
+from core_sdk.records import from_json, to_json
+
+logger = logging.getLogger("core_sdk.pytorch")
 
 Number = float | int | None
 Reduce = Callable[[Sequence[float], Sequence[int]], float]
@@ -25,9 +31,10 @@ class BatchMetrics:
         self._names: tuple[str, ...] | None = None
         self._rows: list[tuple[list[Any], int, int]] = []
         """Values as they were returned, the index of the batch, and its number of samples."""
-        self._blocks: list[list[Number]] = []
-        """The values that were read already, for each name."""
+        self._blocks: list[list[Any]] = []
+        """The values that were read already, for each name. What is no number is JSON, or `NotJson`."""
         self._num_samples: list[int] = []
+        self._others: set[str] = set()
 
     def add(self, returned: Any, batch_idx: int, num_samples: int) -> None:
         """`num_samples` is the number of this rank's samples in the batch."""
@@ -49,7 +56,9 @@ class BatchMetrics:
     def take(self) -> Columns:
         """The values since the last time, read from the device."""
         self._read()
-        taken = Columns(dict(zip(self._names or (), self._blocks, strict=True)), self._num_samples)
+        taken = Columns(
+            dict(zip(self._names or (), self._blocks, strict=True)), self._num_samples, frozenset(self._others)
+        )
         self._blocks = [[] for _ in self._names or ()]
         self._num_samples = []
         return taken
@@ -89,33 +98,39 @@ class BatchMetrics:
         self._num_samples += [num_samples for _, _, num_samples in self._rows]
         self._rows.clear()
 
-    def _numbers(self, name: str, values: list[Any], batch_indices: list[int]) -> list[Number]:
+    def _numbers(self, name: str, values: list[Any], batch_indices: list[int]) -> list[Any]:
         if _are_alike_on_a_device(values):
             values = torch.stack(values).tolist()  # in one transfer
-        return [self._number(name, value, index) for value, index in zip(values, batch_indices, strict=True)]
+        return [self._read_value(name, value) for value in values]
 
-    def _number(self, name: str, value: Any, batch_idx: int) -> Number:
+    def _read_value(self, name: str, value: Any) -> Any:
         try:
             if value is None:
                 return None
             return _plain(value.item() if hasattr(value, "item") else value)
         except (TypeError, ValueError, RuntimeError):
-            raise TypeError(
-                f"{self._method}() returned {_kind(value)} as metric {name!r} of batch {batch_idx}; a metric is a "
-                "number, or a tensor with one element. Reduce it to one, or give it to a reducer of "
-                "context.wrap_reducer()"
-            ) from None
+            self._others.add(name)
+            return as_json(value)
+
+
+@dataclass(frozen=True)
+class NotJson:
+    """In the place of a value that JSON cannot keep."""
+
+    kind: str
 
 
 @dataclass(frozen=True)
 class Columns:
     """The metrics of one rank's batches, in the order of the batches."""
 
-    values: dict[str, list[Number]]
+    values: dict[str, list[Any]]
     num_samples: list[int]
     """Of each batch; 0 for one that repeats samples of another rank, and does not count."""
+    others: frozenset[str] = frozenset()
+    """The names with a value that is no number."""
 
-    def counted(self, name: str) -> list[tuple[float, int]]:
+    def counted(self, name: str) -> list[tuple[Any, int]]:
         """Values with their numbers of samples."""
         pairs = zip(self.values.get(name, ()), self.num_samples, strict=False)
         return [(value, count) for value, count in pairs if value is not None and count]
@@ -128,28 +143,71 @@ def mean(values: Sequence[float], num_samples: Sequence[int]) -> float:
     return sum(value * count for value, count in zip(values, num_samples, strict=True)) / sum(num_samples)
 
 
-def reduced(ranks: Sequence[Columns], reduces: Mapping[str, Reduce]) -> dict[str, Number]:
-    """The metrics over all batches of all ranks; None where no batch has a value."""
-    result: dict[str, Number] = {}
+class LeftOut:
+    """Says in the log, once for each metric, that it is not reported, and why."""
+
+    def __init__(self, is_chief: bool = True) -> None:
+        self._is_chief = is_chief
+        self._names: set[str] = set()
+
+    def say(self, name: str, problem: str) -> None:
+        if self._is_chief and name not in self._names:
+            self._names.add(name)
+            logger.warning(
+                "the metric %r is not reported: %s. A metric is a number, or what JSON can keep; "
+                "context.wrap_reducer() makes one of anything", name, problem,
+            )  # fmt: skip
+
+
+def reduced(ranks: Sequence[Columns], reduces: Mapping[str, Reduce], left_out: LeftOut) -> dict[str, Any]:
+    """The metrics over all batches of all ranks; None where no batch has a value.
+
+    Lists, dicts and tensors are reduced element by element, and left out where that cannot be done.
+    """
+    result: dict[str, Any] = {}
     for name, reduce in reduces.items():
         counted = [pair for columns in ranks for pair in columns.counted(name)]
-        result[name] = reduce([value for value, _ in counted], [count for _, count in counted]) if counted else None
+        values, counts = [value for value, _ in counted], [count for _, count in counted]
+        if counted and any(name in columns.others for columns in ranks):
+            try:
+                result[name] = _reduced_elements(values, counts, reduce)
+            except TypeError as error:
+                left_out.say(name, str(error))
+        else:
+            result[name] = reduce(values, counts) if counted else None
     return result
 
 
-def without_none(metrics: Mapping[str, Number]) -> dict[str, float | int]:
+def _reduced_elements(values: list[Any], counts: list[int], reduce: Reduce) -> Any:
+    """Raises `TypeError` that says why there is no such value."""
+    first = values[0]
+    if isinstance(first, NotJson):
+        raise TypeError(f"it is {first.kind}")
+    if len(values) == 1:
+        return first
+    if all(isinstance(value, int | float) for value in values):
+        return reduce(values, counts)
+    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
+        return {key: _reduced_elements([value[key] for value in values], counts, reduce) for key in first}
+    if all(isinstance(value, list) and len(value) == len(first) for value in values):
+        return [_reduced_elements(list(elements), counts, reduce) for elements in zip(*values, strict=True)]
+    raise TypeError("its values for several batches have different shapes, or are no numbers")
+
+
+def without_none(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
 def means_of_batches(ranks: Sequence[Columns]) -> list[dict[str, Any]]:
-    """For each batch, the means over all ranks, without metrics of which it has none."""
+    """For each batch, the means over all ranks of the metrics of which it has numbers."""
+    others = frozenset().union(*(columns.others for columns in ranks))
     if len(ranks) == 1:
-        values = ranks[0].values
+        values = {name: column for name, column in ranks[0].values.items() if name not in others}
         rows = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
         return [without_none(row) for row in rows] if any(None in column for column in values.values()) else rows
     num_samples = list(zip_longest(*(columns.num_samples for columns in ranks), fillvalue=0))
     batches: list[dict[str, Any]] = [{} for _ in num_samples]
-    for name in metric_names(ranks):
+    for name in [name for name in metric_names(ranks) if name not in others]:
         of_ranks = zip_longest(*(columns.values.get(name, ()) for columns in ranks))
         for batch, found, counts in zip(batches, of_ranks, num_samples, strict=True):
             pairs = zip(found, counts, strict=True)
@@ -181,6 +239,22 @@ def _are_alike_on_a_device(values: list[Any]) -> bool:
         return False
     kind = (first.shape, first.dtype, first.device)
     return all(isinstance(each, torch.Tensor) and (each.shape, each.dtype, each.device) == kind for each in values)
+
+
+def as_json(value: Any) -> Any:
+    """A value that is no number, in the form in which JSON keeps it; tensors and arrays become lists."""
+    try:
+        return from_json(to_json(_lists(value), "it"))
+    except (TypeError, ValueError):
+        return NotJson(_kind(value))
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) or is_array(value):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _lists(item) for key, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _plain(value: Any) -> float | int:

@@ -18,6 +18,8 @@ from core_sdk.pytorch._fitting.data import VALIDATION_LOADER, Data, built_loader
 from core_sdk.pytorch._fitting.metrics import (
     BatchMetrics,
     Columns,
+    LeftOut,
+    NotJson,
     Reduce,
     mean,
     metric_names,
@@ -94,6 +96,7 @@ class Validator:
         self._max_batches = max_batches
         self._context = context
         self._callbacks = callbacks
+        self._left_out = LeftOut(context.distributed.is_chief)
         self._evaluates_batches = evaluates_batches(trial)
         if not self._evaluates_batches and any(strategy.is_sharding for strategy in context._strategies):
             raise ValueError(
@@ -111,11 +114,11 @@ class Validator:
     def _made_data(self) -> Data:
         return Data(self._trial, self._loader, VALIDATION_LOADER, self._context)
 
-    def run(self, batches: int, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
+    def run(self, batches: int, should_stop: Callable[[], bool], progress: Mapping[str, Any]) -> dict[str, Any] | None:
         """The metrics, on every rank; None if a stop has cut the validation off. The flag is read before each batch.
 
         The training's random numbers are put back afterwards, and those of the validation follow from `batches`, so
-        that the schedule of validations does not change the training.
+        that the schedule of validations does not change the training. Hooks see `progress` beside the metrics.
         """
         context = self._context
         context.reset_reducers()
@@ -125,7 +128,9 @@ class Validator:
                 metrics = self._of_batches(should_stop) if self._evaluates_batches else self._of_dataset(should_stop)
             context.reset_reducers()
             if metrics is not None:
-                self._callbacks.call("on_validation_end", metrics)
+                shown = {**progress, **metrics}
+                self._callbacks.call("on_validation_end", shown)
+                metrics = {name: value for name, value in shown.items() if name in metrics or name not in progress}
         return metrics
 
     def explain(self, error: BaseException) -> None:
@@ -167,11 +172,11 @@ class Validator:
     def _batch_evaluator(self) -> Callable[[Any, int], Any]:
         return batch_evaluator(self._trial)
 
-    def _over_ranks(self, ranks: Sequence[Columns]) -> dict[str, float | int]:
+    def _over_ranks(self, ranks: Sequence[Columns]) -> dict[str, Any]:
         names = metric_names(ranks)
         if not any(columns.num_samples for columns in ranks):
             raise ValueError("the loader of build_validation_data_loader() is empty: there is nothing to validate with")
-        return without_none(reduced(ranks, reduces_of(self._trial.evaluation_reducer(), names)))
+        return without_none(reduced(ranks, reduces_of(self._trial.evaluation_reducer(), names), self._left_out))
 
     def _of_dataset(self, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         if should_stop():
@@ -180,7 +185,11 @@ class Validator:
 
         def evaluate() -> dict[str, Any]:
             metrics.add(self._trial.evaluate_full_dataset(data_loader=self._loader), 0, 1)
-            return {name: values[0] for name, values in metrics.take().values.items() if values[0] is not None}
+            values = {name: values[0] for name, values in metrics.take().values.items()}
+            for name, value in values.items():
+                if isinstance(value, NotJson):
+                    self._left_out.say(name, f"it is {value.kind}")
+            return without_none({name: value for name, value in values.items() if not isinstance(value, NotJson)})
 
         self._set_forward_sync(False)  # the chief uses the models while no other rank does
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from core_sdk.loop.plan import Draw
-from core_sdk.pytorch._fitting.checkpoint import TrialState
+from core_sdk.pytorch._fitting.checkpoint import WRAPPED, TrialState
 from core_sdk.pytorch._fitting.data import TRAINING_LOADER, VALIDATION_LOADER, Data
 from core_sdk.pytorch._fitting.fitting import Fitting
 from core_sdk.pytorch._fitting.validation import Validator
@@ -83,10 +83,12 @@ class EngineFitting(Fitting):
     def _made_state(self) -> TrialState:
         return EngineState(self._trial, self._context, self._callbacks, self, self._data)
 
-    def load(self, content: dict[str, Any], storage_id: str) -> None:
+    def load(self, content: dict[str, Any], storage_id: str, kept: Collection[str]) -> None:
+        if not set(WRAPPED).issubset(kept):
+            raise ValueError('the engines of DeepSpeed load all that they have saved: leave out keep, or give "all"')
         with self._context._core.checkpoint.restore_path(storage_id) as directory:
             self._trial.load(self._context, directory)
-        super().load(content, storage_id)
+        super().load(content, storage_id, kept)
 
     @property
     def batches_per_epoch(self) -> int | None:
@@ -192,7 +194,7 @@ class EngineState(TrialState):
     def _wrapped_content(self) -> dict[str, Any]:
         return {}
 
-    def _load_wrapped(self, content: dict[str, Any]) -> None:
+    def _load_wrapped(self, content: dict[str, Any], kept: Collection[str]) -> None:
         """The engines are loaded already."""
 
     def _all_ranks_write(self) -> bool:

@@ -6,7 +6,13 @@ import contextlib
 import itertools
 from dataclasses import dataclass
 
-from core_sdk.errors import CoreSDKError, MissingDependencyError, StorageError, UnknownStorageError
+from core_sdk.errors import (
+    CheckpointNotFoundError,
+    CoreSDKError,
+    MissingDependencyError,
+    StorageError,
+    UnknownStorageError,
+)
 from core_sdk.records import CheckpointStored
 from core_sdk.storage import storage_from_url
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
@@ -52,6 +58,19 @@ def newest_good_checkpoint(folder: TrialFolder) -> Continuation:
             return Continuation(checkpoint, checkpoint.steps_completed, tuple(skipped))
         skipped.append(SkippedCheckpoint(checkpoint.storage_id, reason))
     return _first_checkpoint(folder, skipped)
+
+
+def chosen_checkpoint(folder: TrialFolder, storage_id: str) -> Continuation:
+    """This checkpoint, for a new trial that continues the trial of `folder`.
+
+    Raises `CheckpointNotFoundError`; what is wrong with it is in `skipped`.
+    """
+    checkpoint = find_checkpoint(Home(folder.home_root), folder, storage_id)
+    if checkpoint is None:
+        raise CheckpointNotFoundError(storage_id, f"the home {folder.home_root}")
+    if (reason := _problem(checkpoint)) is not None:
+        return Continuation(None, 0, (SkippedCheckpoint(storage_id, reason),))
+    return Continuation(checkpoint, checkpoint.steps_completed, ())
 
 
 def _first_checkpoint(folder: TrialFolder, skipped: list[SkippedCheckpoint]) -> Continuation:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core_sdk.placement import named_job
-from core_sdk.records import TrialRecord, check_name, to_json
+from core_sdk.records import TrialRecord, check_name, to_json, to_json_or_text
 from core_sdk.tracking.home import Home
 
 logger = logging.getLogger("core_sdk.core")
@@ -37,7 +37,10 @@ class Definition:
             self.name = check_name("the experiment's name", self.name)
         if self.labels is not None:
             self.labels = [check_name("the label", label) for label in self.labels]
-        self.hparams = _checked(self.hparams, "hparams", Mapping, "a dict")
+        _check_kind(self.hparams, "hparams", Mapping, "a dict")
+        self.hparams, spelled = to_json_or_text(self.hparams, "hparams")
+        if spelled:
+            logger.warning("the text is recorded of what JSON cannot keep: %s", "; ".join(spelled))
         self.description = _checked(self.description, "description", str, "a string")
         self.data = _checked(self.data, "data", Mapping, "a dict")
         self.max_length = to_json(self.max_length, "max_length")
@@ -46,9 +49,13 @@ class Definition:
 
 
 def _checked(value: object, what: str, kind: type, kind_name: str) -> Any:
+    _check_kind(value, what, kind, kind_name)
+    return to_json(value, what)
+
+
+def _check_kind(value: object, what: str, kind: type, kind_name: str) -> None:
     if value is not None and not isinstance(value, kind):
         raise TypeError(f"{what} must be {kind_name}, not {type(value).__name__}")
-    return to_json(value, what)
 
 
 def define(record: TrialRecord, definition: Definition) -> None:

@@ -28,7 +28,7 @@ from core_sdk.errors import (
 from core_sdk.records import ClusterInfo, CommandRecord, TrialRecord, check_name
 from core_sdk.tracking.attempts.claiming import new_record
 from core_sdk.tracking.attempts.command import command_here, resolve, script_name
-from core_sdk.tracking.attempts.continuation import Continuation, newest_good_checkpoint
+from core_sdk.tracking.attempts.continuation import Continuation, chosen_checkpoint, newest_good_checkpoint
 from core_sdk.tracking.attempts.provisional import discard_provisional, provisional_experiment
 from core_sdk.tracking.attempts.run_info import started_info
 from core_sdk.tracking.attempts.slots import Slots, configured_variables
@@ -216,24 +216,37 @@ def claimed_elsewhere(folder: TrialFolder, attempt: int, command: CommandRecord,
     return replace(start, variables={**start.variables, **spool_variables(home)})
 
 
-def continue_from(source: TrialFolder) -> Start:
+def continue_from(
+    source: TrialFolder,
+    argv: Sequence[str] = (),
+    *,
+    hparams: Mapping[str, Any] | None = None,
+    storage_id: str | None = None,
+) -> Start:
     """A new trial that begins with the newest good checkpoint of `source`, with the same command and hyperparameters.
 
-    Raises `NothingToResumeError`.
+    `argv` is another command, `hparams` are told instead of those of the same names, and `storage_id` is another
+    checkpoint, of any trial of the home.
+
+    Raises `NothingToResumeError`, `CommandError` or `CheckpointNotFoundError`.
     """
-    command = _recorded_command(source)
-    continuation = newest_good_checkpoint(source)
+    command = command_here(argv) if argv else _recorded_command(source)
+    continuation = newest_good_checkpoint(source) if storage_id is None else chosen_checkpoint(source, storage_id)
     if continuation.checkpoint is None:
         told = f"none of its checkpoints can be read ({_told(continuation)})"
         problem = told if continuation.skipped else "it has no checkpoint"
         raise NothingToResumeError(source.trial_id, f"{problem}, so that a new trial has nothing to begin with")
     folder = Home(source.home_root).create_trial()
+    trial = source.read_record()
+    changed = dict(hparams or {})
     trial = msgspec.structs.replace(
-        source.read_record(),
+        trial,
         trial_id=folder.trial_id,
         created=time.time(),
         continued_from=continuation.storage_id,
         labels=[],
+        hparams=trial.hparams | changed,
+        given_hparams=trial.given_hparams | changed,
         is_defined=False,
         is_named=True,
         request_id="",
