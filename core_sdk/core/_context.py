@@ -199,6 +199,7 @@ class _Ending:
         self._storage = storage
         self._checkpoint = checkpoint
         self._preempt = preempt
+        self._rank = distributed.rank
         self._is_chief = distributed.is_chief
         self._farewells = Farewells(distributed.channel)
         self._process = os.getpid()
@@ -235,6 +236,9 @@ class _Ending:
         """At the interpreter's exit, where only its last error tells success from failure."""
         error = _last_error()
         self.note(None if id(error) == self._past_error_id else error)
+        if self._outcome in ("completed", "paused"):
+            # The script may have ended by `sys.exit(3)`: only the exit status of its process tells.
+            self._outcome = "exited"
 
     def await_save(self) -> None:
         """A failed save is the attempt's error, unless the script has one of its own: then it is only logged."""
@@ -262,6 +266,8 @@ class _Ending:
         )
         if self._outcome in ("completed", "invalid_hp"):
             tell_launcher(launch_directory(), "completed")
+        if self._outcome in ("completed", "paused", "invalid_hp"):
+            tell_launcher(launch_directory(), f"left-{self._rank}")
 
     def _explain_stop(self) -> None:
         """Adds why: ranks that stop at different steps fail in their collectives, by errors that do not say so."""
@@ -276,7 +282,7 @@ class _Ending:
             self._error_text = _clipped(f"{self._error_text}\n{unevenness}\n")
 
     def collect(self) -> None:
-        if self._outcome == "completed":
+        if self._outcome in ("completed", "exited") and not self._preempt.is_acknowledged:
             collect_at_end(self._attempt, self._storage)
 
     def _heed_others(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+import signal
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ TRACEBACK = b"Traceback (most recent call last)"
 STOPPED = 75
 """The exit status that means: stopped on request, to be continued (EX_TEMPFAIL of sysexits.h). Ranks use it too."""
 WELL = (0, STOPPED)
+ENDED_BY_STOP = tuple(code for number in (signal.SIGTERM, signal.SIGUSR1) for code in (-number, 128 + number))
+"""The statuses of a process that a stop has ended: a rank that has left its Context does nothing else."""
 
 # What a rank writes that lost its peer. Each pattern names its library, because a connection of the script's own that
 # some server has reset is a cause like any other.

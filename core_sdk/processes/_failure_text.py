@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from core_sdk.processes._causes import TRACEBACK, Kind, RankSeen, kind_of
+from core_sdk.processes._causes import STOPPED, TRACEBACK, Kind, RankSeen, kind_of
 
 MAX_LINES = 40
 # A longer line, such as a progress bar without line ends or a tensor, would bury the others.
@@ -39,6 +39,8 @@ def cause_of(seen: RankSeen) -> str:
         return f"{raised}, and then {death}" if raised else death
     if code == 1:
         return _raised(seen.stderr) or "exited with status 1"
+    if code == STOPPED:
+        return f"exited with status {code}, which means that it was stopped, and nobody had asked for a stop"
     if code == 2 and (complaint := _interpreters_complaint(seen.stderr)):
         return f"could not be started: {complaint}"
     return f"exited with status {code}{_shells_meaning(code)}"

@@ -8,11 +8,12 @@ import signal
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Protocol
 
-from core_sdk.processes._causes import STOPPED, WELL, RankSeen
+from core_sdk.processes._causes import ENDED_BY_STOP, STOPPED, WELL, RankSeen
 from core_sdk.processes._guardian import Guardian
-from core_sdk.processes._outcomes import Killed, Outcome, Succeeded, judge
+from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
 from core_sdk.processes._ranks import Death, Ranks
 from core_sdk.processes._signals import STOPS
 from core_sdk.processes.output import RankOutput
@@ -43,6 +44,12 @@ class RankStatements(Protocol):
 
     def is_completed(self) -> bool:
         """Whether a rank has said that its training is complete."""
+
+    def left(self) -> set[int]:
+        """The ranks that have said that they have left their Context, and well."""
+
+    def has_trial(self) -> bool:
+        """Whether the ranks record a trial, whose state must not contradict the outcome."""
 
     def forget(self) -> None:
         """Ranks are started anew."""
@@ -201,9 +208,14 @@ class Supervisor:
 
     def _outcome(self, deaths: Mapping[int, Death], is_alone: bool) -> Outcome | None:
         is_running = len(deaths) < len(self._ranks.pids)
+        left = self._statements.left()
+        deaths = {
+            rank: replace(death, code=0) if rank in left and death.code in ENDED_BY_STOP else death
+            for rank, death in deaths.items()
+        }
         failed = [death for death in deaths.values() if death.code not in WELL]
         if not failed:
-            return None if is_running else Succeeded(self._was_stopped(deaths))
+            return None if is_running else self._end_well(deaths)
         if self._killed is not None:
             return None if is_running else self._killed
         has_patience = time.monotonic() < min(death.time_s for death in failed) + _PATIENCE_S
@@ -215,11 +227,16 @@ class Supervisor:
             has_said_stopped=self._statements.is_stopped(),
         )
 
-    def _was_stopped(self, deaths: Mapping[int, Death]) -> bool:
-        """A script without Core SDK states nothing, or it exits with 75. Otherwise the signal counts."""
-        if self._statements.is_stopped() or any(death.code == STOPPED for death in deaths.values()):
-            return True
-        return bool(self._stops) and not self._statements.is_completed()
+    def _end_well(self, deaths: Mapping[int, Death]) -> Outcome:
+        """Ranks with a trial have stopped if they say so. Others state nothing: then 75 counts, or else the signal."""
+        has_stop_status = any(death.code == STOPPED for death in deaths.values())
+        if self._statements.is_stopped():
+            return Succeeded(was_stopped=True)
+        if not self._statements.has_trial():
+            return Succeeded(has_stop_status or (bool(self._stops) and not self._statements.is_completed()))
+        if has_stop_status:
+            return Failed(next(seen for seen in self._see_all(deaths) if seen.code == STOPPED))
+        return Succeeded(was_stopped=False)
 
     def _see_all(self, deaths: Mapping[int, Death]) -> list[RankSeen]:
         for death in deaths.values():

@@ -12,7 +12,7 @@ from core_sdk.records._values import Int64, Line, Time
 FORMAT = 1
 """The format of journals and of the folders around them."""
 
-Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error"]
+Outcome = Literal["completed", "paused", "canceled", "invalid_hp", "error", "exited"]
 
 
 class AttemptStarted(Line, tag="attempt"):

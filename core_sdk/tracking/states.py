@@ -18,8 +18,12 @@ TRY_AGAIN = 75
 
 _SHELL_BASE = 128
 _INTERRUPTED = (-signal.SIGINT, _SHELL_BASE + signal.SIGINT)
-STOP_CODES = (-signal.SIGTERM, _SHELL_BASE + signal.SIGTERM, -signal.SIGUSR1, _SHELL_BASE + signal.SIGUSR1)
+_STOP_SIGNALS = (-signal.SIGTERM, -signal.SIGUSR1)
+STOP_CODES = (*_STOP_SIGNALS, _SHELL_BASE + signal.SIGTERM, _SHELL_BASE + signal.SIGUSR1)
 """The exit statuses of a process that a stop has ended: once the Context is left, it does nothing else."""
+
+# The script itself has left its Context, and well.
+_LEFT = ("completed", "paused")
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,12 @@ def trial_state(end: AttemptEnd, is_running: bool, settled: Settled | None = Non
         return "ACTIVE", ""
     if end.outcome is None and end.exit_code is None:
         return "ERROR", end.exit_problem or "its process ended without a word"
-    if end.exit_code is not None and end.exit_code not in _allowed_statuses(end):
-        failure = _last_line(end.error) or _failure(end.exit_code)
-        return "ERROR", failure + (", after it had left its Context" if end.outcome else "")
-    if end.outcome == "paused" or (end.outcome is None and end.stop_source is not None):
-        return "PAUSED", end.stop_source or ""
-    return "COMPLETED", ""
+    has_left = end.outcome in _LEFT
+    is_stop = end.outcome == "paused" or (not has_left and end.stop_source is not None)
+    if end.exit_code not in _good_statuses(end, has_left=has_left, is_stop=is_stop):
+        failure = _last_line(end.error) or _failure(end.exit_code or 0)
+        return "ERROR", failure + (", after it had left its Context" if has_left else "")
+    return ("PAUSED", end.stop_source or "") if is_stop else ("COMPLETED", "")
 
 
 def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
@@ -71,10 +75,12 @@ def error_told(error: str | None, exit_record: ExitRecord | None) -> str | None:
     return f"{error.rstrip()}\n{exit_record.reason}" if is_kill and exit_record.reason not in error else error
 
 
-def _allowed_statuses(end: AttemptEnd) -> tuple[int, ...]:
-    if end.outcome is not None:
-        return (0, TRY_AGAIN, *STOP_CODES)
-    return (0,) if end.stop_source is None else (0, TRY_AGAIN)
+def _good_statuses(end: AttemptEnd, *, has_left: bool, is_stop: bool) -> tuple[int | None, ...]:
+    """A status of 75 means a stop, and is a failure where nobody has asked for one."""
+    stopped = (TRY_AGAIN,) if is_stop else ()
+    if has_left:
+        return (None, 0, *stopped, *STOP_CODES)
+    return (None, 0, *stopped, *(_STOP_SIGNALS if end.outcome == "exited" else ()))
 
 
 def experiment_state(trials: set[TrialState]) -> TrialState:

@@ -19,6 +19,7 @@ from core_sdk.records import ExitRecord, encode_file
 
 _STOPPED = "stopped"
 _COMPLETED = "completed"
+_LEFT = "left-"
 _TRIAL = "trial.json"
 
 
@@ -68,10 +69,18 @@ class LaunchDirectory:
         """Whether a rank has said that its training is complete."""
         return (self.path / _COMPLETED).exists()
 
+    def left(self) -> set[int]:
+        """The ranks that have said that they have left their Context, and well."""
+        return {int(path.name.removeprefix(_LEFT)) for path in self.path.glob(f"{_LEFT}*")}
+
+    def has_trial(self) -> bool:
+        """Whether ranks have begun a trial, so that what they say counts and not only how they end."""
+        return bool(self.trial_word())
+
     def forget(self) -> None:
         """Ranks are started anew."""
-        for name in (_STOPPED, _COMPLETED):
-            (self.path / name).unlink(missing_ok=True)
+        for path in (self.path / _STOPPED, self.path / _COMPLETED, *self.path.glob(f"{_LEFT}*")):
+            path.unlink(missing_ok=True)
 
     def trial_word(self) -> str:
         """What the ranks have said about the trial that they have begun; empty if they have begun none."""

@@ -97,7 +97,7 @@ def _launch_here(launch: Launch) -> LaunchResult:
         supervisor.kill()
         signals.wait_for(output.close)
     result = _result(supervisor, agent.exception() if agent.done() else None)
-    if result.is_of_ranks and result.reason and (trouble := directory.record_exit(result.code, result.reason)):
+    if result.is_of_ranks and (trouble := directory.record_exit(result.code, result.reason)):
         result = replace(result, messages=(*result.messages, trouble))
     if supervisor.may_have_left_ranks():
         directory.abandon()

@@ -87,7 +87,8 @@ def _result_of(outcome: Outcome, num_ranks: int, host: str) -> LaunchResult:
             return LaunchResult(STOPPED, (f"stopped as asked, to be continued; exit code {STOPPED}",))
         case Failed(first):
             # A rank that raised an error and hung would have exited with 1, as Python does after an exception.
-            code = 1 if first.code is None else exit_code(first.code)
+            # One that ended by the status of a stop, for which nobody had asked, must not be taken for stopped.
+            code = 1 if first.code is None or first.code in WELL else exit_code(first.code)
             lines = failure_report(first, num_ranks, host, code)
             return LaunchResult(code, tuple(lines), reason=f"rank {first.rank} {cause_of(first)}")
         case FailedElsewhere(code, said):

@@ -26,7 +26,17 @@ from core_sdk.tracking.states import AttemptEnd, experiment_state, trial_state
             ("ERROR", "its process exited with status 7, after it had left its Context"),
         ),
         (AttemptEnd(outcome="completed", exit_code=-9), ("ERROR", "killed by SIGKILL, after it had left its Context")),
-        *((AttemptEnd(outcome="completed", exit_code=code), ("COMPLETED", "")) for code in (75, -15, 143, -10)),
+        *((AttemptEnd(outcome="completed", exit_code=code), ("COMPLETED", "")) for code in (-15, 143, -10)),
+        (
+            AttemptEnd(outcome="completed", exit_code=75),
+            ("ERROR", "its process exited with status 75, after it had left its Context"),
+        ),
+        *((AttemptEnd(outcome="exited", exit_code=code), ("COMPLETED", "")) for code in (None, 0, -15)),
+        *((AttemptEnd("exited", None, "user", code), ("PAUSED", "user")) for code in (None, 0, 75)),
+        *(
+            (AttemptEnd(outcome="exited", exit_code=code), ("ERROR", f"its process exited with status {code}"))
+            for code in (1, 3, 75, 143)
+        ),
         *((AttemptEnd("paused", None, "SIGTERM", code), ("PAUSED", "SIGTERM")) for code in (0, 75, -15, 143, -10)),
         (
             AttemptEnd("paused", None, "SIGTERM", 1),

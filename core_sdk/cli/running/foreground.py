@@ -103,8 +103,9 @@ def exit_status(state: TrialState, code: int | None) -> int:
             return ExitCode.PAUSED
         case "CANCELED":
             return ExitCode.CANCELED
-    # A script may end well although its Context has recorded an error.
-    return ExitCode.FAILURE if code in (None, ExitCode.OK, ExitCode.PAUSED) else exit_code(code)
+    # A script may end well, or by a status that means something else, although its Context has recorded an error.
+    other_states = (None, ExitCode.OK, ExitCode.PAUSED, ExitCode.CANCELED)
+    return ExitCode.FAILURE if code in other_states else exit_code(code)
 
 
 def describe_end(trial_id: int, state: TrialState, reason: str) -> str:

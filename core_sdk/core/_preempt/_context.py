@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from core_sdk.core._preempt._agreement import StopAgreement
 from core_sdk.core._preempt._blocked_signal import BlockedSignal, is_blocked
@@ -281,8 +281,8 @@ class PreemptContext:
         return None if request is None else request.source
 
 
-def tell_launcher(launch_directory: Path | None, word: Literal["stopped", "completed"]) -> None:
-    """Tells the launcher how the training ended, by a file in its directory."""
+def tell_launcher(launch_directory: Path | None, word: str) -> None:
+    """Tells the launcher how the training ended, by a file in its directory: `stopped`, `completed`, `left-RANK`."""
     if launch_directory is None:
         return
     try:

@@ -119,7 +119,7 @@ class Shipment:
 
     def finish(self) -> None:
         """Once all is here: deletes the checkpoints that nobody keeps, as the end of a training does, and forgets."""
-        if read_end(self._folder, None).outcome == "completed":
+        if read_end(self._folder, None).outcome in ("completed", "exited"):
             try:
                 self._collect()
             except (CoreSDKError, OSError) as error:
