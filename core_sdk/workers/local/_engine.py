@@ -20,7 +20,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from core_sdk.environment import Mark, RankPlace, worker_variables
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkersNotStartedError
-from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, excerpt
+from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
@@ -105,6 +105,8 @@ class WorkerProcesses:
         """Does nothing the second time."""
         if not self._is_closed:
             self._is_closed = True
+            # What workers have left in sessions of their own.
+            end_marked(str(self._mark), least_s=0)
             self._output.close()
             shutil.rmtree(self._directory, ignore_errors=True)
             self._guardian.dismiss()
