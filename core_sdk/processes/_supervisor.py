@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from core_sdk.processes._causes import ENDED_BY_STOP, STOPPED, WELL, RankSeen
+from core_sdk.processes._causes import ENDED_BY_STOP, STOPPED, TRACEBACK, WELL, RankSeen
 from core_sdk.processes._guardian import Guardian
 from core_sdk.processes._outcomes import Failed, Killed, Outcome, Succeeded, judge
 from core_sdk.processes._ranks import Death, Ranks
@@ -47,6 +47,9 @@ class RankStatements(Protocol):
 
     def left(self) -> set[int]:
         """The ranks that have said that they have left their Context, and well."""
+
+    def recorded_traceback(self, rank: int) -> bytes:
+        """The traceback that a rank has recorded beside its stderr; empty if there is none."""
 
     def has_trial(self) -> bool:
         """Whether the ranks record a trial, whose state must not contradict the outcome."""
@@ -250,7 +253,12 @@ class Supervisor:
                 code=deaths[rank].code if rank in deaths else None,
                 ended_s=deaths[rank].time_s if rank in deaths else math.inf,
                 traceback_s=self._output.traceback_time(rank),
-                stderr=self._output.tail(rank),
+                stderr=self._stderr(rank),
             )
             for rank, pid in self._ranks.pids.items()
         ]
+
+    def _stderr(self, rank: int) -> bytes:
+        """Its end, with the traceback that a script may have recorded and written elsewhere."""
+        tail = self._output.tail(rank)
+        return tail if TRACEBACK in tail else tail + self._statements.recorded_traceback(rank)

@@ -73,6 +73,18 @@ class LaunchDirectory:
         """The ranks that have said that they have left their Context, and well."""
         return {int(path.name.removeprefix(_LEFT)) for path in self.path.glob(f"{_LEFT}*")}
 
+    def error_path(self, rank: int) -> Path:
+        """The file into which torch's `record` writes the exception that a rank raises."""
+        return self.path / f"error-{rank}.json"
+
+    def recorded_traceback(self, rank: int) -> bytes:
+        """The traceback in that file; empty if there is none."""
+        try:
+            told = json.loads(self.error_path(rank).read_bytes())
+            return str(told["message"]["extraInfo"]["py_callstack"]).encode(errors="replace")
+        except (OSError, ValueError, KeyError, TypeError):
+            return b""
+
     def has_trial(self) -> bool:
         """Whether ranks have begun a trial, so that what they say counts and not only how they end."""
         return bool(self.trial_word())

@@ -245,7 +245,8 @@ def run(launch: Launch, options: TorchrunOptions, nodes: Nodes, supervisor: Supe
     if getattr(options.values, "shutdown_timeout", None) is not None:
         supervisor.grace_s = options.values.shutdown_timeout
     files = config.logs_specs if wants_files(options) else None
-    logs = RankLogs(output, launch.directory, launch.framework, files, supervisor.grace_s)
+    handled_signals = getattr(config, "signals_to_handle", None)
+    logs = RankLogs(output, launch.directory, launch.framework, files, supervisor.grace_s, handled_signals)
     try:
         spec = worker_spec(config, program)
         try:

@@ -22,14 +22,17 @@ class RankLogs(LogsSpecs):
         framework: Framework,
         files: LogsSpecs | None,
         grace_s: float,
+        handled_signals: str | None,
     ) -> None:
-        """`files` is torch's own implementation, if an option asks for files."""
+        """`files` is torch's own implementation, if an option asks for files. `handled_signals` are those that torch's
+        agent is told to handle; None for a torch without that option."""
         super().__init__()
         self._output = output
         self._directory = directory
         self._framework = framework
         self._files = files
         self._grace_s = grace_s
+        self._handled_signals = handled_signals
         self.num_restarts = 0
         """The number that the ranks are told."""
 
@@ -39,7 +42,7 @@ class RankLogs(LogsSpecs):
 
     def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
         """Called before each start of the ranks. Also completes their environments, which come by local rank."""
-        destinations = self._files.reify(envs) if self._files else _no_files(envs)
+        destinations = self._files.reify(envs) if self._files else self._no_files(envs)
         for local_rank, variables in envs.items():
             self._redirect(int(variables["RANK"]), local_rank, destinations)
         common = {
@@ -50,12 +53,22 @@ class RankLogs(LogsSpecs):
             CHIEF_IP_VARIABLE: envs[0]["MASTER_ADDR"],
             "TORCHELASTIC_RESTART_COUNT": str(self.num_restarts),
         }
+        if self._handled_signals is not None:
+            common["TORCHELASTIC_SIGNALS_TO_HANDLE"] = self._handled_signals
         if envs[0]["GROUP_WORLD_SIZE"] == "1":
             common[RENDEZVOUS_VARIABLE] = str(self._directory.new_meeting_place())
         for variables in envs.values():
             variables.update(common)
             variables.update(self._framework.variables(variables))
         return destinations
+
+    def _no_files(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        """Only those into which torch's `record` writes the exception of a rank, as under torchrun."""
+        for variables in envs.values():
+            path = self._directory.error_path(int(variables["RANK"]))
+            path.unlink(missing_ok=True)
+            variables["TORCHELASTIC_ERROR_FILE"] = str(path)
+        return LogsDest(error_files={rank: each["TORCHELASTIC_ERROR_FILE"] for rank, each in envs.items()})
 
     def _redirect(self, rank: int, local_rank: int, destinations: LogsDest) -> None:
         """Sends what is not meant for files into our pipes."""
@@ -66,12 +79,6 @@ class RankLogs(LogsSpecs):
                 _end(pipe)
             else:
                 paths[local_rank] = pipe
-
-
-def _no_files(envs: dict[int, dict[str, str]]) -> LogsDest:
-    for variables in envs.values():
-        variables["TORCHELASTIC_ERROR_FILE"] = ""
-    return LogsDest(error_files=dict.fromkeys(envs, os.devnull))
 
 
 def _end(pipe: str) -> None:
