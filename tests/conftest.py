@@ -17,11 +17,11 @@ from cli.commands import WarmCli
 from ports import reserved_port
 from processes import Script
 from warm import warm_program
-from workers.engines import dying_ray, programs, ray_address, two_ray_nodes
+from workers.engines import dying_ray, programs, ray_address, two_ray_nodes, unwatched_ray
 
 from core_sdk.tracking import Home
 
-__all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes"]
+__all__ = ["dying_ray", "programs", "ray_address", "two_ray_nodes", "unwatched_ray"]
 
 # Of this process and all that it starts: six processes with a thread for each core would mostly wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -51,10 +50,14 @@ def first_step():
 
 
 @pytest.fixture
-def trainings(programs: Programs) -> Iterator[Programs]:
+def trainings(programs: Programs) -> Programs:
     """Programs that train on this engine."""
+    return programs_that_train(programs)
+
+
+def programs_that_train(programs: Programs) -> Programs:
     scaling = "{'engine': 'local'}"
     if programs.engine == "ray":
         address = programs.make_engine.partition("RayEngine(")[2].partition(",")[0]
         scaling = f"{{'address': {address}}}"
-    yield replace(programs, make_engine=textwrap.dedent(_BEGINNING).format(scaling=scaling))
+    return replace(programs, make_engine=textwrap.dedent(_BEGINNING).format(scaling=scaling))

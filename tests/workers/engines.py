@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 from frameworks.environments import environment
 from hosts.hosts import Host
@@ -19,7 +20,7 @@ from processes import kill_tree
 from workers.programs import Programs
 
 NUM_CPUS = 8
-_VARIABLES = {
+VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Otherwise Ray demands a token if the user has ever run it.
     "RAY_AUTH_MODE": "disabled",
@@ -32,6 +33,8 @@ def engine(**options):
     return LocalEngine(**options)
 """
 
+FORKED = LOCAL.replace("LocalEngine(", "LocalEngine(imported_modules=['cloudpickle'], ")
+
 RAY = """
 from core_sdk.workers.ray import RayEngine
 
@@ -43,11 +46,18 @@ def engine(**options):
 @pytest.fixture(params=["local", "ray"])
 def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Programs]:
     """Programs on this engine; they are killed at the end of the test if they still run."""
-    if request.param == "local":
-        programs = Programs("local", Path(sys.executable), LOCAL, tmp_path, {})
-    else:
+    yield from programs_on(request, tmp_path)
+
+
+def programs_on(request: pytest.FixtureRequest, directory: Path) -> Iterator[Programs]:
+    """On the engine that is the fixture's parameter."""
+    if request.param == "ray":
         address: str = request.getfixturevalue("ray_address")
-        programs = Programs("ray", environment("ray").python, RAY.format(address=address), tmp_path, _VARIABLES)
+        engine = RAY.format(address=address)
+        programs = Programs("ray", environment("ray").python, engine, directory, VARIABLES)
+    else:
+        engine = {"local": LOCAL, "forked": FORKED}[request.param]
+        programs = Programs("local", Path(sys.executable), engine, directory, {})
     yield programs
     for program in programs.started:
         if program.process.poll() is None:
@@ -92,6 +102,48 @@ def dying_ray() -> Iterator[RayNode]:
         yield RayNode(f"127.0.0.1:{port}", pid)
 
 
+@dataclass(frozen=True)
+class UnwatchedRay:
+    """The only node of a Ray cluster, whose processes nobody watches, as after `ray start`."""
+
+    address: str
+    directory: Path
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes of Ray."""
+        found = psutil.process_iter(["cmdline"])
+        return [each for each in found if any(str(self.directory) in word for word in each.info["cmdline"] or ())]
+
+    def kill(self, name: str) -> None:
+        """One of Ray's programs dies, such as `gcs_server` or `raylet`."""
+        (process,) = (each for each in self.processes() if each.name() == name)
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def unwatched_ray() -> Iterator[UnwatchedRay]:
+    """A Ray cluster whose processes a test kills one by one."""
+    with (
+        reserved_port() as port,
+        tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as directory,
+    ):
+        ray = UnwatchedRay(f"127.0.0.1:{port}", Path(directory))
+        options = [f"--port={port}", "--num-cpus=2", "--include-dashboard=false", f"--temp-dir={directory}"]
+        try:
+            subprocess.run(
+                [environment("ray").program("ray"), "start", "--head", "--object-store-memory=500000000", *options],
+                env=os.environ | VARIABLES,
+                check=True,
+                capture_output=True,
+            )
+            yield ray
+        finally:
+            while left := ray.processes():
+                for process in left:
+                    kill_tree(process.pid)
+
+
 @contextmanager
 def ray_node(*options: str, on: Host | None = None) -> Iterator[int]:
     """A node of a Ray cluster, on this machine or on one of the hosts that the test has made: its pid."""
@@ -105,7 +157,7 @@ def ray_node(*options: str, on: Host | None = None) -> Iterator[int]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=os.environ | _VARIABLES,
+            env=os.environ | VARIABLES,
         )
         assert node.stdout is not None
         try:

@@ -14,11 +14,14 @@ from core_sdk.environment import RankPlace
 from core_sdk.environment.names import RENDEZVOUS_VARIABLE
 from core_sdk.workers._engine import Answer, Death
 from core_sdk.workers.local import LocalTeam, Order, WorkerProcesses
+from core_sdk.workers.ray._cluster import Cluster
 
 NUM_THREADS = 5
 """A call, a signal or the end meanwhile, those who wait for output and for records; and one to spare."""
 
 _CHUNK_BYTES = 1 << 16
+# Longer than the program's own patience, so that it knows why its workers end.
+_PATIENCE_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class WorkerActor:
         # Ray kills the children of an actor whose program has died, the worker and a guardian alike.
         self._processes = WorkerProcesses(out, err, is_detached=True)
         self._closing = threading.Lock()
+        self._is_over = threading.Event()
         self._team: LocalTeam
         self._rank = 0
 
@@ -58,6 +62,7 @@ class WorkerActor:
         path = list(dict.fromkeys([*order.path, *sys.path]))
         self._rank = place.rank
         self._team = self._processes.start([place], address, variables, order._replace(path=path))
+        threading.Thread(target=self._watch_cluster, name="core-sdk-cluster", daemon=True).start()
 
     def exchange(self, request: bytes) -> Answer:
         """Raises `WorkerLost`."""
@@ -75,6 +80,7 @@ class WorkerActor:
 
     def end(self, grace_s: float) -> None:
         """Ends the worker. What it has written can be read to its end after that."""
+        self._is_over.set()
         self._team.end(grace_s)
         with self._closing:
             self._processes.close()
@@ -91,3 +97,8 @@ class WorkerActor:
                 if not chunks[descriptor]:
                     self._reading_ends.remove(descriptor)
         return (chunks[self._out], chunks[self._err]) if any(chunks.values()) else None
+
+    def _watch_cluster(self) -> None:
+        """Kills the worker when the cluster is gone. Without its control plane nobody would end this actor for long."""
+        if Cluster(None).await_loss(self._is_over, _PATIENCE_S):
+            self._team.end(0)

@@ -29,11 +29,16 @@ T = TypeVar("T")
 _OLDEST_VERSION = (2, 60)
 # How long a cluster may take for an answer. Ray itself waits for a minute, and then ends the program.
 _ANSWER_S = 10.0
+# How often a cluster that is watched is asked whether it is there.
+_LOOK_S = 3.0
 _AFTER_LOSS = "Ray ends this program within a minute; start it again when the cluster answers"
 
 
 class Cluster:
-    """Connected from construction on. Never shut down: the connection is the program's, and Ray ends it with it."""
+    """Connected from construction on, in a program or an actor.
+
+    Never shut down: the connection is the program's, and Ray ends it with it.
+    """
 
     def __init__(self, address: str | None, namespace: str | None = None) -> None:
         """Names of actors are looked up in the `namespace`. Raises `RayClusterError`."""
@@ -65,12 +70,19 @@ class Cluster:
         """False once the program has called `ray.shutdown()`. Does not ask the cluster."""
         return bool(ray.is_initialized() and ray.get_runtime_context().get_job_id() == self._job)
 
-    def why_unusable(self) -> str | None:
-        """Why nothing can be asked of the cluster any more; None if it answers. Waits some seconds for an answer."""
+    def why_unusable(self, patience_s: float = _ANSWER_S) -> str | None:
+        """Why nothing can be asked of the cluster any more; None if it answers. Waits so long for an answer."""
         try:
-            self.nodes()
+            self._ask(ray.nodes, patience_s)
         except RayClusterError as error:
             return error.reason
+        return None
+
+    def await_loss(self, is_over: threading.Event, patience_s: float = _ANSWER_S) -> str | None:
+        """Blocks until nothing can be asked of the cluster any more, and returns why; or until it `is_over`: None."""
+        while not is_over.wait(_LOOK_S):
+            if reason := self.why_unusable(patience_s):
+                return reason
         return None
 
     def nodes(self) -> list[Resources]:
@@ -81,13 +93,13 @@ class Cluster:
         """What is free on all nodes together. Raises `RayClusterError` if the cluster does not answer."""
         return dict(self._ask(ray.available_resources))
 
-    def _ask(self, question: Callable[[], T]) -> T:
+    def _ask(self, question: Callable[[], T], patience_s: float = _ANSWER_S) -> T:
         if not self.is_connected:
             raise RayClusterError(self._address, "this program has ended its connection to it by ray.shutdown()")
         answers: list[T] = []
         if self._unanswered is None or not self._unanswered.is_alive():
             asking = run_beside(lambda: answers.append(question()))
-            asking.join(_ANSWER_S)
+            asking.join(patience_s)
             self._unanswered = asking if asking.is_alive() else None
         if not answers:
             _show_errors_without_ray()

@@ -135,7 +135,9 @@ class RayTeam(Team):
         self._group = group
         self._shown = shown
         self._ending = threading.Lock()
-        self._is_ended = False
+        self._is_ended = threading.Event()
+        self._loss: str | None = None
+        """Why the cluster cannot be used any more."""
         self._holding = threading.Condition()
         self._num_holding = 0
         self._storing = threading.Lock()
@@ -160,19 +162,20 @@ class RayTeam(Team):
             raise
         self._showing = threading.Thread(target=self._show_output, name="core-sdk-ray-output", daemon=True)
         self._showing.start()
+        threading.Thread(target=self._watch_cluster, name="core-sdk-ray-watch", daemon=True).start()
 
     def num_held(self) -> int:
         """How many workers hold their resources."""
-        return 0 if self._is_ended else len(self._actors)
+        return 0 if self._is_ended.is_set() else len(self._actors)
 
     def exchange(self, rank: int, request: bytes) -> Answer:
-        if not self._cluster.is_connected:
+        if self._is_lost():
             raise WorkerLost
         answer: Answer = self._result(self._actors[rank].exchange.remote(self._as_argument(request)))
         return answer
 
     def call_beside(self, rank: int, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        if not self._cluster.is_connected:
+        if self._is_lost():
             raise WorkerLost
         result: T = self._result(self._actors[rank].call.remote(function, args, kwargs))
         return result
@@ -191,7 +194,7 @@ class RayTeam(Team):
         """As `ray.get`, which would crash the program if it calls `ray.shutdown()` meanwhile. Raises `WorkerLost`."""
         future: Future[Any] = reference.future()
         while not wait([future], _LOOK_S).done:
-            if not self._cluster.is_connected:
+            if self._is_lost():
                 raise WorkerLost
         try:
             return future.result()
@@ -202,7 +205,7 @@ class RayTeam(Team):
 
     def death(self, rank: int) -> Death:
         now = time.monotonic()
-        if reason := self._cluster.why_unusable():
+        if reason := self._loss or self._cluster.why_unusable():
             self._abandon()
             return self._lost_with(rank, f"its Ray cluster: {reason}", now)
         try:
@@ -226,23 +229,31 @@ class RayTeam(Team):
     def end(self, grace_s: float) -> None:
         if not self._cluster.is_connected:
             # Ray has ended all with the connection.
-            self._is_ended = True
+            self._is_ended.set()
         # Before the lock: another thread may be giving them their grace, which a grace of 0 ends.
-        ends = [] if self._is_ended else [actor.end.remote(grace_s) for actor in self._actors]
+        ends = [] if self._is_ended.is_set() else [actor.end.remote(grace_s) for actor in self._actors]
         with self._ending:
-            if self._is_ended:
+            if self._is_ended.is_set():
                 return
             ray.wait(ends, num_returns=len(ends), timeout=grace_s + _PROMPT_S)
             self._showing.join(_PROMPT_S)
             with self._holding:
                 self._holding.wait_for(lambda: self._num_holding == 0, _HOLD_S)
             _give_back(self._actors, self._group)
-            self._is_ended = True
+            self._is_ended.set()
+
+    def _is_lost(self) -> bool:
+        return self._loss is not None or not self._cluster.is_connected
+
+    def _watch_cluster(self) -> None:
+        self._loss = self._cluster.await_loss(self._is_ended)
 
     def _abandon(self) -> None:
-        """Ray ends them with their cluster. If that comes back, it has their places back, too."""
-        self._is_ended = True
+        """Actors may outlive their cluster's control plane. If that comes back, it has their places back, too."""
+        self._is_ended.set()
         if self._cluster.is_connected:
+            for actor in self._actors:
+                actor.end.remote(0)
             _give_back(self._actors, self._group, time_s=0)
 
     def _as_argument(self, request: bytes) -> Any:
