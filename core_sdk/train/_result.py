@@ -8,9 +8,12 @@ from typing import Any
 
 from core_sdk.errors import TrialNotFoundError
 from core_sdk.tracking import TrialFolder
+from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.tracking.history import read_history
 from core_sdk.train._checkpoint import Checkpoint, ReportedCheckpoint
+from core_sdk.train._configs import CheckpointConfig
 from core_sdk.train.driver.reading import read_reports
+from core_sdk.train.worker.keeping import best
 
 
 class Result:
@@ -26,6 +29,7 @@ class Result:
         return_value: Any = None,
         error: Exception | None = None,
         is_stopped: bool = False,
+        checkpoint_config: CheckpointConfig | None = None,
     ) -> None:
         self._folder = folder
         self.trial_id = folder.trial_id
@@ -37,6 +41,7 @@ class Result:
         self.error = error
         self.is_stopped = is_stopped
         """Whether the training was asked to stop before its end, and can be resumed."""
+        self._checkpoint_config = checkpoint_config or CheckpointConfig()
 
     @classmethod
     def from_path(cls, path: str | Path) -> Result:
@@ -67,12 +72,16 @@ class Result:
     @property
     def checkpoint(self) -> Checkpoint | None:
         """The newest one."""
-        return self._checkpoints[-1].checkpoint if self._checkpoints else None
+        return self._reported[-1].checkpoint if self._reported else None
 
     @property
     def best_checkpoints(self) -> list[tuple[Checkpoint, dict[str, Any]]]:
-        """All that were kept, with the metrics that were reported with them."""
-        return [(each.checkpoint, each.metrics) for each in self._checkpoints]
+        """The best `num_to_keep`, the best one last, with the metrics that were reported with them.
+
+        Without a `checkpoint_score_attribute`, and after `from_path()`, they are in the order of their reports.
+        """
+        found = map(ReportedCheckpoint.of, (each.record for each in best(self._checkpoints, self._checkpoint_config)))
+        return [(each.checkpoint, each.metrics) for each in found]
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
         """The checkpoint whose report has the highest, or lowest, value; `mode` is "max" or "min".
@@ -81,14 +90,13 @@ class Result:
         """
         if mode not in ("max", "min"):
             raise ValueError(f"mode is {mode!r}; it must be 'max' or 'min'")
-        if not self._checkpoints:
+        if not self._reported:
             return None
-        scored = [each for each in self._checkpoints if metric in each.metrics]
+        scored = [each for each in self._reported if metric in each.metrics]
         if not scored:
-            known = ", ".join(sorted({name for each in self._checkpoints for name in each.metrics}))
+            known = ", ".join(sorted({name for each in self._reported for name in each.metrics}))
             raise ValueError(f"no checkpoint was reported with the metric {metric!r}; there are {known}")
-        best = (max if mode == "max" else min)(scored, key=lambda each: each.metrics[metric])
-        return best.checkpoint
+        return (max if mode == "max" else min)(scored, key=lambda each: each.metrics[metric]).checkpoint
 
     @cached_property
     def _reports(self) -> list[tuple[int, dict[str, Any]]]:
@@ -96,13 +104,13 @@ class Result:
         return read_reports(self._folder)
 
     @cached_property
-    def _checkpoints(self) -> list[ReportedCheckpoint]:
+    def _checkpoints(self) -> list[RecordedCheckpoint]:
         self._folder.read_record()
-        return [
-            ReportedCheckpoint.of(each.record)
-            for each in read_history(self._folder).checkpoints
-            if not each.is_superseded
-        ]
+        return [each for each in read_history(self._folder).checkpoints if not each.is_superseded]
+
+    @cached_property
+    def _reported(self) -> list[ReportedCheckpoint]:
+        return [ReportedCheckpoint.of(each.record) for each in self._checkpoints]
 
     def __repr__(self) -> str:
         return f"Result(trial_id={self.trial_id}, metrics={self.metrics}, checkpoint={self.checkpoint})"

@@ -10,7 +10,7 @@ from core_sdk.records import CheckpointPinned, CheckpointStored, recorded_config
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from core_sdk.train.driver.growing import num_workers
-from core_sdk.train.worker.keeping import to_delete
+from core_sdk.train.worker.keeping import best, to_delete
 from core_sdk.train.worker.running import takes_config
 from core_sdk.train.worker.saving import own_names
 
@@ -96,6 +96,16 @@ def test_the_best_checkpoints_and_the_newest_one_are_kept() -> None:
     assert to_delete(recorded(3, 1, 2, 4), CheckpointConfig(num_to_keep=2)) == ["0", "1"]
     assert to_delete(recorded(3, 1, 2, 4, pinned=0), CheckpointConfig(num_to_keep=2)) == ["1"]
     assert to_delete(recorded(3, 1, 2, 4), CheckpointConfig()) == []
+
+
+def test_the_best_checkpoint_is_the_last_one() -> None:
+    """Of equal ones the newest; as many as are to be kept, without the newest one if it is worse."""
+    by_loss = CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="loss", checkpoint_score_order="min")
+    by_loss_all = CheckpointConfig(checkpoint_score_attribute="loss")
+
+    assert [each.record.storage_id for each in best(recorded(3, 1, 2, 4), by_loss)] == ["2", "1"]
+    assert [each.record.storage_id for each in best(recorded(1, None, 3, 1), by_loss_all)] == ["1", "0", "3", "2"]
+    assert [each.record.storage_id for each in best(recorded(3, 1, 2), CheckpointConfig(num_to_keep=2))] == ["1", "2"]
 
 
 def test_of_files_of_one_name_the_lowest_rank_stores_its_own() -> None:

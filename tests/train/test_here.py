@@ -150,7 +150,9 @@ def test_only_the_best_checkpoints_are_kept(tmp_path: Path) -> None:
     result = fit(function, run=RunConfig(checkpoint_config=config, storage_path=str(tmp_path / "storage")))
 
     assert result.return_value == [1.0, 2.0, 4.0]
-    assert [metrics["loss"] for _, metrics in result.best_checkpoints] == [1.0, 2.0, 4.0]
+    assert [metrics["loss"] for _, metrics in result.best_checkpoints] == [2.0, 1.0]
+    assert result.checkpoint is not None
+    assert (Path(result.checkpoint.path) / "state").read_text() == "4.0"
     best = result.get_best_checkpoint("loss", "min")
     assert best is not None
     assert Path(best.path).parent == tmp_path / "storage"

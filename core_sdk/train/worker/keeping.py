@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from core_sdk.records import from_json
 from core_sdk.tracking.checkpoints import RecordedCheckpoint
 from core_sdk.train._configs import CheckpointConfig
 
@@ -15,17 +16,21 @@ def to_delete(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfi
     Never the newest one, from which the training would go on, and none that is pinned. A checkpoint without the score,
     or with NaN, is worse than all others.
     """
-    if config.num_to_keep is None:
-        return []
-    ranked = sorted(enumerate(checkpoints), key=lambda each: (_score(each[1], config), each[0]), reverse=True)
-    kept = {index for index, _ in ranked[: config.num_to_keep]} | {len(checkpoints) - 1}
-    return [each.record.storage_id for index, each in enumerate(checkpoints) if index not in kept and each.pin is None]
+    kept = {each.record.storage_id for each in [*best(checkpoints, config), *checkpoints[-1:]]}
+    ids = [each.record.storage_id for each in checkpoints if each.pin is None]
+    return [storage_id for storage_id in ids if storage_id not in kept]
+
+
+def best(checkpoints: Sequence[RecordedCheckpoint], config: CheckpointConfig) -> list[RecordedCheckpoint]:
+    """As many as are to be kept, the best one last; of equal ones, and without a score, the newest one."""
+    ranked = sorted(checkpoints, key=lambda each: _score(each, config))
+    return ranked if config.num_to_keep is None else ranked[-config.num_to_keep :]
 
 
 def _score(checkpoint: RecordedCheckpoint, config: CheckpointConfig) -> float:
     if config.checkpoint_score_attribute is None:
         return 0.0
-    metrics = checkpoint.record.metadata.get("metrics") or {}
+    metrics = from_json(checkpoint.record.metadata.get("metrics") or {})
     value = metrics.get(config.checkpoint_score_attribute)
     if not isinstance(value, int | float) or math.isnan(value):
         return -math.inf
