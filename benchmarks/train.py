@@ -25,7 +25,7 @@ NUM_REPORTS = 1000
 NUM_CHECKPOINTS = 30
 CHECKPOINT_BYTES = 2048
 FIRST_TARGET_S = {"local": 0.5, "ray": 2.5}
-KEPT_TARGET_S = 0.1
+NEXT_TARGET_S = {"local": 0.3, "ray": 2.5}
 REPORT_TARGET_US = 20.0
 CHECKPOINT_TARGET_MS = 30.0
 AGAIN_TARGET_S = 3.0
@@ -42,7 +42,7 @@ def main() -> None:
     way = Way(arguments.way)
     torch_s = statistics.median(import_torch_s() for _ in range(arguments.num_runs))
     first_s = way.fit_s(empty)
-    kept_s = statistics.median(way.fit_s(empty) for _ in range(arguments.num_runs))
+    next_s = statistics.median(way.fit_s(empty) for _ in range(arguments.num_runs))
     num_reports = 20 if arguments.way == "ray-train" else NUM_REPORTS
     reported = way.fit(lambda: reports(num_reports))
     report_us = reported.return_value * 1e6
@@ -52,9 +52,10 @@ def main() -> None:
     again_s = statistics.median(way.failure_s() for _ in range(arguments.num_runs))
 
     first_target_s = {"local": torch_s + FIRST_TARGET_S["local"], "ray": FIRST_TARGET_S["ray"]}.get(arguments.way, 0)
+    next_target_s = NEXT_TARGET_S.get(arguments.way, 0)
     print(f"import torch in 2 bare processes at once        {torch_s:9.2f} s")
     print(f"an empty fit() of 2 workers                     {first_s:9.2f} s   (target {first_target_s:.2f})")
-    print(f"  ... the next one                              {kept_s:9.3f} s   (target {KEPT_TARGET_S})")
+    print(f"  ... the next one                              {next_s:9.3f} s   (target {next_target_s})")
     told = f"a report, mean of {num_reports}, of which {rows} are kept"
     print(f"{told:48}{report_us:9.1f} us  (target {REPORT_TARGET_US:g})")
     print(f"  ... with 2 KB of rank 0, median               {alone_ms:9.1f} ms  (target {CHECKPOINT_TARGET_MS:g})")
@@ -69,7 +70,7 @@ def main() -> None:
         print(
             f"{arguments.num_many} workers: start, report, end                {many_s:9.1f} s   ({each_s:.2f} s each)"
         )
-    is_met = first_s <= first_target_s and kept_s <= KEPT_TARGET_S and report_us <= REPORT_TARGET_US
+    is_met = first_s <= first_target_s and next_s <= next_target_s and report_us <= REPORT_TARGET_US
     is_met = is_met and max(alone_ms, all_ms) <= CHECKPOINT_TARGET_MS and again_s <= AGAIN_TARGET_S
     print("met" if is_met else "MISSED")
     sys.exit(0 if arguments.way == "ray-train" else not is_met)

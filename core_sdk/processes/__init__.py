@@ -15,7 +15,7 @@ Nothing here reads the environment: callers pass in what they know.
 from __future__ import annotations
 
 from core_sdk.processes._causes import STOPPED, WELL, Kind, RankSeen, kind_of
-from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, signal_name
+from core_sdk.processes._failure_text import cause_of, excerpt, exit_code, failure_report, shortened, signal_name
 from core_sdk.processes._guardian import (
     GUARDIAN_FILE,
     ISOLATION,
@@ -34,6 +34,6 @@ from core_sdk.processes._outcomes import (
     Succeeded,
     judge,
 )
-from core_sdk.processes._ranks import Ranks
+from core_sdk.processes._ranks import Ranks, await_end
 from core_sdk.processes._signals import STOPS, CaughtSignals, block_usr1
 from core_sdk.processes._supervisor import Supervisor

@@ -8,6 +8,7 @@ import signal
 from core_sdk.processes._causes import STOPPED, TRACEBACK, Kind, RankSeen, kind_of
 
 MAX_LINES = 40
+_MAX_CHARACTERS = 100_000
 # A longer line, such as a progress bar without line ends or a tensor, would bury the others.
 _MAX_LINE_CHARACTERS = 2000
 
@@ -60,6 +61,14 @@ def signal_text(number: int) -> str:
 
 def signal_name(number: int) -> str:
     return signal.Signals(number).name if _is_known(number) else f"signal {number}"
+
+
+def shortened(text: str, most: int = _MAX_CHARACTERS) -> str:
+    """A text of at most about so many characters: its beginning and its end, and how many are left out between them."""
+    if len(text) <= most:
+        return text
+    half = most // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters left out) ... {text[-half:]}"
 
 
 def failure_report(seen: RankSeen, num_ranks: int, host: str, code: int) -> list[str]:

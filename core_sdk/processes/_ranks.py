@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from core_sdk.processes._sessions import addressees, living, trainings
@@ -23,6 +23,14 @@ _POLL_S = 0.02
 _LATE_STOP_S = 5.0
 # A process that cannot be killed, since it waits for a broken device, is not waited for any longer.
 _UNKILLABLE_S = 10.0
+
+
+def await_end(pid: int) -> int:
+    """Waits for its end without reaping it; its exit status, or -N for signal N."""
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    if ended is None:
+        raise ChildProcessError(f"process {pid} ended unseen")
+    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 @dataclass(frozen=True)
@@ -41,8 +49,10 @@ class Ranks:
     asked to stop too, and may be saving. If nothing was asked to stop, the rank ended with its wrapper.
     """
 
-    def __init__(self, pids: Mapping[int, int]) -> None:
+    def __init__(self, pids: Mapping[int, int], await_end: Callable[[int], int] = await_end) -> None:
+        """`await_end` is for processes that are not children of this one; they stay zombies as well."""
         self.pids = dict(pids)
+        self._await_end = await_end
         self._deaths: dict[int, Death] = {}
         self._inner: defaultdict[int, set[int]] = defaultdict(set)
         self._is_signalled = False
@@ -119,21 +129,13 @@ class Ranks:
                 _signal(process.pid, number)
 
     def _watch(self, rank: int, pid: int) -> None:
-        code, time_s = _await_end(pid), time.monotonic()
+        code, time_s = self._await_end(pid), time.monotonic()
         # It may be a wrapper that got the stop before us. Looked up first, so that nobody takes the rank for ended.
         is_stop = any(code in (-number, 128 + number) for number in STOPS)
         left = trainings(living({pid}).get(pid, [])) if is_stop else []
         with self._lock:
             self._inner[rank].update(left)
             self._deaths[rank] = Death(rank, code, time_s)
-
-
-def _await_end(pid: int) -> int:
-    """Waits for its end without reaping it; its exit status, or -N for signal N."""
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    if ended is None:
-        raise ChildProcessError(f"process {pid} ended unseen")
-    return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
 def _signal(pid: int, number: int) -> None:

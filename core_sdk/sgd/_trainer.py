@@ -153,7 +153,12 @@ class PyTorchTrainer:
                 seed=self.context.info.trial.trial_seed,
                 trial_id=self.context.info.trial.trial_id,
             )
-            opened = open_engine(engine, num_replicas, num_gpus=1 if use_gpu else 0)
+            opened = open_engine(
+                engine,
+                num_replicas,
+                num_gpus=1 if use_gpu else 0,
+                imported_modules=["cloudpickle", "torch.distributed", _runner.__name__],
+            )
             if self._trial is not None:
                 opened.log_to(self._trial.log_path)
             self._replicas: Replicas | None = Replicas(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from core_sdk.errors import ResourcesMissingError
@@ -26,18 +26,20 @@ def open_engine(
     num_gpus: float = 0,
     resources: Mapping[str, float] | None = None,
     strategy: Strategy = "PACK",
+    imported_modules: Sequence[str] = (),
 ) -> Engine:
     """The engine of this name. None is Ray if the program is connected to a cluster, or an `address` is given;
     otherwise it is this machine.
 
-    `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. Raises
-    `ResourcesMissingError` if this machine has not as much, or `MissingDependencyError` without Ray.
+    `num_cpus`, `num_gpus` and `resources` are those of one worker, of which there will be `num_workers`. On this
+    machine workers begin with `imported_modules`. Raises `ResourcesMissingError` if this machine has not as much, or
+    `MissingDependencyError` without Ray.
     """
     if isinstance(engine, Engine):
         return engine
     if engine == "local" or (engine is None and address is None and not _is_connected_to_ray()):
         _check_machine(num_gpus * num_workers, resources or {})
-        return LocalEngine()
+        return LocalEngine(imported_modules=imported_modules)
     from core_sdk.workers.ray import RayEngine  # imports Ray
 
     return RayEngine(address, num_cpus=num_cpus, num_gpus=num_gpus, resources=resources, strategy=strategy)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import NotPicklableError, WorkerFailedError
+from core_sdk.processes import shortened
 from core_sdk.workers._engine import Answer
 from core_sdk.workers._unpicklable import path_to_culprit
 
@@ -79,7 +80,7 @@ def encode_failure(error: BaseException) -> Answer:
         pickle.loads(pickled)  # noqa: S301 - our own
     except Exception:  # noqa: BLE001 - whatever a class of the script's raises
         pickled = b""
-    raised = _Raised(_printable(_last_line(error)), _printable("".join(lines)), pickled)
+    raised = _Raised(_printable(shortened(_last_line(error))), _printable(shortened("".join(lines))), pickled)
     return Answer(is_failure=True, content=msgspec.msgpack.encode(raised))
 
 

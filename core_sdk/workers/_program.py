@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 import signal
+import sys
+import traceback
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from core_sdk.environment import RankPlace
 from core_sdk.workers._engine import Answer
@@ -46,6 +51,7 @@ class WorkerProgram:
     def __init__(self, place: RankPlace) -> None:
         global _this_worker
         _this_worker = ThisWorker(place)
+        self._pid = os.getpid()
         self._is_in_call = False
         signal.signal(signal.SIGINT, self._interrupt)
         signal.signal(signal.SIGTERM, _ignore)
@@ -59,8 +65,12 @@ class WorkerProgram:
                 value = function(*args, **kwargs)
             finally:
                 self._end_call()
+            if os.getpid() != self._pid:
+                exit_at_once()
             return Answer(is_failure=False, content=encode_value(value))
         except BaseException as error:  # noqa: BLE001 - it is raised by the program that calls
+            if os.getpid() != self._pid:
+                exit_at_once(_status(error))
             return encode_failure(_from_function(error))
 
     def _begin_call(self) -> None:
@@ -75,6 +85,24 @@ class WorkerProgram:
         """Ctrl-C ends the call that runs, and never the worker."""
         if self._is_in_call:
             raise KeyboardInterrupt
+
+
+def exit_at_once(status: int = 0) -> NoReturn:
+    """Ends this process without what is registered for its end; what it has written is not lost."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # it may be whatever the function has put there
+            stream.flush()
+    ctypes.CDLL(None).fflush(None)
+    os._exit(status)
+
+
+def _status(error: BaseException) -> int:
+    """With which a process ends that a function has forked, and that leaves the function by this error."""
+    if not isinstance(error, SystemExit):
+        traceback.print_exception(error)
+    elif error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    return 1
 
 
 def _replace_sigterm_handler(ours: Any, new: Any) -> None:

@@ -44,6 +44,8 @@ from masters import running_master
 from parts import needs
 from processes import Script, wait_for
 from saving import checkpoint_ids, store_alone
+from train.ray_training import RayTraining
+from workers.engines import UnwatchedRay
 
 from core_sdk import client, core
 from core_sdk.errors import (
@@ -1391,3 +1393,40 @@ def test_60_a_copy_deletes_nothing_of_its_original(two_checkpoints: Home, tmp_pa
     assert checkpoint_ids(DirectoryStorage(moved.checkpoints)) == ["newer", "older"]
     with HomeTracker(moved).view() as view:
         assert [row.state for row in view.checkpoints()] == ["COMPLETED", "COMPLETED"]
+
+
+@needs("many processes")
+def test_55_each_fit_has_workers_of_its_own(run_script: RunScript) -> None:
+    """The second one imports anew what the first one has changed."""
+    code, output, errors = run_script("""
+        import json, os
+        from core_sdk.train import ScalingConfig, TorchTrainer
+
+        def function():
+            import json
+            earlier, json.earlier = getattr(json, "earlier", None), "left"
+            return os.getpid(), earlier
+
+        for _ in range(2):
+            pid, earlier = TorchTrainer(function, scaling_config=ScalingConfig(2)).fit().return_value
+            try:
+                os.kill(pid, 0)
+            except ProcessLookupError:
+                print("gone", earlier)
+    """)
+
+    assert code == 0, errors
+    assert output.splitlines() == ["gone None"] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@needs("ray")
+def test_56_no_worker_outlives_its_cluster(unwatched_ray: UnwatchedRay, home: Home, tmp_path: Path) -> None:
+    """The raylets would train on without their control plane for a minute."""
+    training = RayTraining(unwatched_ray, home, tmp_path)
+
+    unwatched_ray.kill("gcs_server")
+
+    _, output, _ = training.await_end()
+    assert "was lost with its Ray cluster" in output

@@ -141,30 +141,53 @@ def test_a_worker_that_cannot_import_says_so(trainings: Programs) -> None:
     """)
 
 
-def test_workers_are_kept_for_the_next_fit(trainings: Programs) -> None:
-    """The same processes, unless the program or its modules have changed meanwhile."""
-    trainings.run("""
+def test_each_fit_has_workers_of_its_own(trainings: Programs) -> None:
+    """In which nothing of an earlier function is left; modules, and on this machine variables, are as they are now."""
+    trainings.run(
+        """
         sys.path.insert(0, DIRECTORY)
         Path(DIRECTORY, "helper.py").write_text("value = 1")
 
         def function():
-            import helper
-            return os.getpid(), helper.value, os.environ.get("FLAG"), train.get_context().get_experiment_name()
+            import atexit, helper
+            earlier, helper.earlier = getattr(helper, "earlier", None), True
+            atexit.register(mark, f"left by {helper.value}")
+            return os.getpid(), helper.value, earlier, os.environ.get("FLAG"), os.getcwd()
 
-        first = fit(function, run_config=RunConfig(name="a")).return_value
-        began_at = time.monotonic()
-        second = fit(function, run_config=RunConfig(name="b")).return_value
-        duration_s = time.monotonic() - began_at
-        assert duration_s < 1.0, duration_s
-        assert first == (second[0], 1, None, "a") and second[3] == "b", (first, second)
-
+        first = fit(function).return_value
+        assert first[1:4] == (1, None, None) and is_marked("left by 1"), first
         Path(DIRECTORY, "helper.py").write_text("value = 22")
-        third = fit(function).return_value
-        assert third[0] != first[0] and third[1] == 22
+        os.environ["FLAG"] = "1"
+        os.mkdir("other")
+        os.chdir("other")
+        second = fit(function).return_value
+        assert second[1:3] == (22, None) and is_marked("left by 22"), second
         if SCALING == {"engine": "local"}:
-            os.environ["FLAG"] = "1"
-            fourth = fit(function).return_value
-            assert fourth[0] != third[0] and fourth[2] == "1"
+            assert first[4] == DIRECTORY and second[3:] == ("1", os.getcwd()), (first, second)
+        wait_for(lambda: not any(os.path.exists(f"/proc/{each[0]}") for each in (first, second)))
+    """,
+        timeout_s=120,
+    )
+
+
+@pytest.mark.parametrize("programs", ["ray"], indirect=True)
+def test_a_fit_gives_its_places_back_when_it_ends(trainings: Programs) -> None:
+    """To other tasks of the same program, and to the next trainer."""
+    trainings.run("""
+        import ray
+
+        def function():
+            return "trained"
+
+        everything = {"resources_per_worker": {"CPU": 4}}
+        assert fit(function, scaling_options=everything).return_value == "trained"
+
+        @ray.remote(num_cpus=8)
+        def task():
+            return "done"
+
+        assert ray.get(task.remote(), timeout=60) == "done"
+        assert fit(function, num_workers=1, scaling_options={"resources_per_worker": {"CPU": 8}}).return_value
     """)
 
 

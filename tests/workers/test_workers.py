@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 from parts import needs
 from processes import wait_for
+from workers.engines import programs_on
 from workers.programs import Programs
 
 # Many of them import torch in several processes: too long for `make test`.
 pytestmark = needs("many processes")
+
+
+@pytest.fixture(params=["local", "forked", "ray"])
+def programs(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Programs]:
+    """Programs whose workers are executed, forked, or started by an actor."""
+    yield from programs_on(request, tmp_path)
 
 
 def test_results_come_in_the_order_of_the_ranks(programs: Programs) -> None:
@@ -657,6 +666,104 @@ def test_workers_that_cannot_be_started_are_explained(programs: Programs) -> Non
         expect("2 workers could not be started: No such file or directory", "/missing/python")
         expect("2 workers could not be started: worker 0 exited with status 1", "/bin/false")
         assert WorkerGroup(1, engine()).run(rank) == [0]
+    """)
+
+
+def test_a_long_message_is_shortened(programs: Programs) -> None:
+    """Its beginning and its end are kept, however long it is."""
+    programs.run("""
+        def fail():
+            raise ValueError("first" + "x" * 50_000_000 + "last")
+
+        with WorkerGroup(1, engine()) as workers:
+            try:
+                workers.run(fail)
+            except WorkerFailedError as error:
+                text = str(error)
+                assert "ValueError: firstxx" in text and "characters left out" in text, text[:1000]
+                assert text.rstrip().endswith("xxlast") and len(text) < 300_000, len(text)
+            else:
+                raise AssertionError
+    """)
+
+
+def test_a_forked_child_does_not_answer_for_its_worker(programs: Programs) -> None:
+    """It ends when it leaves the function, as the process of a script would."""
+    programs.run("""
+        def fork(how):
+            pid = os.fork()
+            if pid == 0:
+                if how == "raises":
+                    raise ValueError("of the child")
+                if how == "exits":
+                    sys.exit(3)
+                return "child"
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+        with WorkerGroup(2, engine()) as workers:
+            assert [workers.run(fork, how) for how in ("returns", "raises", "exits")] == [[0, 0], [1, 1], [3, 3]]
+            assert workers.run(rank) == [0, 1]
+    """)
+
+
+@pytest.mark.parametrize("programs", ["local", "forked"], indirect=True)
+def test_failed_groups_leave_no_descriptors(programs: Programs) -> None:
+    """Without a garbage collection."""
+    programs.run("""
+        import gc
+        gc.disable()
+
+        def num_descriptors():
+            return len(os.listdir("/proc/self/fd"))
+
+        def fail_to_start():
+            own_engine = engine()
+            own_engine.start = None
+            try:
+                WorkerGroup(1, own_engine)
+            except TypeError:
+                pass
+
+        def fail(die):
+            with WorkerGroup(2, engine()) as workers:
+                try:
+                    workers.run(die)
+                except WorkerDiedError:
+                    return
+                raise AssertionError
+
+        def die():
+            os._exit(3)
+
+        fail(die)
+        before = num_descriptors()
+        for _ in range(20):
+            fail(die)
+            fail_to_start()
+        assert num_descriptors() == before
+    """)
+
+
+@pytest.mark.parametrize("programs", ["forked"], indirect=True)
+def test_workers_are_forked_from_a_new_process_if_the_last_one_was_killed(programs: Programs) -> None:
+    """Those that it has forked live on."""
+    programs.run("""
+        import psutil
+
+        def kill_spawners():
+            for child in psutil.Process().children():
+                if "_spawner.py" in " ".join(child.cmdline()):
+                    child.kill()
+                    child.wait()
+                    return child.pid
+
+        with WorkerGroup(1, engine()) as first:
+            first_spawner = kill_spawners()
+            assert first_spawner is not None
+            assert first.run(rank) == [0]
+            with WorkerGroup(1, engine()) as second:
+                assert second.run(rank) == [0]
+            assert kill_spawners() != first_spawner
     """)
 
 

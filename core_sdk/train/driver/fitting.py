@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import traceback
@@ -19,7 +18,6 @@ from core_sdk.errors import (
     InvalidHP,
     TrainingFailedError,
     WorkerDiedError,
-    WorkerError,
     WorkerFailedError,
 )
 from core_sdk.tracking import Home, TrialFolder
@@ -29,7 +27,6 @@ from core_sdk.train._result import Result
 from core_sdk.train.driver.callbacks import Callbacks
 from core_sdk.train.driver.engines import engine_of
 from core_sdk.train.driver.growing import Growth, room_for
-from core_sdk.train.driver.kept import Likeness, Workers
 from core_sdk.train.driver.stops import ForwardedStops
 from core_sdk.train.worker.callbacks import callbacks_path
 from core_sdk.train.worker.running import execute, run
@@ -98,10 +95,6 @@ class _Fit(ABC):
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
         """Executes one attempt. None if another one is to follow. Raises a `Failure`, or whatever else ends the fit."""
 
-    @abstractmethod
-    def _clear(self) -> None:
-        """After an attempt that has failed."""
-
     def run(self) -> Result:
         run = self._training.run
         num_slots = max(1, self._training.scaling.max_workers)
@@ -117,7 +110,7 @@ class _Fit(ABC):
             else:
                 trial.end(0)
                 if returned is not None:
-                    return _result(trial.folder, returned)
+                    return _result(self._training, trial.folder, returned)
             trial.restart()
 
     def _attempt_and_tell(self, trial: DrivenTrial) -> Returned | None:
@@ -127,7 +120,6 @@ class _Fit(ABC):
             try:
                 return self._attempt(trial)
             except (WorkerFailedError, WorkerDiedError) as error:
-                self._clear()
                 callbacks.tell_failure({error.rank: error})
                 raise
 
@@ -143,7 +135,6 @@ class _Fit(ABC):
             raise failed from error.__cause__ or error
 
     def _give_up(self, trial: DrivenTrial, error: BaseException) -> None:
-        self._clear()
         if isinstance(error, KeyboardInterrupt):
             trial.end(-signal.SIGINT)
         elif isinstance(error, Interrupted):
@@ -159,33 +150,37 @@ class _WorkersFit(_Fit):
 
     def __init__(self, training: Training) -> None:
         super().__init__(training)
-        self._workers: Workers | None = None
         self._last_size = 0
 
     def run(self) -> Result:
         try:
-            result = super().run()
+            return super().run()
         except Interrupted as error:
             # The signal has the effect that it would have had, unless a handler of the program's lets it live.
             os.kill(os.getpid(), error.number)
             raise SystemExit(128 + error.number) from error
-        if self._workers is not None and self._workers.group.size == self._training.scaling.max_workers:
-            self._workers.keep()
-        else:
-            self._clear()
-        return result
 
     def _attempt(self, trial: DrivenTrial) -> Returned | None:
-        workers = self._started(trial)
-        with (
-            Shipping(workers.group, trial.folder, trial.attempt) as shipping,
-            Growth(self._training.scaling, workers.engine, workers.group.size, trial) as growth,
-        ):
-            returned = self._call(workers.group, self._training.program(trial, shipping.spools))
-        if growth.is_wanted and returned.is_stopped:
-            self._clear()
-            return None
-        return returned
+        """By workers that are started for it."""
+        training = self._training
+        engine = engine_of(training.scaling)
+        engine.log_to(trial.log_path)
+        group = WorkerGroup(room_for(training.scaling, engine, self._last_size), engine)
+        self._last_size = group.size
+        try:
+            group.init_torch(
+                training.backend or ("cpu:gloo,cuda:nccl" if training.scaling.use_gpu else "gloo"), training.timeout_s
+            )
+            with (
+                Shipping(group, trial.folder, trial.attempt) as shipping,
+                Growth(training.scaling, engine, group.size, trial) as growth,
+            ):
+                returned = self._call(group, training.program(trial, shipping.spools))
+        except BaseException:
+            group.close(0)
+            raise
+        group.close()
+        return None if growth.is_wanted and returned.is_stopped else returned
 
     def _call(self, group: WorkerGroup, program: Program) -> Returned:
         """What rank 0 has returned."""
@@ -207,37 +202,6 @@ class _WorkersFit(_Fit):
                     raise Interrupted(stops.received) from error
                 raise
 
-    def _started(self, trial: DrivenTrial) -> Workers:
-        if self._workers is None:
-            self._workers = Workers.taken(self._likeness()) or self._start(trial)
-        self._workers.engine.log_to(trial.log_path)
-        return self._workers
-
-    def _start(self, trial: DrivenTrial) -> Workers:
-        training = self._training
-        engine = engine_of(training.scaling)
-        engine.log_to(trial.log_path)
-        group = WorkerGroup(room_for(training.scaling, engine, self._last_size), engine)
-        self._last_size = group.size
-        try:
-            backend = training.backend or ("cpu:gloo,cuda:nccl" if training.scaling.use_gpu else "gloo")
-            group.init_torch(backend, training.timeout_s)
-        except BaseException:
-            group.close(0)
-            raise
-        # Only now: to connect to Ray changes the environment.
-        return Workers(self._likeness(), engine, group)
-
-    def _likeness(self) -> Likeness:
-        training = self._training
-        return Likeness.of_this_program(training.scaling, training.backend, training.timeout_s)
-
-    def _clear(self) -> None:
-        if self._workers is not None:
-            with contextlib.suppress(WorkerError):
-                self._workers.close(0)
-            self._workers = None
-
 
 class _HereFit(_Fit):
     """In this process, alone."""
@@ -252,9 +216,6 @@ class _HereFit(_Fit):
                 lines = traceback.format_exception(error)
                 function = f"{getattr(program.function, '__qualname__', program.function)}()"
                 raise WorkerFailedError(0, function, lines[-1].strip(), "".join(lines)) from error
-
-    def _clear(self) -> None:
-        """Nothing is left behind."""
 
 
 class Interrupted(BaseException):
@@ -273,13 +234,19 @@ def _fit_as_rank(training: Training) -> Result:
         dist.init_process_group(training.backend)
     program = training.program(None)
     returned = execute(program, DistributedContext.from_torch_distributed())
-    return _result(Home(program.home).folder(returned.trial_id), returned)
+    return _result(training, Home(program.home).folder(returned.trial_id), returned)
 
 
-def _result(folder: TrialFolder, returned: Returned) -> Result:
+def _result(training: Training, folder: TrialFolder, returned: Returned) -> Result:
     """`returned` is of rank 0."""
     error = None if returned.invalid_hp is None else InvalidHP(returned.invalid_hp)
-    return Result(folder, return_value=returned.value, error=error, is_stopped=returned.is_stopped)
+    return Result(
+        folder,
+        return_value=returned.value,
+        error=error,
+        is_stopped=returned.is_stopped,
+        checkpoint_config=training.run.checkpoint_config,
+    )
 
 
 def _text(error: Failure) -> str:

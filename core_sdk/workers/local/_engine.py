@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -17,18 +16,21 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from core_sdk.environment import Mark, RankPlace, worker_variables
+from core_sdk.environment import Mark, RankPlace
 from core_sdk.environment.names import LAUNCH_DIR_VARIABLE, RENDEZVOUS_VARIABLE
 from core_sdk.errors import WorkersNotStartedError
 from core_sdk.processes import Guardian, Ranks, RankSeen, cause_of, end_marked, excerpt
 from core_sdk.processes.output import RankOutput
 from core_sdk.workers._engine import Answer, Death, Engine, Team, WorkerLost
 from core_sdk.workers._output import ShownOutput
+from core_sdk.workers.local._processes import Executed, Spawner, WorkerProcess
+
+Start = Callable[[Mapping[str, str], int, int, int], WorkerProcess]
+"""Starts a worker with these additional variables, its connection, stdout and stderr."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_WORKER_FILE = Path(__file__).with_name("_worker.py")
 # Processes that a worker leaves behind may hold its connection open.
 _LOOK_S = 0.2
 _POLL_S = 0.01
@@ -42,15 +44,26 @@ _LEAVING_S = 2.0
 class LocalEngine(Engine):
     """Workers on this machine."""
 
-    def __init__(self, *, log_path: str | os.PathLike[str] | None = None) -> None:
-        """What the workers write is shown, each line with its rank, and appended to the file `log_path`."""
+    def __init__(self, *, log_path: str | os.PathLike[str] | None = None, imported_modules: Sequence[str] = ()) -> None:
+        """What the workers write is shown, each line with its rank, and appended to the file `log_path`.
+
+        With `imported_modules`, workers begin with these: they are forked from a process of this program that has
+        imported them, and has run no code of the user's.
+        """
+        self._imported_modules = imported_modules
         self._shown = ShownOutput(log_path)
         self._processes = WorkerProcesses(self._shown.stdout_fd, self._shown.stderr_fd)
 
     def start(self, num_workers: int) -> LocalTeam:
         places = [RankPlace(rank, num_workers, rank, num_workers, 0, 1) for rank in range(num_workers)]
         variables = {RENDEZVOUS_VARIABLE: str(self._processes.new_meeting_place())}
-        return self._processes.start(places, "127.0.0.1", variables, Order(sys.path, sys.argv))
+        return self._processes.start(places, "127.0.0.1", variables, Order(sys.path, sys.argv), self._start_worker)
+
+    def _start_worker(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> WorkerProcess:
+        # Elsewhere than on Linux libraries may not survive a fork.
+        if not self._imported_modules or sys.platform != "linux":
+            return Executed(variables, connection, stdout, stderr)
+        return Spawner.of_this_program().start(self._imported_modules, variables, connection, stdout, stderr)
 
     def num_available(self) -> None:
         return None
@@ -96,10 +109,17 @@ class WorkerProcesses:
         place.mkdir(mode=0o700)
         return place
 
-    def start(self, places: Sequence[RankPlace], address: str, variables: Mapping[str, str], order: Order) -> LocalTeam:
+    def start(
+        self,
+        places: Sequence[RankPlace],
+        address: str,
+        variables: Mapping[str, str],
+        order: Order,
+        start: Start = Executed,
+    ) -> LocalTeam:
         """Returns once all workers listen. Raises `WorkersNotStartedError`."""
         all_variables = {LAUNCH_DIR_VARIABLE: str(self._directory), **self._mark.variables, **variables}
-        return LocalTeam(places, address, all_variables, order, self._guardian, self._output)
+        return LocalTeam(places, address, all_variables, order, self._guardian, self._output, start)
 
     def close(self) -> None:
         """Does nothing the second time."""
@@ -123,6 +143,7 @@ class LocalTeam(Team):
         order: Order,
         guardian: Guardian,
         output: RankOutput,
+        start: Start,
     ) -> None:
         self.places = places
         self.address = address
@@ -131,28 +152,31 @@ class LocalTeam(Team):
         self._ending = threading.Lock()
         self._is_ended = False
         self._connections: dict[int, Connection[bytes, bytes]] = {}
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._exchanging = {place.rank: threading.Lock() for place in places}
+        self._processes: dict[int, WorkerProcess] = {}
+        self._ranks = Ranks({})
         try:
             for place in places:
-                self._start(place, variables, order)
+                self._start(start, place, variables, order)
             self._watch()
             for place in places:
                 self._await_ready(place.rank)
         except BaseException as error:
             # An interrupted notebook would otherwise keep them.
-            self._watch()
+            if not self._ranks.pids:
+                self._watch()
             self.end(0)
             if isinstance(error, OSError):
                 raise WorkersNotStartedError(len(places), error.strerror or str(error)) from error
             raise
 
     def exchange(self, rank: int, request: bytes) -> Answer:
-        connection = self._connections[rank]
-        try:
-            connection.send_bytes(request)
-            return Answer(is_failure=bool(self._receive(rank)), content=self._receive(rank))
-        except (EOFError, OSError) as error:
-            raise WorkerLost from error
+        with self._exchanging[rank]:
+            try:
+                self._connections[rank].send_bytes(request)
+                return Answer(is_failure=bool(self._receive(rank)), content=self._receive(rank))
+            except (EOFError, OSError) as error:
+                raise WorkerLost from error
 
     def death(self, rank: int) -> Death:
         deadline = time.monotonic() + _DEATH_S
@@ -197,7 +221,10 @@ class LocalTeam(Team):
             for rank, process in self._processes.items():
                 self._output.wait_for_end(rank, _LAST_OUTPUT_S)
                 self._guardian.release(process.pid)
-                process.wait()
+                process.reap()
+            for rank, connection in self._connections.items():
+                with self._exchanging[rank]:
+                    connection.close()
 
     def _await_leaving(self) -> None:
         """Idle workers see that the connection is closed, and leave."""
@@ -205,27 +232,21 @@ class LocalTeam(Team):
         while self._ranks.running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
-    def _start(self, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
+    def _start(self, start: Start, place: RankPlace, variables: Mapping[str, str], order: Order) -> None:
         ours, theirs = socket.socketpair()
         pipes = self._output.open(place.rank)
         with theirs, Path(pipes.stdout_path).open("wb") as stdout, Path(pipes.stderr_path).open("wb") as stderr:
             connection = self._connections[place.rank] = Connection(ours.detach())
-            process = subprocess.Popen(
-                [sys.executable, "-P", str(_WORKER_FILE), str(theirs.fileno())],
-                env=worker_variables({**place.variables(), **variables}),
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=stdout,
-                stderr=stderr,
-                start_new_session=True,
-            )
+            process = start({**place.variables(), **variables}, theirs.fileno(), stdout.fileno(), stderr.fileno())
         self._guardian.guard(process.pid)
         self._processes[place.rank] = process
         with contextlib.suppress(ConnectionError):  # it has ended already, which is seen when it is waited for
             connection.send_bytes(json.dumps(order._asdict()).encode())
 
     def _watch(self) -> None:
-        self._ranks = Ranks({rank: process.pid for rank, process in self._processes.items()})
+        ends = {process.pid: process.await_end for process in self._processes.values()}
+        pids = {rank: process.pid for rank, process in self._processes.items()}
+        self._ranks = Ranks(pids, lambda pid: ends[pid]())
 
     def _await_ready(self, rank: int) -> None:
         try:

@@ -15,22 +15,25 @@ from multiprocessing.connection import Connection
 
 
 def main() -> None:
-    # A process inherits the mask of the thread that has started it, and threads of Ray's block signals.
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     descriptor = int(sys.argv[1])
     os.set_inheritable(descriptor, False)
-    connection = Connection(descriptor)
-    order = json.loads(connection.recv_bytes())
-    sys.path[:] = order["path"]
-    sys.argv = order["arguments"]
-    # Only now: Core SDK itself may stand on that path.
-    from core_sdk.environment import RankPlace
-    from core_sdk.workers._program import WorkerProgram
+    serve(Connection(descriptor))
 
-    program = WorkerProgram(RankPlace.from_torchrun())
-    connection.send_bytes(b"ready")
-    # The program has closed the connection, or it is dead.
+
+def serve(connection: Connection[bytes, bytes]) -> None:
+    """Answers calls until the program has closed the connection, or is dead."""
+    # A process inherits the mask of the thread that has started it, and threads of Ray's block signals.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     with contextlib.suppress(EOFError, ConnectionError):
+        order = json.loads(connection.recv_bytes())
+        sys.path[:] = order["path"]
+        sys.argv = order["arguments"]
+        # Only now: Core SDK itself may stand on that path.
+        from core_sdk.environment import RankPlace
+        from core_sdk.workers._program import WorkerProgram
+
+        program = WorkerProgram(RankPlace.from_torchrun())
+        connection.send_bytes(b"ready")
         while True:
             answer = program.answer(connection.recv_bytes())
             connection.send_bytes(b"failed" if answer.is_failure else b"")

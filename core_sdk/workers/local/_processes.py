@@ -1,0 +1,142 @@
+"""How a worker's process is started on this machine: executed, or forked from a process that has imported much."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from core_sdk.environment import worker_variables
+from core_sdk.processes import await_end
+from core_sdk.workers.local._spawner import MOST_BYTES
+
+_DIRECTORY = Path(__file__).parent
+
+
+class WorkerProcess(ABC):
+    """Leads a session of its own. Until it is reaped its pid means no other process."""
+
+    pid: int
+
+    @abstractmethod
+    def await_end(self) -> int:
+        """Its exit status, or -N for death by signal N."""
+
+    @abstractmethod
+    def reap(self) -> None:
+        """Called once, after its end."""
+
+
+class Executed(WorkerProcess):
+    """A Python of its own."""
+
+    def __init__(self, variables: Mapping[str, str], connection: int, stdout: int, stderr: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", str(_DIRECTORY / "_worker.py"), str(connection)],
+            env=worker_variables(variables),
+            pass_fds=[connection],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def await_end(self) -> int:
+        return await_end(self.pid)
+
+    def reap(self) -> None:
+        self._process.wait()
+
+
+class Forked(WorkerProcess):
+    """A process that has begun with modules imported, and has run nothing of the user's."""
+
+    def __init__(self, life: socket.socket) -> None:
+        """Raises `OSError`."""
+        self._life = life
+        self.pid = int(life.recv(MOST_BYTES) or 0)
+        if not self.pid:
+            raise ChildProcessError("the process that forks workers has ended, or cannot fork one")
+
+    def await_end(self) -> int:
+        """-9 if nobody can say it."""
+        with contextlib.suppress(OSError):
+            return int(self._life.recv(MOST_BYTES) or -9)
+        return -9
+
+    def reap(self) -> None:
+        with self._life, contextlib.suppress(OSError):
+            self._life.shutdown(socket.SHUT_WR)
+            self._life.recv(1)
+
+
+class Spawner:
+    """Forks workers of this program from a process that has imported what they need. Thread-safe."""
+
+    _current: Spawner | None = None
+    _choosing = threading.Lock()
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.variables = variables
+        """Its environment. Libraries may have read it when they were imported."""
+        self._program = os.getpid()
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            try:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", str(_DIRECTORY / "_spawner.py"), str(theirs.fileno())],
+                    env=variables,
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    start_new_session=True,
+                )
+            except BaseException:
+                self._requests.close()
+                raise
+        self._requests.send(json.dumps(sys.path).encode())
+        atexit.register(self.close)
+
+    @classmethod
+    def of_this_program(cls) -> Spawner:
+        """The one that is there, or a new one: in a forked program, in another environment, and if it was killed."""
+        variables = worker_variables({})
+        with cls._choosing:
+            last = cls._current
+            if last is None or last.variables != variables or not last._is_ours():
+                if last is not None:
+                    last.close()
+                cls._current = last = cls(variables)
+        return last
+
+    def start(
+        self, modules: Sequence[str], variables: Mapping[str, str], connection: int, stdout: int, stderr: int
+    ) -> Forked:
+        """Raises `OSError`."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = json.dumps({"modules": modules, "variables": variables, "directory": str(Path.cwd())}).encode()
+        try:
+            with theirs:
+                socket.send_fds(self._requests, [request], [connection, stdout, stderr, theirs.fileno()])
+            return Forked(ours)
+        except BaseException:
+            ours.close()
+            raise
+
+    def close(self) -> None:
+        """Its workers live on. Does nothing the second time."""
+        atexit.unregister(self.close)
+        self._requests.close()
+        if self._program == os.getpid():
+            self._process.wait()
+
+    def _is_ours(self) -> bool:
+        return self._program == os.getpid() and self._process.poll() is None
