@@ -21,6 +21,7 @@ from typing import Any
 from core_sdk.agent._plain_lines import PlainLines
 from core_sdk.agent._terminal import Terminal
 from core_sdk.alive import AliveLock
+from core_sdk.experiments.reviving import revive_master
 from core_sdk.processes import Guardian, Ranks, end_marked
 from core_sdk.processes.output import Outlet
 from core_sdk.tracking.attempts.ending import record_end
@@ -106,6 +107,7 @@ class _Attempt:
         self._close_screen()
         self._tell(code=code, problems=problems)
         guardian.dismiss()
+        revive_master(self._folder.home_root)  # it has to hear of this end
         copying.join()  # of processes in sessions of their own
 
     def _start(self) -> tuple[subprocess.Popen[bytes], int]:

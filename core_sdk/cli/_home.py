@@ -5,6 +5,7 @@ from __future__ import annotations
 from core_sdk.cli._arguments import parse_experiment
 from core_sdk.environment import Environment
 from core_sdk.errors import ExperimentStateError
+from core_sdk.experiments.reviving import revive_master
 from core_sdk.tracking import Home, HomeTracker
 
 
@@ -14,8 +15,13 @@ def open_home() -> Home:
 
 
 def open_tracker() -> HomeTracker:
-    """Raises `HomeTooNewError`. A home that does not exist is empty."""
-    return HomeTracker(Home.open(Environment.read().home))
+    """Raises `HomeTooNewError`. A home that does not exist is empty.
+
+    Whoever looks at the records brings back the master that they need, if it was killed.
+    """
+    home = Home.open(Environment.read().home)
+    revive_master(home.root)
+    return HomeTracker(home)
 
 
 def submitted_id(text: str) -> int:

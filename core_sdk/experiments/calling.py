@@ -71,7 +71,7 @@ def call(home_root: Path, do: str, *, options: Sequence[str] = (), **arguments: 
             raise MasterError(f"it did not start within {_START_S:g} s; {log_path(home_root)} may say why")
         with _starting:
             if not is_master_running(home_root):
-                _start_master(home_root, options)
+                start_master(home_root, options)
         time.sleep(_PAUSE_S)
 
 
@@ -100,15 +100,21 @@ def call_running(home_root: Path, do: str, **arguments: Any) -> dict[str, Any] |
         return None
 
 
-def _start_master(home_root: Path, options: Sequence[str]) -> None:
+def start_master(home_root: Path, options: Sequence[str]) -> None:
     """Starts a master in the background, and returns when it listens. Of several that start at once one goes on.
 
     Raises `MasterError` if it could not start.
     """
+    if begin_master(home_root, options).wait():
+        raise MasterError(f"it failed as it started; {log_path(home_root)} says why")
+
+
+def begin_master(home_root: Path, options: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Begins to start a master in the background. The process ends when it listens."""
     home_root.mkdir(mode=0o700, parents=True, exist_ok=True)
     with log_path(home_root).open("ab") as log:
         # `-P`: the user's working directory must not shadow our modules.
-        starting = subprocess.run(
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "core_sdk.master", *options],
             env=agent_variables() | {HOME_VARIABLE: str(home_root.absolute())},
             cwd="/",
@@ -116,10 +122,7 @@ def _start_master(home_root: Path, options: Sequence[str]) -> None:
             stdout=subprocess.DEVNULL,
             stderr=log,
             start_new_session=True,
-            check=False,
         )
-    if starting.returncode:
-        raise MasterError(f"it failed as it started; {log_path(home_root)} says why")
 
 
 def await_end_of_master(home_root: Path) -> None:

@@ -31,6 +31,11 @@ class RunningAttempt:
         """Whether its script has called `init()`."""
         return self.folder.journal_path(self.number).exists()
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether somebody has removed its files: nothing will ever tell how it ends."""
+        return is_gone(self.folder, self.number)
+
     def ask_to_stop(self, reason: str, timeout_s: float) -> None:
         """Through `should_preempt()`; a script that has not called `init()` gets SIGTERM.
 
@@ -41,3 +46,11 @@ class RunningAttempt:
         self.folder.request_stop(max(self.folder.attempts()), reason)
         if not self.has_begun:
             self.execution.signal(signal.SIGTERM)
+
+
+def is_gone(folder: TrialFolder, attempt: int) -> bool:
+    """Whether somebody has removed the files of the trial, or of this attempt of it, which has begun."""
+    try:
+        return not folder.exists() or attempt not in folder.attempts()
+    except FileNotFoundError:
+        return True

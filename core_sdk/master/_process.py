@@ -9,6 +9,7 @@ import signal
 from core_sdk.agent.starting import Spawner
 from core_sdk.environment import Environment
 from core_sdk.errors import CoreSDKError
+from core_sdk.experiments.reviving import announce_master, dismiss_master
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
@@ -27,14 +28,30 @@ def be_master(spawner: Spawner, *, num_places: int | None, idle_s: float | None,
     except CoreSDKError as error:
         logging.error("the master cannot start: %s", error)
         return
+    was_signalled = False
+
+    def stop(*_: object) -> None:
+        nonlocal was_signalled
+        was_signalled = True
+        master.stop()
+
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: master.stop())
+        signal.signal(number, stop)
+    announce_master(home.root, _options(num_places, idle_s))
     server = Server(home.root, master.answer)
     os.write(listening, b"+")
     os.close(listening)
     try:
         master.recover()
         master.run()
+        if not was_signalled:  # it was told to end, or has nothing to do; a signal may come from a shutdown
+            dismiss_master(home.root)
     finally:
         server.close()
         master.close()
+
+
+def _options(num_places: int | None, idle_s: float | None) -> list[str]:
+    """The options that start a master like this one."""
+    slots = [] if num_places is None else [f"--slots={num_places}"]
+    return [*slots, "--stay" if idle_s is None else f"--idle={idle_s:g}"]

@@ -91,7 +91,7 @@ class Run:
                 self.record(TrialCreated(time=time.time(), request_id=trial.request_id, trial_id=trial_id))
             if trial.trial_id is not None and trial.request_id not in self.attempts:
                 self._recover_attempt(trial, self._home.folder(trial.trial_id))
-        for request_id, attempt in self.attempts.items():
+        for request_id, attempt in list(self.attempts.items()):
             self._repeat(self.experiment.trials[request_id], attempt)
         self.carry_out(self.experiment.outstanding())
 
@@ -137,6 +137,9 @@ class Run:
             folder = self._home.create_trial() if trial.trial_id is None else self._home.folder(trial.trial_id)
         except HomeError as error:
             raise OSError(str(error)) from error
+        if trial.last_attempt and not folder.exists():
+            self._fail_to_start(trial, (), _removed(folder))
+            return ()
         claim = self._claims[request_id] = self.pool.claim(
             self._order(trial, folder, trial.num_attempts + 1), folder, used
         )
@@ -165,13 +168,24 @@ class Run:
                     self._begin(self.experiment.trials[request_id], claim)
         for request_id, attempt in list(self.attempts.items()):
             trial = self.experiment.trials[request_id]
-            is_over = attempt.execution.is_over
-            self._read(trial, attempt)
-            if is_over:
-                self._end(trial, attempt)
-            elif trial.stop is not None and trial.kill is None and attempt.is_late:
-                self.carry_out([Kill(request_id, "it did not stop in time")])
+            try:
+                self._look_at(trial, attempt)
+            except (CoreSDKError, OSError, ValueError):
+                if not attempt.is_gone:
+                    raise
+                self._give_up(trial, attempt)
         self.carry_out(self.experiment.take_due())
+
+    def _look_at(self, trial: Trial, attempt: RunningAttempt) -> None:
+        if attempt.is_gone:
+            self._give_up(trial, attempt)
+            return
+        is_over = attempt.execution.is_over
+        self._read(trial, attempt)
+        if is_over:
+            self._end(trial, attempt)
+        elif trial.stop is not None and trial.kill is None and attempt.is_late:
+            self.carry_out([Kill(trial.request_id, "it did not stop in time")])
 
     def carry_out(self, actions: Iterable[Action]) -> None:
         now = time.time()
@@ -185,7 +199,8 @@ class Run:
                             time=now, request_id=request_id, attempt=attempt.number, reason=reason, kill_at=kill_at
                         )
                     )
-                    attempt.ask_to_stop(reason, self._config.preemption_timeout)
+                    if not attempt.is_gone:  # else the next look gives it up
+                        attempt.ask_to_stop(reason, self._config.preemption_timeout)
                 case Kill(request_id, reason):
                     attempt = self.attempts[request_id]
                     self.record(KillSent(time=now, request_id=request_id, attempt=attempt.number, reason=reason))
@@ -241,17 +256,8 @@ class Run:
     def _begin(self, trial: Trial, claim: Claim) -> None:
         try:
             begun = claim.begun()
-        except CodeDamagedError:
-            raise
-        except RecordDamagedError as error:
-            if error.path.is_relative_to(self._submission.folder.path):
-                raise
-            self._fail_to_start(trial, claim.slot_ids, str(error))
-            return
-        except HomeError as error:
-            raise OSError(str(error)) from error
-        except CoreSDKError as error:
-            self._fail_to_start(trial, claim.slot_ids, str(error))
+        except (CoreSDKError, OSError) as error:
+            self._take_failure(trial, claim, error)
             return
         try:
             if trial.trial_id is None:
@@ -265,9 +271,24 @@ class Run:
         self.attempts[trial.request_id] = RunningAttempt(claim.folder, begun.number, position, claim.start())
         self.carry_out(self.experiment.take_due())
 
+    def _take_failure(self, trial: Trial, claim: Claim, error: CoreSDKError | OSError) -> None:
+        """Ends a trial that cannot begin its next attempt, unless the cause is one of the experiment, or of the disk:
+        that is raised."""
+        if trial.last_attempt and not claim.folder.exists():
+            self._fail_to_start(trial, claim.slot_ids, _removed(claim.folder))
+            return
+        match error:
+            case RecordDamagedError() if not error.path.is_relative_to(self._submission.folder.path):
+                pass
+            case CodeDamagedError() | RecordDamagedError():
+                raise error
+            case HomeError() | OSError():
+                raise OSError(str(error)) from error
+        self._fail_to_start(trial, claim.slot_ids, str(error))
+
     def _post_operations(self, trial: Trial) -> None:
-        if trial.lengths and trial.trial_id is not None:
-            post_operations(self._home.folder(trial.trial_id), trial.lengths, is_closed=trial.is_closed)
+        if trial.lengths and trial.trial_id is not None and (folder := self._home.folder(trial.trial_id)).exists():
+            post_operations(folder, trial.lengths, is_closed=trial.is_closed)
 
     def _record_begin(self, trial: Trial, begun: Begun) -> None:
         self.record(
@@ -287,6 +308,10 @@ class Run:
 
     def _recover_attempt(self, trial: Trial, folder: TrialFolder) -> None:
         """The attempt that an earlier master has started, or was about to start, or had not recorded yet."""
+        if not folder.exists() and trial.last_attempt:
+            if trial.attempt is not None:
+                self._record_end(trial, "hopeless", _removed(folder))
+            return
         if trial.attempt is None and (found := self.pool.find_unrecorded(folder, trial.last_attempt)) is not None:
             self._record_begin(trial, found)
         if trial.attempt is None:
@@ -301,7 +326,7 @@ class Run:
 
     def _repeat(self, trial: Trial, attempt: RunningAttempt) -> None:
         """What was recorded as about to be done, and perhaps was not."""
-        if attempt.execution.is_over:
+        if attempt.is_gone or attempt.execution.is_over:
             return
         if trial.stop is not None:
             attempt.ask_to_stop(trial.stop.reason, self._config.preemption_timeout)
@@ -327,6 +352,12 @@ class Run:
             told = self.experiment.validation(trial.request_id, metrics, record.steps_completed)
             read.metric, read.length, read.names = told.metric, told.length, list(told.reported)
         return read
+
+    def _give_up(self, trial: Trial, attempt: RunningAttempt) -> None:
+        """Ends a trial whose folder was removed. Its processes are killed, if this master has started them."""
+        attempt.execution.kill()
+        self._record_end(trial, "hopeless", _removed(attempt.folder))
+        del self.attempts[trial.request_id]
 
     def _end(self, trial: Trial, attempt: RunningAttempt) -> None:
         outcome: AttemptOutcome = "hopeless"
@@ -372,3 +403,10 @@ class Run:
     def _hopeless_patterns(self) -> list[str]:
         policies = self._config.log_policies
         return [policy.pattern for policy in policies if policy.action == "cancel_retries" and policy.pattern]
+
+
+def _removed(folder: TrialFolder) -> str:
+    """Why a trial ends whose records were removed. An empty folder keeps its id from being used again."""
+    with contextlib.suppress(OSError):
+        folder.path.mkdir(mode=0o700, exist_ok=True)
+    return f"its folder {folder.path} was removed, or its records in it"

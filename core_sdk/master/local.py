@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 
 from core_sdk.errors import MasterRefusedError
+from core_sdk.experiments.reviving import dismiss_master
 from core_sdk.master._master import Master
 from core_sdk.master._server import Server
 from core_sdk.master.machine import Machine
@@ -24,6 +25,7 @@ def local_master(home: Home, num_slots: int | None = None) -> Iterator[None]:
         master = Master(home, Machine.here(num_slots))
     except BlockingIOError as error:
         raise MasterRefusedError("it runs already: leave out --local, or end it with `core-sdk master down`") from error
+    dismiss_master(home.root)
     server = Server(home.root, master.answer)
     master.recover()
     thread = threading.Thread(target=master.run, name="core-sdk-master")

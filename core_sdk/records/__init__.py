@@ -35,6 +35,7 @@ from core_sdk.records._folders import (
     ExperimentState,
     HomeRecord,
     JobRecord,
+    MasterRecord,
     SearchRecord,
     StopRequest,
     SubmissionRecord,

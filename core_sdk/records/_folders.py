@@ -30,6 +30,15 @@ class HomeRecord(msgspec.Struct, kw_only=True):
     sdk_version: str
 
 
+class MasterRecord(msgspec.Struct, kw_only=True, frozen=True):
+    """`<home>/master.json`: the master that runs in the background, or that was killed; one that ends removes it."""
+
+    format: int = 1
+    host: str
+    options: list[str] = []
+    """How it was started."""
+
+
 class SearchRecord(msgspec.Struct, kw_only=True, frozen=True):
     """How a submitted experiment stands, as the master wrote it last: what lists show without a master."""
 

@@ -112,7 +112,8 @@ def await_end(home: Home, experiment_id: int, timeout_s: float = 120) -> SearchR
     """How the experiment has ended, as lists show it."""
     folder = home.experiment(experiment_id)
     deadline = time.monotonic() + timeout_s
+    log = home.root / "master.log"
     while (search := folder.read().search) is None or not search.has_ended:
-        assert time.monotonic() < deadline, f"it has not ended: {search}\n{(home.root / 'master.log').read_text()}"
+        assert time.monotonic() < deadline, f"it has not ended: {search}\n{log.read_text() if log.exists() else ''}"
         time.sleep(0.05)
     return search

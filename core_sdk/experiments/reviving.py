@@ -1,0 +1,63 @@
+"""Brings back a master that was killed: the one place that decides whether.
+
+A master in the background says in `master.json` that it is there, and takes that back when it ends because it was told
+to, or has nothing to do. So a record without a master means that the master was killed. It is brought back on its own
+host only, with its own options, and only if an experiment needs it. A master inside a command (`--local`) leaves no
+record: who starts that command again decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from core_sdk.errors import CoreSDKError
+from core_sdk.experiments.calling import begin_master, is_master_running, start_master
+from core_sdk.files import write_atomically
+from core_sdk.records import MasterRecord, SearchRecord, decode_file, encode_file
+from core_sdk.tracking.home import Home
+
+
+def announce_master(home_root: Path, options: Sequence[str]) -> None:
+    """Says that a master runs in the background; called by it."""
+    record = MasterRecord(host=platform.node(), options=list(options))
+    write_atomically(_path(home_root), encode_file(record))
+
+
+def dismiss_master(home_root: Path) -> None:
+    """Lets nobody bring the last master back."""
+    _path(home_root).unlink(missing_ok=True)
+
+
+def revive_master(home_root: Path, *, waits: bool = False) -> None:
+    """Starts a master in the background if one was killed that is needed. With `waits` it listens on return.
+
+    Costs one look at a file where none was killed. It never fails: whoever calls it wants something else.
+    """
+    with contextlib.suppress(CoreSDKError, OSError, ValueError):
+        if not _path(home_root).exists() or is_master_running(home_root):
+            return
+        record = decode_file(_path(home_root).read_bytes(), MasterRecord)
+        if record.host == platform.node() and _is_needed(Home(home_root)):
+            (start_master if waits else begin_master)(home_root, record.options)
+
+
+def _path(home_root: Path) -> Path:
+    return home_root / "master.json"
+
+
+def _is_needed(home: Home) -> bool:
+    """Whether an experiment goes on, or its trials still end."""
+    for experiment_id in home.experiment_ids():
+        with contextlib.suppress(CoreSDKError):
+            search = home.experiment(experiment_id).read().search
+            if search is not None and _goes_on(search):
+                return True
+    return False
+
+
+def _goes_on(search: SearchRecord) -> bool:
+    is_at_rest = search.state == "PAUSED" and not search.num_running
+    return not (search.has_ended or search.is_damaged or is_at_rest)

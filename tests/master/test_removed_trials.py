@@ -1,0 +1,103 @@
+"""A trial whose folder somebody removes ends, and its search goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from master.damage import opened_master
+from master.searches import await_end, events_of, submit_text
+from processes import wait_for
+
+from core_sdk.experiments.calling import call
+from core_sdk.records import AttemptBegun, AttemptOver
+from core_sdk.tracking import Home
+from core_sdk.tracking.attempts.running import kill
+
+SEARCH = """
+name: search
+entrypoint: [python, train.py]
+hyperparameters: {x: {type: double, minval: 0, maxval: 1}}
+searcher: {name: random, metric: loss, max_trials: 2, max_concurrent_trials: 1}
+"""
+
+TRAIN = """
+import time
+from core_sdk import core
+
+with core.init() as context:
+    context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 1.0})
+    print("trains", flush=True)
+    while context.info.trial.trial_id == 1 and not context.preempt.should_preempt():
+        time.sleep(0.1)
+"""
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python` is the one of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+def begin(home: Home, tmp_path: Path) -> int:
+    experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN)
+    log = home.root / "runs" / "1" / "1.log"
+    wait_for(lambda: log.exists() and "trains" in log.read_text())
+    return experiment_id
+
+
+def remove(home: Home, trial_id: int) -> None:
+    path = home.folder(trial_id).path
+    while path.exists():  # its processes may write into it meanwhile
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def outcomes(home: Home, experiment_id: int) -> list[tuple[str, bool]]:
+    """How the attempts have ended, and whether that was said to be since the folder was removed."""
+    events = [event for event in events_of(home, experiment_id) if isinstance(event, AttemptOver)]
+    return [(event.outcome, "was removed" in event.reason) for event in events]
+
+
+def test_a_search_goes_on_without_a_trial_that_runs_and_is_removed(home: Home, tmp_path: Path) -> None:
+    """It counts as failed, with the reason."""
+    with opened_master(Home.create(home.root)):
+        experiment_id = begin(home, tmp_path)
+
+        remove(home, 1)
+        search = await_end(home, experiment_id)
+
+    assert search.state == "COMPLETED"
+    assert outcomes(home, experiment_id) == [("hopeless", True), ("completed", False)]
+
+
+def test_a_trial_that_is_removed_while_no_master_runs_has_ended_for_the_next_one(home: Home, tmp_path: Path) -> None:
+    """Nothing can tell any more how it went on."""
+    with opened_master(Home.create(home.root)):
+        experiment_id = begin(home, tmp_path)
+    kill(home.folder(1), 1)
+    remove(home, 1)
+
+    with opened_master(home):
+        search = await_end(home, experiment_id)
+
+    assert search.state == "COMPLETED"
+    assert outcomes(home, experiment_id) == [("hopeless", True), ("completed", False)]
+
+
+@pytest.mark.parametrize("state", ["CANCELED", "KILLED", "ACTIVE"])
+def test_an_experiment_with_a_removed_trial_can_be_ended(home: Home, tmp_path: Path, state: str) -> None:
+    """Also where the trial waits to be resumed."""
+    with opened_master(Home.create(home.root)):
+        experiment_id = begin(home, tmp_path)
+        call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+        wait_for(lambda: len(outcomes(home, experiment_id)) == 1)
+        remove(home, 1)
+
+        call(home.root, "want", experiment_id=experiment_id, state=state)
+        search = await_end(home, experiment_id)
+
+    assert search.state == ("COMPLETED" if state == "ACTIVE" else "CANCELED")
+    assert sum(isinstance(event, AttemptBegun) for event in events_of(home, experiment_id)) <= 3

@@ -1,0 +1,157 @@
+"""A master that was killed comes back, and one that was ended on purpose does not."""
+
+from __future__ import annotations
+
+import functools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.commands import Finished, StartCli, WarmCli, start_cli_in
+from master.searches import await_end, submit_text
+from processes import wait_for
+
+from core_sdk.experiments.calling import call, is_master_running
+from core_sdk.tracking import Home
+
+SEARCH = """
+name: search
+entrypoint: [python, train.py]
+hyperparameters: {x: {type: double, minval: 0, maxval: 1}}
+searcher: {name: random, metric: loss, max_trials: 2, max_concurrent_trials: 1}
+"""
+
+TRAIN = """
+import time
+from pathlib import Path
+from core_sdk import core
+
+with core.init() as context:
+    context.train.report_validation_metrics(steps_completed=1, metrics={"loss": 1.0})
+    print("trains", flush=True)
+    while not Path(%r).exists() and not context.preempt.should_preempt():
+        time.sleep(0.1)
+"""
+
+
+@pytest.fixture(autouse=True)
+def this_python() -> None:
+    """`python` is the one of the tests."""
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+
+@pytest.fixture
+def run_cli(tmp_path: Path, warm_cli: WarmCli) -> Callable[..., Finished]:
+    return functools.partial(warm_cli.run, tmp_path)
+
+
+def begin(home: Home, tmp_path: Path) -> int:
+    """A search whose first trial trains until the file `may end` is there, under a master with two slots."""
+    call(Home.create(home.root).root, "status", options=["--slots=2", "--stay"])
+    experiment_id = submit_text(home, tmp_path, SEARCH, TRAIN % str(tmp_path / "may end"))
+    await_training(home)
+    return experiment_id
+
+
+def await_training(home: Home) -> None:
+    log = home.root / "runs" / "1" / "1.log"
+    wait_for(lambda: log.exists() and "trains" in log.read_text())
+
+
+def kill_master(home: Home) -> None:
+    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    wait_for(lambda: not is_master_running(home.root))
+
+
+@pytest.mark.parametrize("command", [("trial", "list"), ("experiment", "list"), ("queue", "list"), ("slot", "list")])
+def test_a_command_that_looks_brings_a_killed_master_back(
+    home: Home, tmp_path: Path, run_cli: Callable[..., Finished], command: tuple[str, ...]
+) -> None:
+    """With the options that it had; the list of the queue shows what waits and runs."""
+    experiment_id = begin(home, tmp_path)
+    kill_master(home)
+
+    listed = run_cli(*command)
+
+    assert listed.status == 0, listed.errors
+    if command[0] == "queue":
+        assert "search" in listed.output
+    wait_for(lambda: is_master_running(home.root))
+    assert call(home.root, "status")["num_slots"] == 2
+    (tmp_path / "may end").touch()
+    assert await_end(home, experiment_id).state == "COMPLETED"
+
+
+def test_the_end_of_a_trial_brings_a_killed_master_back(home: Home, tmp_path: Path) -> None:
+    """Without any command: the search goes on to its end."""
+    experiment_id = begin(home, tmp_path)
+    kill_master(home)
+
+    (tmp_path / "may end").touch()
+
+    assert await_end(home, experiment_id).state == "COMPLETED"
+    assert len(home.trial_ids()) == 2
+
+
+def test_a_master_that_was_ended_stays_away(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
+    """Until a command needs one: neither a list nor the end of a trial starts it again."""
+    experiment_id = begin(home, tmp_path)
+    assert run_cli("master", "down").status == 0
+
+    for command in (("trial", "list"), ("queue", "list")):
+        assert run_cli(*command).status == 0
+    (tmp_path / "may end").touch()
+    wait_for(lambda: home.folder(1).running_attempt() is None)
+
+    assert not is_master_running(home.root)
+    assert not (home.root / "master.json").exists()
+    assert run_cli("experiment", "wait", str(experiment_id)).status == 0
+
+
+def test_an_experiment_at_rest_needs_no_master(home: Home, tmp_path: Path, run_cli: Callable[..., Finished]) -> None:
+    """It is paused, and none of its trials runs."""
+    experiment_id = begin(home, tmp_path)
+    call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+    wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
+    wait_for(lambda: home.experiment(experiment_id).read().search.num_running == 0)  # type: ignore[union-attr]
+    kill_master(home)
+
+    assert run_cli("trial", "list").status == 0
+
+    assert not is_master_running(home.root)
+
+
+def test_a_master_of_another_host_is_not_brought_back(
+    home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
+) -> None:
+    """A shared home is looked at from machines that are to run no trials."""
+    begin(home, tmp_path)
+    record = home.root / "master.json"
+    kill_master(home)
+    record.write_text('{"format":1,"host":"elsewhere","options":[]}')
+
+    assert run_cli("queue", "list").status == 0
+
+    assert not is_master_running(home.root)
+
+
+def test_a_command_that_was_its_own_master_is_not_replaced(
+    home: Home, tmp_path: Path, run_cli: Callable[..., Finished]
+) -> None:
+    """`--local` is for jobs whose machine is theirs only as long as they last."""
+    start: StartCli = functools.partial(start_cli_in, tmp_path)
+    (tmp_path / "train.py").write_text(TRAIN % str(tmp_path / "may end"))
+    (tmp_path / "search.yaml").write_text(SEARCH)
+    script = start("experiment", "create", "search.yaml", "--local")
+    await_training(home)
+    script.process.kill()
+    script.wait()
+
+    assert run_cli("trial", "list").status == 0
+    (tmp_path / "may end").touch()
+    wait_for(lambda: home.folder(1).running_attempt() is None)
+
+    assert not is_master_running(home.root)
