@@ -15,7 +15,7 @@ from pathlib import Path
 
 from core_sdk.errors import CoreSDKError
 from core_sdk.experiments.calling import begin_master, is_master_running, start_master
-from core_sdk.files import write_atomically
+from core_sdk.files import read_regular, write_atomically
 from core_sdk.records import MasterRecord, SearchRecord, decode_file, encode_file
 from core_sdk.tracking.home import Home
 
@@ -39,7 +39,7 @@ def revive_master(home_root: Path, *, waits: bool = False) -> None:
     with contextlib.suppress(CoreSDKError, OSError, ValueError):
         if not _path(home_root).exists() or is_master_running(home_root):
             return
-        record = decode_file(_path(home_root).read_bytes(), MasterRecord)
+        record = decode_file(read_regular(_path(home_root)), MasterRecord)
         if record.host == platform.node() and _is_needed(Home(home_root)):
             (start_master if waits else begin_master)(home_root, record.options)
 

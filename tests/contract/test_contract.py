@@ -39,7 +39,8 @@ from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
 from kills.process_trees import SCRIPT, TORCH, ProcessTree
 from loop.exact_training import Training, loader_of
-from master.searches import await_end, events_of, submit_search
+from master.damage import flip, made_home, opened_master, replace
+from master.searches import await_end, events_of, submit_search, submit_text
 from masters import running_master
 from parts import needs
 from processes import Script, wait_for
@@ -1313,6 +1314,85 @@ def test_49_a_home_has_one_master(home: Home) -> None:
         answered = call(home.root, "status")
 
     assert answered["pid"] == os.getpid()
+
+
+def test_57_damage_lets_one_experiment_stand_still(home: Home, tmp_path: Path) -> None:
+    """Its trial trains on, others are active, and it goes on when its file is whole again."""
+    with made_home(home, tmp_path) as made:
+        path = made.folder(made.running).events_path
+        whole = path.read_bytes()
+        damaged = flip(whole, 8 * (len(whole) // 2))
+        replace(path, damaged)
+        with opened_master(home):
+            states, problem, running = made.states(), made.problem(made.running), home.folder(made.running_trial)
+
+            assert states == {made.running: "DAMAGED", made.paused: "PAUSED"}
+            assert str(path) in problem and path.read_bytes() == damaged
+            assert running.running_attempt() is not None
+            replace(path, whole)
+            wait_for(lambda: made.states() == {made.running: "ACTIVE", made.paused: "PAUSED"})
+
+
+SAVES_LATE = """
+import time
+from pathlib import Path
+from core_sdk import core
+
+with core.init() as context:
+    while not context.preempt.should_preempt():
+        time.sleep(0.05)
+    Path("saving").touch()
+    while not Path("may save").exists():
+        time.sleep(0.05)
+"""
+
+
+def test_58_a_stop_has_its_time_whatever_the_clock_does(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock jumps by two hours while a trial saves, and its master is followed by another one."""
+    text = f"{{name: one, entrypoint: [{sys.executable}, train.py], searcher: {{name: single, metric: m}}}}"
+    with opened_master(Home.create(home.root)):
+        experiment_id = submit_text(home, tmp_path, text, SAVES_LATE)
+        code = home.folder(1).code_path
+        wait_for(lambda: home.folder(1).journal_path(1).exists())
+        call(home.root, "want", experiment_id=experiment_id, state="PAUSED")
+        wait_for((code / "saving").exists)
+        clock = time.time
+        monkeypatch.setattr(time, "time", lambda: clock() + 7200)
+        for _ in range(3):  # between two answers the master looks at its attempts
+            call(home.root, "status")
+    with opened_master(home):
+        for _ in range(3):
+            call(home.root, "status")
+        (code / "may save").touch()
+        wait_for(lambda: any(isinstance(event, AttemptOver) for event in events_of(home, experiment_id)))
+
+    kinds = [type(event).__name__ for event in events_of(home, experiment_id)]
+    assert "StopSent" in kinds and "KillSent" not in kinds
+
+
+def test_59_a_killed_master_comes_back(home: Home, tmp_path: Path) -> None:
+    """With the end of a trial, and no command; one that was ended does not come, whatever is listed."""
+    marker = tmp_path / "may end"
+    train = f"import time, pathlib\nwhile not pathlib.Path({str(marker)!r}).exists(): time.sleep(0.05)"
+    search = "{name: random, metric: m, max_trials: 2, max_concurrent_trials: 1}"
+    hyperparameters = "{x: {type: double, minval: 0, maxval: 1}}"
+    entrypoint = f"[{sys.executable}, train.py]"
+    text = f"{{name: one, entrypoint: {entrypoint}, searcher: {search}, hyperparameters: {hyperparameters}}}"
+    experiment_id = submit_text(home, tmp_path, text, train)
+    wait_for(lambda: home.folder(1).exists() and home.folder(1).running_attempt() is not None)
+    core_sdk("master", "down")
+    listed = core_sdk("queue", "list")
+    assert listed.returncode == 0 and not is_master_running(home.root)
+    os.kill(call(home.root, "status")["pid"], signal.SIGKILL)
+    wait_for(lambda: not is_master_running(home.root))
+
+    marker.touch()
+    await_end(home, experiment_id)
+
+    assert len(home.trial_ids()) == 2
+    call(home.root, "down")
 
 
 def test_50_a_training_resumes_exactly() -> None:

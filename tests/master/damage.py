@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from core_sdk.tracking.home import ExperimentFolder
 
 _SEARCH = """
 name: {name}
-entrypoint: [python, train.py]
+entrypoint: [{python}, train.py]
 hyperparameters: {{x: {{type: double, minval: 0, maxval: 1}}}}
 searcher: {{name: random, metric: loss, max_trials: 4, max_concurrent_trials: 1}}
 reproducibility: {{experiment_seed: 1}}
@@ -82,13 +83,13 @@ class HomeWithExperiments:
 def made_home(home: Home, tmp_path: Path, *, has_ended_trial: bool = False) -> Iterator[HomeWithExperiments]:
     """No master runs in it; a trial of the first experiment does."""
     with opened_master(Home.create(home.root)):
-        text = _SEARCH.format(name="paused")
+        text = _SEARCH.format(name="paused", python=sys.executable)
         paused = submit_text(home, tmp_path, text, _TRAIN % False, is_paused=not has_ended_trial)
         if has_ended_trial:
             wait_for(lambda: any(isinstance(event, AttemptOver) for event in events_of(home, paused)))
             call(home.root, "want", experiment_id=paused, state="PAUSED")
             wait_for(lambda: call(home.root, "status")["experiments"][0]["running"] == [])
-        running = submit_text(home, tmp_path, _SEARCH.format(name="running"), _TRAIN % True)
+        running = submit_text(home, tmp_path, _SEARCH.format(name="running", python=sys.executable), _TRAIN % True)
         wait_for(lambda: sum(isinstance(event, ValidationRead) for event in events_of(home, running)) == 3)
     trials = home.trial_ids()
     made = HomeWithExperiments(home, running, paused, trials[-1], len(trials))

@@ -22,7 +22,7 @@ from core_sdk.records import (
     decode_values,
     encode_values,
 )
-from core_sdk.tracking.home._files import ID, numbered_entries, read_file, write_file
+from core_sdk.tracking.home._files import ID, numbered_entries, read_content, read_file, write_file
 
 logger = logging.getLogger("core_sdk.tracking")
 
@@ -80,11 +80,10 @@ class ExperimentFolder:
 
     def read_config(self) -> dict[str, Any]:
         """The completed configuration, as JSON values. Raises `RecordDamagedError`."""
+        content = _read_existing(self.completed_config_path)
         try:
-            return decode_values(read_regular(self.completed_config_path))
-        except FileNotFoundError as error:
-            raise RecordDamagedError(self.completed_config_path, "it is missing") from error
-        except (NotRegularError, ValueError) as error:
+            return decode_values(content)
+        except ValueError as error:
             raise RecordDamagedError(self.completed_config_path, str(error)) from error
 
     def write_config(self, values: Mapping[str, Any]) -> None:
@@ -92,10 +91,7 @@ class ExperimentFolder:
 
     def read_original_config(self) -> bytes:
         """The configuration as its author wrote it. Raises `RecordDamagedError`."""
-        try:
-            content = read_regular(self.config_path)
-        except FileNotFoundError as error:
-            raise RecordDamagedError(self.config_path, "it is missing") from error
+        content = _read_existing(self.config_path)
         except NotRegularError as error:
             raise RecordDamagedError(self.config_path, str(error)) from error
         sha256 = self.read_submission().config_sha256
@@ -166,6 +162,13 @@ class ExperimentFolder:
         with contextlib.suppress(FileNotFoundError):
             if _read_name(by_name) == str(self.experiment_id).encode():
                 by_name.unlink()
+
+
+def _read_existing(path: Path) -> bytes:
+    content = read_content(path)
+    if content is None:
+        raise RecordDamagedError(path, "it is missing")
+    return content
 
 
 def experiment_ids(home_root: Path) -> list[int]:

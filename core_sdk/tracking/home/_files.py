@@ -20,14 +20,21 @@ ID = re.compile(r"[1-9][0-9]{0,17}")
 
 def read_file(path: Path, kind: type[_T]) -> _T | None:
     """The record, or None if there is no such file. Raises `RecordDamagedError`."""
+    content = read_content(path)
     try:
-        return decode_file(read_regular(path), kind)
+        return None if content is None else decode_file(content, kind)
+    except ValueError as error:
+        raise RecordDamagedError(path, str(error)) from error
+
+
+def read_content(path: Path) -> bytes | None:
+    """What the file holds, or None if there is none. Raises `RecordDamagedError`."""
+    try:
+        return read_regular(path)
     except FileNotFoundError:
         return None
     except (NotRegularError, IsADirectoryError) as error:
         raise RecordDamagedError(path, "it is not a regular file") from error
-    except ValueError as error:
-        raise RecordDamagedError(path, str(error)) from error
 
 
 def write_file(path: Path, record: msgspec.Struct, *, overwrite: bool = True, is_durable: bool = True) -> None:
