@@ -92,8 +92,6 @@ class ExperimentFolder:
     def read_original_config(self) -> bytes:
         """The configuration as its author wrote it. Raises `RecordDamagedError`."""
         content = _read_existing(self.config_path)
-        except NotRegularError as error:
-            raise RecordDamagedError(self.config_path, str(error)) from error
         sha256 = self.read_submission().config_sha256
         if sha256 and hashlib.sha256(content).hexdigest() != sha256:
             raise RecordDamagedError(self.config_path, "it is not what was submitted")
