@@ -37,6 +37,7 @@ from buckets.servers import BucketServer
 from cli.recorded import damage, new_attempt, new_trial
 from cli.recorded import store as store_recorded
 from core.metadata_servers import GoogleStub
+from core.rank_processes import Ranks
 from kills.process_trees import SCRIPT, TORCH, ProcessTree
 from loop.exact_training import Training, loader_of
 from master.damage import flip, made_home, opened_master, replace
@@ -1510,3 +1511,31 @@ def test_56_no_worker_outlives_its_cluster(unwatched_ray: UnwatchedRay, home: Ho
 
     _, output, _ = training.await_end()
     assert "was lost with its Ray cluster" in output
+
+
+def test_61_a_save_does_not_wait_for_a_rank_that_does_not_answer(home: Home, tmp_path: Path) -> None:
+    """Here one that somebody has stopped while it was storing."""
+    source = """
+        from core_sdk.storage.directory._staging import DirectoryStaging
+
+        seal = DirectoryStaging.seal
+        def seal_when_it_goes_on(staging):
+            if rank == 1:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return seal(staging)
+        DirectoryStaging.seal = seal_when_it_goes_on
+
+        with core.init(distributed=distributed) as context:
+            with context.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, _):
+                (path / f"{rank}.bin").write_bytes(b"x")
+        """
+    ranks = Ranks(tmp_path)
+    try:
+        ended = ranks.wait(ranks.start(source, timeout_s=2)[0])
+    finally:
+        ranks.kill()
+
+    assert ended.code == 1
+    assert "rank 1 (" in ended.errors
+    assert "does not answer: it is stopped" in ended.errors
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []

@@ -25,12 +25,13 @@ from core_sdk.errors import *
 
 logging.basicConfig(level="INFO", format="%(levelname)s %(message)s", stream=sys.stderr)
 rank, size, num_nodes = map(int, sys.argv[1:4])
+timeout_s = float(sys.argv[5])
 distributed = core.DistributedContext(
     rank=rank, size=size,
     local_rank=rank % (size // num_nodes), local_size=size // num_nodes,
     cross_rank=rank // (size // num_nodes), cross_size=num_nodes,
     rendezvous=sys.argv[4], chief_ip="127.0.0.1",
-    timeout_s={CHANNEL_TIMEOUT_S}, join_timeout_s={CHANNEL_TIMEOUT_S},
+    timeout_s=timeout_s, join_timeout_s={CHANNEL_TIMEOUT_S},
 )
 
 """
@@ -78,11 +79,12 @@ class Ranks:
         num_nodes: int = 1,
         variables: Mapping[int, Mapping[str, str]] | None = None,
         wrappers: Mapping[int, Sequence[str]] | None = None,
+        timeout_s: float = CHANNEL_TIMEOUT_S,
     ) -> list[subprocess.Popen[str]]:
         """`variables` and `wrappers` (a command to be put before) are by rank."""
         script = self._directory / "train.py"
         script.write_text(_PRELUDE + textwrap.dedent(source))
-        arguments = [str(size), str(num_nodes), str(self._meeting)]
+        arguments = [str(size), str(num_nodes), str(self._meeting), str(timeout_s)]
         processes = [
             subprocess.Popen(
                 [*(wrappers or {}).get(rank, ()), sys.executable, "-u", str(script), str(rank), *arguments],

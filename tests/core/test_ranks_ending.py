@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from core.rank_processes import Ranks, codes, the_trial
+from saving import checkpoint_ids
 
 from core_sdk.journal import read_records
 from core_sdk.records import Ended
+from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home
 
 
@@ -193,3 +195,58 @@ def test_a_rank_that_ends_late_does_not_keep_the_chief_for_long(ranks: Ranks, tm
     assert chief.code == 0
     assert the_trial().state.name == "COMPLETED"
     assert ranks.wait(processes[1]).code == 0
+
+
+@pytest.mark.parametrize("frozen", [0, 2])
+def test_a_save_does_not_wait_for_a_frozen_rank(ranks: Ranks, home: Home, frozen: int) -> None:
+    """It fails on the others, by the rank's name, once the time-out has passed, and nothing of it is visible."""
+    source = f"""
+        from core_sdk.storage import DirectoryStorage
+
+        stage = DirectoryStorage.stage
+        def stage_and_freeze(storage, storage_id, **options):
+            staging = stage(storage, storage_id, **options)
+            seal = staging.seal
+            def freeze():
+                os.kill(os.getpid(), signal.SIGSTOP)
+                return seal()
+            if rank == {frozen}:
+                staging.seal = freeze
+            return staging
+        DirectoryStorage.stage = stage_and_freeze
+
+        with core.init(distributed=distributed, name="frozen") as context:
+            with context.checkpoint.store_path({{"steps_completed": 1}}, shard=True) as (path, _):
+                (path / f"{{rank}}.bin").write_bytes(b"x")
+        """
+    processes = ranks.start(source, size=3, timeout_s=3)
+
+    ended = [ranks.wait(process) for rank, process in enumerate(processes) if rank != frozen]
+
+    for each in ended:
+        assert each.code == 1
+        assert f"rank {frozen} (" in each.errors
+        assert "does not answer: it is stopped" in each.errors
+    assert checkpoint_ids(DirectoryStorage(home.checkpoints)) == []
+
+
+def test_a_save_waits_for_a_rank_that_is_only_slow(ranks: Ranks, home: Home) -> None:
+    """Longer than the time-out: its files may be large."""
+    source = """
+        from core_sdk.storage.directory._staging import DirectoryStaging
+
+        seal = DirectoryStaging.seal
+        def seal_slowly(staging):
+            time.sleep(7 if rank == 1 else 0)
+            return seal(staging)
+        DirectoryStaging.seal = seal_slowly
+
+        with core.init(distributed=distributed, name="slow") as context:
+            with context.checkpoint.store_path({"steps_completed": 1}, shard=True) as (path, _):
+                (path / f"{rank}.bin").write_bytes(b"x")
+        """
+
+    ended = [ranks.wait(process) for process in ranks.start(source, timeout_s=2)]
+
+    assert codes(ended) == [0, 0], ended
+    assert len(checkpoint_ids(DirectoryStorage(home.checkpoints))) == 1

@@ -234,13 +234,15 @@ class ChiefChannel(StarChannel):
             self._check(member, frame, last)
 
     def _time_out(self, call: Call, missing: list[int]) -> None:
-        """Ends the group, naming who is late; a patient call is only logged.
+        """Ends the group, naming who is late; a patient call waits on for ranks that answer, which is logged.
 
         A host that is gone without a word does not confirm what it is asked here, and is given up for that.
         """
-        findings = findings_on(missing, self._ask_all(), self.ranks, call.number)
-        if not call.is_patient:
-            self._fail_late(missing, findings, call)
+        answers = self._ask_all()
+        late = [rank for rank in missing if rank not in answers] if call.is_patient else missing
+        findings = findings_on(late or missing, answers, self.ranks, call.number)
+        if late:
+            self._fail_late(late, findings, call)
         logger.warning("%s goes on waiting after %g s: %s", call, self.timeout_s, "; ".join(findings))
 
     def _hear_fault(self, fault: Fault, sender: int) -> None:

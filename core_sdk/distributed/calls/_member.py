@@ -133,11 +133,11 @@ class MemberChannel(StarChannel):
             self._fail_mismatch(CHIEF, Call(Operation(result.operation), result.sequence, result.site), call)
 
     def _await_late_result(self, call: Call) -> Frame | None:
-        """Raises who is late, unless the result comes meanwhile. A patient call only asks, and then waits again."""
+        """Raises who is late, unless the result comes meanwhile. A patient call waits again if the chief answers."""
         answers = self._ask_all()
         are_all_in_it = bool(answers) and not late_ranks(answers, self.size, call.number, self.rank)
         frame = self._last_result(_ON_ITS_WAY_S if are_all_in_it else 0.0)
-        if frame is None and not call.is_patient:
+        if frame is None and not (call.is_patient and answers):
             self._give_up(call, answers)
             raise ConnectionEndedError("the result of the call did not come")
         return frame
