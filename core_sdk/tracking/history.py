@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from core_sdk.errors import CheckpointNotFoundError
 from core_sdk.journal import find_records
 from core_sdk.records import (
     AttemptStarted,
@@ -67,6 +68,12 @@ def read_history(folder: TrialFolder, *, with_validation: bool = False) -> Trial
         reading.read(folder.journal_path(attempt), attempt)
     reading.read(folder.changes_path, attempt=0)
     return reading.history()
+
+
+def check_listed(folder: TrialFolder, storage_id: str) -> None:
+    """Raises `CheckpointNotFoundError` if the trial has no such checkpoint, or its deletion has begun."""
+    if all(found.record.storage_id != storage_id for found in read_history(folder).checkpoints):
+        raise CheckpointNotFoundError(storage_id, f"trial {folder.trial_id}: it was deleted")
 
 
 class _Reading:

@@ -19,6 +19,7 @@ from core_sdk.errors import (
 from core_sdk.files import opened_regular
 from core_sdk.journal import Chunk, read_journal
 from core_sdk.records import (
+    CheckpointPinned,
     CommandRecord,
     EarlyExit,
     ExperimentRecord,
@@ -31,6 +32,7 @@ from core_sdk.records import (
     TrialArchivedSet,
     TrialRecord,
 )
+from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.rows import (
     AttemptRow,
@@ -149,7 +151,9 @@ class HomeTracker(Tracker):
         kill(folder, attempt, settled)
 
     def append_change(self, trial_id: int, change: Record) -> None:
-        self.home.trial(trial_id).append_change(change)
+        folder = self.home.trial(trial_id)
+        pinned = change.storage_id if isinstance(change, CheckpointPinned) else None
+        folder.append_change(change, None if pinned is None else lambda: check_listed(folder, pinned))
 
     def archive_trial(self, trial_id: int, *, is_archived: bool = True) -> None:
         folder = self.home.trial(trial_id)

@@ -12,14 +12,13 @@ from typing import Any
 import msgspec
 
 from core_sdk.errors import (
-    CheckpointNotFoundError,
     CheckpointProtectedError,
     ModelNotFoundError,
     NameTakenError,
     RecordDamagedError,
 )
 from core_sdk.records import ModelRecord, ModelVersionRecord, check_name
-from core_sdk.tracking.history import read_history
+from core_sdk.tracking.history import check_listed
 from core_sdk.tracking.home import Home, TrialFolder
 from core_sdk.tracking.home._files import numbered_entries, read_file, write_file
 
@@ -85,8 +84,7 @@ class Registry:
         Raises `CheckpointNotFoundError` for one that was deleted.
         """
         with self.edit(model_id) as record:
-            if all(found.record.storage_id != storage_id for found in read_history(folder).checkpoints):
-                raise CheckpointNotFoundError(storage_id, f"trial {folder.trial_id}: it was deleted")
+            check_listed(folder, storage_id)
             record.last_version += 1
             version = ModelVersionRecord(
                 version=record.last_version, checkpoint=storage_id, created=time.time(), name=name, notes=notes

@@ -34,8 +34,8 @@ def new_trial(
     return folder
 
 
-def new_attempt(folder: TrialFolder, *, resumed_steps: int = 0) -> Training:
-    return Training(folder, max(folder.attempts(), default=0) + 1, resumed_steps)
+def new_attempt(folder: TrialFolder, *, resumed_steps: int = 0, latest_checkpoint: str | None = None) -> Training:
+    return Training(folder, max(folder.attempts(), default=0) + 1, resumed_steps, latest_checkpoint)
 
 
 def store(training: Training, storage_id: str, steps: int) -> None:

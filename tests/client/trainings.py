@@ -15,7 +15,9 @@ START = 1_700_000_000.0
 class Training:
     """One attempt of a trial. It runs, in this process, until it ends or dies."""
 
-    def __init__(self, folder: TrialFolder, attempt: int, resumed_steps: int) -> None:
+    def __init__(
+        self, folder: TrialFolder, attempt: int, resumed_steps: int, latest_checkpoint: str | None = None
+    ) -> None:
         self.folder = folder
         self.trial_id = folder.trial_id
         self.attempt = attempt
@@ -30,6 +32,7 @@ class Training:
                 host="here",
                 pid=1,
                 sdk_version="0",
+                latest_checkpoint=latest_checkpoint,
                 resumed_steps=resumed_steps,
                 home=Home(folder.home_root).owner(),
             )

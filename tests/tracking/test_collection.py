@@ -13,7 +13,13 @@ from client.trainings import Training
 from filelock import FileLock
 from saving import checkpoint_ids, store_alone
 
-from core_sdk.errors import CollectionRunningError, TrialRunningError
+from core_sdk.errors import (
+    CheckpointNotFoundError,
+    CheckpointProtectedError,
+    CollectionRunningError,
+    RecordDamagedError,
+    TrialRunningError,
+)
 from core_sdk.journal import read_records
 from core_sdk.records import (
     CheckpointBegun,
@@ -28,10 +34,11 @@ from core_sdk.records import (
     SearcherMetric,
 )
 from core_sdk.storage import DirectoryStorage
-from core_sdk.tracking import Home, TrialFolder
+from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
 from core_sdk.tracking.claim import claimed_next_attempt
-from core_sdk.tracking.deletion.collection import Collector, Request, collect
+from core_sdk.tracking.deletion._by_hand import recording
+from core_sdk.tracking.deletion.collection import Collector, Request, Verdict, collect
 from core_sdk.tracking.index import Index
 
 LATEST = {"save_experiment_best": 0, "save_trial_best": 0, "save_trial_latest": 1}
@@ -472,3 +479,75 @@ def test_an_experiments_policy_survives_a_reader_that_does_not_know_it(home: Hom
 
     assert content["retention"] == {"save_experiment_best": 0, "save_trial_best": 1, "save_trial_latest": 3}
     assert content["name"] == "digits"
+
+
+class Overtaken(Collector):
+    """Somebody pins "a" once everything was looked at for the last time."""
+
+    def _delete(self, verdict: Verdict) -> bool:
+        if verdict.storage_id == "a":
+            HomeTracker(self._home).append_change(1, CheckpointPinned(time=0.0, storage_id="a", note="mine"))
+        return super()._delete(verdict)
+
+
+def test_a_pin_that_came_first_is_heeded(home: Home, folder: TrialFolder) -> None:
+    """Also if it came after the collector's last look."""
+    with Overtaken(home, Request(policy=LATEST)) as collector:
+        done = collector.carry_out(collector.plan())
+
+    assert [verdict.storage_id for verdict in done.deleted] == ["b"]
+    assert [verdict.storage_id for verdict in done.spared] == ["a"]
+    assert stored(home) == ["a", "c"]
+    assert states(home)["a"] == "COMPLETED"
+
+
+def test_a_pin_that_comes_second_is_refused(home: Home, folder: TrialFolder) -> None:
+    """Nobody is told that what is being deleted is safe; nor may a deletion by hand overtake a pin."""
+    folder.append_change(CheckpointCondemned(time=0.0, storage_id="a"))
+
+    with pytest.raises(CheckpointNotFoundError, match="it was deleted"):
+        HomeTracker(home).append_change(1, CheckpointPinned(time=0.0, storage_id="a"))
+
+    HomeTracker(home).append_change(1, CheckpointPinned(time=0.0, storage_id="b"))
+    with pytest.raises(CheckpointProtectedError):
+        recording(folder)(CheckpointCondemned(time=0.0, storage_id="b"))
+    assert states(home) == {"a": "DELETED", "b": "COMPLETED", "c": "COMPLETED"}
+
+
+def test_a_damaged_experiment_keeps_only_its_own_checkpoints(home: Home, folder: TrialFolder) -> None:
+    """It is named; those of others are collected."""
+    trial_with(home, "d", "e")
+    other = new_trial(home, experiment="other")
+    training = new_attempt(other)
+    for steps, storage_id in enumerate("xyz"):
+        store(training, storage_id, steps)
+    training.end()
+    path = home.experiment(1).record_path
+    path.write_bytes(path.read_bytes()[:-9] + b"9" * 9)
+
+    done = collect(home, Request(policy=LATEST))
+
+    assert {verdict.storage_id for verdict in done.deleted} == {"x", "y"}
+    assert [problem for problem in done.problems if str(path) in problem] == list(done.problems) != []
+    with pytest.raises(RecordDamagedError):
+        collect(home, Request(experiment_id=1, policy=LATEST))
+
+
+def test_a_damaged_trial_keeps_its_checkpoints_and_that_with_which_it_began(home: Home, folder: TrialFolder) -> None:
+    """Its first attempt tells which. If that is damaged too, it might have been any."""
+    damaged = new_trial(home, continued_from="a")
+    training = new_attempt(damaged, latest_checkpoint="a")
+    store(training, "x", 1)
+    store(training, "y", 2)
+    training.end()
+    path = damaged.path / "trial.json"
+    path.write_bytes(path.read_bytes()[:-9] + b"9" * 9)
+
+    done = collect(home, Request(policy=LATEST))
+
+    assert {verdict.storage_id for verdict in done.deleted} == {"b"}
+    assert stored(home) == ["a", "c", "x", "y"]
+    assert any(str(path) in problem for problem in done.problems)
+    damaged.journal_path(1).write_bytes(b"")
+    with pytest.raises(RecordDamagedError):
+        collect(home, Request(policy=LATEST))

@@ -133,7 +133,7 @@ def _report(plan: Plan, deletions: Deletions | None, as_json: bool) -> None:
         say(f"checkpoint {verdict.storage_id} of trial {verdict.trial_id} was not deleted: its trial has been started "
             "since, or its storage failed")  # fmt: skip
     for problem in problems:
-        say(f"cannot be reached: {problem}")
+        say(f"nothing was deleted in {problem}")
     if problems:
         raise typer.Exit(ExitCode.FAILURE)
 

@@ -17,7 +17,15 @@ from core_sdk.errors import (
     StorageError,
     TrialNotFoundError,
 )
-from core_sdk.records import CheckpointCondemned, CheckpointDeleted, CheckpointPinned, CheckpointPruned, Record
+from core_sdk.journal import find_records
+from core_sdk.records import (
+    CheckpointCondemned,
+    CheckpointDeleted,
+    CheckpointPinned,
+    CheckpointPruned,
+    CheckpointUnpinned,
+    Record,
+)
 from core_sdk.storage import Storage, storage_from_url, without
 from core_sdk.tracking.claim import claimed_next_attempt
 from core_sdk.tracking.deletion.references import read_references
@@ -39,7 +47,7 @@ def delete_checkpoint(folder: TrialFolder, storage_url: str, storage_id: str, *,
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
         check_reachable(storage, storage_id)
-        remove_checkpoint(storage, storage_id, folder.append_change)
+        remove_checkpoint(storage, storage_id, recording(folder, is_forced=is_forced))
 
 
 def delete_files(
@@ -51,7 +59,29 @@ def delete_files(
     """
     _check_unprotected(folder, storage_id, is_forced)
     with contextlib.closing(storage_from_url(storage_url)) as storage, _deleting(folder, [storage_id]):
-        return remove_files(storage, storage_id, globs, folder.append_change)
+        return remove_files(storage, storage_id, globs, recording(folder, is_forced=is_forced))
+
+
+def recording(folder: TrialFolder, *, is_forced: bool = False) -> Callable[[Record], None]:
+    """What records deletions in the trial's changes: of a pin and a deletion, whichever is recorded first stands.
+
+    Raises `CheckpointProtectedError` for a checkpoint that was pinned meanwhile, unless the deletion `is_forced`.
+    """
+
+    def record(change: Record) -> None:
+        condemned = change.storage_id if isinstance(change, CheckpointCondemned) and not is_forced else None
+        folder.append_change(change, None if condemned is None else lambda: _check_not_pinned(folder, condemned))
+
+    return record
+
+
+def _check_not_pinned(folder: TrialFolder, storage_id: str) -> None:
+    pin: CheckpointPinned | None = None
+    for change in find_records(folder.changes_path, ('"checkpoint_pinned"', '"checkpoint_unpinned"')):
+        if isinstance(change, CheckpointPinned | CheckpointUnpinned) and change.storage_id == storage_id:
+            pin = change if isinstance(change, CheckpointPinned) else None
+    if pin is not None:
+        raise CheckpointProtectedError(storage_id, [pin_reason(pin.note)], can_be_forced=True)
 
 
 def remove_files(

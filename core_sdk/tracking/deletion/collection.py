@@ -21,6 +21,7 @@ What keeps this safe:
 - A launcher that starts ranks anew does not take that claim. Should it choose a checkpoint in the very moment of its
   deletion, that attempt fails to restore it, and the next start chooses another: at least one good one always stays. So
   too a new trial that is being made to begin with another trial's checkpoint, until its run info is written.
+- A pin and a deletion are recorded under one lock, that of the trial's changes: whichever comes second is refused.
 - A version of a model is made of a checkpoint, and a checkpoint is deleted, under one lock, `models/models.lock`.
 - A storage that cannot be reached condemns nothing in it. Records that are damaged, or that a full disk refused, might
   have been a pin or a validation: nothing of such a trial is deleted.
@@ -48,7 +49,7 @@ from core_sdk.errors import (
 from core_sdk.records import ExperimentRecord, RetentionPolicy, SearcherMetric
 from core_sdk.storage import Storage
 from core_sdk.tracking.claim import claimed_next_attempt
-from core_sdk.tracking.deletion._by_hand import remove_checkpoint
+from core_sdk.tracking.deletion._by_hand import recording, remove_checkpoint
 from core_sdk.tracking.deletion._inspection import UNREACHABLE, Inspector
 from core_sdk.tracking.deletion._planning import ExperimentPlan, Rules, Verdict
 from core_sdk.tracking.deletion.references import TrialsByExperiment, read_trials
@@ -86,7 +87,7 @@ class Plan:
     """By experiment; experiments without rules are not looked at."""
     verdicts: tuple[Verdict, ...]
     problems: tuple[str, ...]
-    """Storages that cannot be reached, and experiments that cannot be read; nothing of them is condemned."""
+    """Storages that cannot be reached, and records that are damaged; nothing in them is condemned."""
 
     @property
     def condemned(self) -> list[Verdict]:
@@ -109,8 +110,8 @@ class Collector:
         self._request = request
         self._inspector = Inspector(storages)
         self._known_metrics: set[str] = set()
-        self._damaged: dict[int, str] = {}
-        """Experiments that are left alone, since it cannot be read which checkpoints they keep."""
+        self._damage: dict[str, str] = {}
+        """Experiment or trial -> why its records cannot be read."""
 
     def __enter__(self) -> Self:
         return self
@@ -121,15 +122,15 @@ class Collector:
     def plan(self) -> Plan:
         """Deletes nothing.
 
-        Raises `RecordDamagedError` for the experiment that was asked for, or for a trial; `TrialNotFoundError`,
-        `ExperimentNotFoundError`, or `MetricNotFoundError` if the metric that was asked for is in no validation, but
-        others are.
+        Raises `TrialNotFoundError`, `ExperimentNotFoundError`, `MetricNotFoundError` if the metric that was asked for
+        is in no validation, but others are, or `RecordDamagedError` for a record that might protect any checkpoint, or
+        for the experiment that was asked for.
         """
         wanted = self._wanted_experiment()
         if wanted is not None and self._rules(wanted) is None:
             return Plan({}, (), ())  # without a look at the trials, of which a home may have thousands
         trials, references = self._read_trials()
-        found = {experiment_id: self._rules(experiment_id) for experiment_id in sorted(trials)}
+        found = {experiment_id: self._readable_rules(experiment_id) for experiment_id in sorted(trials)}
         rules = {experiment_id: rules for experiment_id, rules in found.items() if rules is not None}
         verdicts = self._verdicts({experiment_id: trials[experiment_id] for experiment_id in rules}, rules, references)
         metric = self._request.metric
@@ -190,9 +191,9 @@ class Collector:
         try:
             storage = self._inspector.storage(verdict.storage)
             with Registry(self._home).deleting([verdict.storage_id]):
-                remove_checkpoint(storage, verdict.storage_id, folder.append_change, "; ".join(verdict.reasons))
+                remove_checkpoint(storage, verdict.storage_id, recording(folder), "; ".join(verdict.reasons))
         except CheckpointProtectedError:
-            return False  # it was registered meanwhile
+            return False  # it was registered or pinned meanwhile
         except (CheckpointError, *UNREACHABLE) as error:
             self._inspector.note_problem(verdict.storage, error)
             return False
@@ -230,24 +231,27 @@ class Collector:
         wanted = self._wanted_experiment()
         ended = frozenset() if self._request.ended_trial is None else frozenset({self._request.ended_trial})
         trials, references = read_trials(self._home, ended)
+        self._damage |= {f"trial {trial_id}": problem for trial_id, problem in references.damaged.items()}
         return {found: trials[found] for found in trials if wanted in (None, found)}, references
+
+    def _readable_rules(self, experiment_id: int) -> Rules | None:
+        """Of an experiment whose record is damaged, everything is kept."""
+        try:
+            return self._rules(experiment_id)
+        except RecordDamagedError as error:
+            self._damage[f"experiment {experiment_id}"] = str(error)
+            return None
 
     def _rules(self, experiment_id: int) -> Rules | None:
         try:
             return rules_of(self._home.experiment(experiment_id).read(), self._request)
         except ExperimentNotFoundError:
             return None  # deleted; its trials are about to be
-        except RecordDamagedError as error:
-            if self._wanted_experiment() == experiment_id:
-                raise
-            self._damaged[experiment_id] = f"experiment {experiment_id} is left alone: {error}"
-            return None
 
     def _problems(self) -> tuple[str, ...]:
-        return (*self._damaged.values(), *self._storage_problems())
-
-    def _storage_problems(self) -> Iterator[str]:
-        return (f"{url}: {problem}" for url, problem in sorted(self._inspector.problems.items()))
+        return tuple(
+            f"{place}: {problem}" for place, problem in sorted((self._damage | self._inspector.problems).items())
+        )
 
 
 def collect(home: Home, request: Request, *, storages: Sequence[Storage] = (), wait_s: float = -1) -> Deletions:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Set
 
-from core_sdk.errors import TrialNotFoundError
+from core_sdk.errors import RecordDamagedError, TrialNotFoundError
 from core_sdk.journal import find_records
 from core_sdk.records import AttemptStarted, CheckpointUsed
 from core_sdk.tracking.deletion.retention import References
@@ -27,34 +26,60 @@ def read_trials(
 ) -> tuple[TrialsByExperiment, References]:
     """All trials of the home, and whatever refers to checkpoints; trials in `ended` do not count as running.
 
-    Raises `RecordDamagedError` for a trial, or a model, that cannot be read: it might refer to any checkpoint.
+    A trial whose record is damaged is left out; the checkpoint with which it began is known from its first attempt.
+    Raises `RecordDamagedError` if that is not known, or for a model: it might refer to any checkpoint.
     """
     trials: defaultdict[int, set[int]] = defaultdict(set)
     sources: defaultdict[str, set[int]] = defaultdict(set)
     uses: defaultdict[str, set[int]] = defaultdict(set)
     running: dict[int, int] = {}
+    damaged: dict[int, str] = {}
     # Also trials that are being made: without a record yet, they may already have chosen their checkpoint.
     for trial_id in sorted({*home.trial_ids(include_deleted=True)} - without):
         folder = TrialFolder(home.root, trial_id)
-        with contextlib.suppress(TrialNotFoundError):
+        try:
             record = folder.read_record()
             trials[record.experiment_id].add(trial_id)
             if record.continued_from is not None:
                 sources[record.continued_from].add(trial_id)
+        except TrialNotFoundError:
+            pass
+        except RecordDamagedError as error:
+            damaged[trial_id] = str(error)
+            if (source := _source(folder, error)) is not None:
+                sources[source].add(trial_id)
         if trial_id in ended or (attempt := folder.running_attempt()) is None:
             continue
         running[trial_id] = attempt
         for storage_id in _used(folder, attempt):
             uses[storage_id].add(trial_id)
-    return trials, References(sources, uses, running, read_registered(home))
+    return trials, References(sources, uses, running, read_registered(home), damaged)
+
+
+def _source(folder: TrialFolder, damage: RecordDamagedError) -> str | None:
+    """The checkpoint with which the first attempt of a trial began. Raises `damage` if that cannot be read either."""
+    records = find_records(folder.journal_path(1), ('"attempt"',))
+    started = next((record for record in records if isinstance(record, AttemptStarted)), None)
+    if started is None:
+        raise damage
+    return started.latest_checkpoint
 
 
 def _used(folder: TrialFolder, attempt: int) -> Iterator[str]:
-    info = folder.read_run_info(attempt)
-    if info is not None and info.latest_checkpoint is not None:
-        yield info.latest_checkpoint  # the script may not have called init() yet
+    """Raises `RecordDamagedError` where that cannot be told."""
+    damage: RecordDamagedError | None = None
+    try:
+        info = folder.read_run_info(attempt)
+        if info is not None and info.latest_checkpoint is not None:
+            yield info.latest_checkpoint  # the script may not have called init() yet
+    except RecordDamagedError as error:
+        damage = error
     for record in find_records(folder.journal_path(attempt), ('"attempt"', '"checkpoint_used"')):
+        if isinstance(record, AttemptStarted):
+            damage = None  # from then on the script does what the journal says
         if isinstance(record, AttemptStarted) and record.latest_checkpoint is not None:
             yield record.latest_checkpoint
         elif isinstance(record, CheckpointUsed):
             yield record.storage_id
+    if damage is not None:
+        raise damage

@@ -55,6 +55,8 @@ class References:
     """Trial -> the attempt of it that runs."""
     models: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The versions of models that it is registered as, for people."""
+    damaged: Mapping[int, str] = field(default_factory=dict)
+    """Trial -> why its record cannot be read; to which experiment it belongs is not known."""
     doubtful: Mapping[int, str] = field(default_factory=dict)
     """Trial -> why records of it may be missing: a lost one might be a pin, or a validation."""
 

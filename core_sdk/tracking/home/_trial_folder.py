@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from core_sdk.alive import is_alive
@@ -185,14 +186,17 @@ class TrialFolder:
         """Asks the attempt to stop: its `should_preempt()` becomes true within a second."""
         write_file(self.stop_path(attempt), StopRequest(time=time.time(), source=source))
 
-    def append_change(self, record: Record) -> None:
+    def append_change(self, record: Record, check: Callable[[], None] | None = None) -> None:
         """Records, durably, a change that was made to the trial from outside. After an `OSError` nothing is recorded.
 
-        Waits while another process appends a change.
+        Waits while another process appends a change. If `check` raises, which is called when none does, nothing is
+        recorded.
         """
         from filelock import FileLock  # imports asyncio, which a training script need not pay for
 
         with FileLock(self.path / "changes.lock", mode=0o600):
+            if check is not None:
+                check()
             _append_line(self.changes_path, encode_line(record))
 
     def append_operation(self, record: OperationWanted | OperationsClosed) -> None:
