@@ -140,11 +140,11 @@ class _Reading:
     def _is_inherited(self, url: str, attempt: int) -> bool:
         if url not in self._is_inside:
             self._is_inside[url] = is_inside(self._home, url)
-        return not self._is_inside[url] and self._ran_in.get(attempt) != self._owner
+        return not self._is_inside[url] and self._ran_in.get(attempt, "") != self._owner
 
     @cached_property
-    def _owner(self) -> str:
-        return self._home.owner()
+    def _owner(self) -> str | None:
+        return self._home.read_owner()
 
     def _unlisted(self) -> Iterator[UnlistedCheckpoint]:
         stored = {record.storage_id: (attempt, record) for attempt, record in self._fold.stored}

@@ -16,7 +16,7 @@ from saving import checkpoint_ids
 
 from core_sdk.errors import CheckpointProtectedError
 from core_sdk.journal import read_records
-from core_sdk.records import CheckpointBegun, CheckpointStored
+from core_sdk.records import CheckpointBegun, CheckpointStored, CommandRecord
 from core_sdk.storage import DirectoryStorage
 from core_sdk.tracking import Home, HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.continuation import newest_good_checkpoint
@@ -230,6 +230,22 @@ def test_a_renamed_home_still_owns_what_it_has_stored_outside(original: Home, sh
     assert len(collected(move(original))) == 1
 
 
+def test_a_trial_in_a_copy_runs_in_its_own_copy_of_the_code(original: Home) -> None:
+    """Not in that of the original, whose path was recorded."""
+    folder = new_trial(original)
+    folder.code_path.mkdir()
+    folder.write_command(
+        CommandRecord(argv=[str(folder.code_path / "bin" / "train"), "x"], cwd=str(folder.code_path), environment={})
+    )
+
+    copied = copy(original).folder(1)
+    command = copied.read_command()
+
+    assert command is not None
+    assert command.cwd == str(copied.code_path)
+    assert command.argv == [str(copied.code_path / "bin" / "train"), "x"]
+
+
 def test_a_copy_has_another_identity(original: Home) -> None:
     """Else it would take the records that nodes keep for its original. A renamed home has the same."""
     identity = original.identity()
@@ -252,3 +268,15 @@ def test_checkpoints_behind_a_link_are_outside(original: Home, tmp_path: Path) -
     assert collected(copied) == []
     assert len(listed(copied)) == 2
     assert len(collected(original)) == 1
+
+
+def test_a_damaged_identity_stops_no_training_and_deletes_nothing_outside(original: Home, shared: Path) -> None:
+    """It is not known any more what this home has stored there."""
+    train(original, shared)
+    path = original.root / "identity"
+    path.write_bytes(bytes([path.read_bytes()[0] ^ 1]) + path.read_bytes()[1:])
+
+    train(original, shared)
+
+    assert collected(original) == []
+    assert len(checkpoint_ids(DirectoryStorage(shared))) == 4

@@ -107,11 +107,24 @@ class Home:
         return f"{drawn}-{hashlib.sha256(' '.join(inodes).encode()).hexdigest()[:8]}"
 
     def owner(self) -> str:
-        """The identity of the home to which the records of this one belong: its own, unless this is a spool."""
+        """The identity of the home to which the records of this one belong: its own, unless this is a spool.
+
+        It is empty where that is damaged: what is then stored outside the home is not deleted by a policy.
+        """
+        try:
+            return self.read_owner() or self.identity()
+        except RecordDamagedError as error:
+            logger.warning("%s", error)
+            return ""
+
+    def read_owner(self) -> str | None:
+        """As `owner`, without making an identity: None if there is none, or a damaged one."""
         try:
             return read_regular(self._owner_path).decode()
-        except FileNotFoundError:
-            return self.identity()
+        except OSError:
+            with contextlib.suppress(RecordDamagedError):
+                return self.read_identity()
+            return None
 
     def stand_for(self, owner: str) -> None:
         """Makes this a spool for the home of this identity."""

@@ -149,7 +149,20 @@ class TrialFolder:
         write_file(self.path / "trial.json", record)
 
     def read_command(self) -> CommandRecord | None:
-        return read_file(self.path / "command.json", CommandRecord)
+        """If it starts in the trial's copy of the code, it names that where it lies now: the home may have moved."""
+        record = read_file(self.path / "command.json", CommandRecord)
+        if record is None or (recorded := Path(record.cwd)).parts[-3:] != ("runs", str(self.trial_id), "code"):
+            return record
+        here = self.code_path.absolute()
+        if here.exists() or not recorded.exists():
+            record.cwd = str(here)
+            record.argv = [
+                str(here / Path(argument).relative_to(recorded))
+                if Path(argument).is_relative_to(recorded)
+                else argument
+                for argument in record.argv
+            ]
+        return record
 
     def write_command(self, record: CommandRecord) -> None:
         write_file(self.path / "command.json", record)
