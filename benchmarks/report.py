@@ -41,6 +41,7 @@ def main() -> None:
     num_reports = parser.parse_args().num_reports
     compare_with_bare(num_reports // NUM_TURNS)
     go_back(2 * num_reports)
+    go_down_in_layouts(num_reports // 50)
     for name, other in (("tensorboardX", tensorboard_x), ("mlflow", mlflow), ("wandb", wandb)):
         if importlib.util.find_spec(name) is None:
             print(f"{name}: not installed")
@@ -83,6 +84,17 @@ def go_back(num_reports: int) -> None:
     first_us, p99_us = durations[0] / 1e3, p99 / 1e3
     print(f"back after {num_reports:<14,} first {first_us:5.2f} µs   p99 {p99_us:8.2f} µs   (target <= 1,000 µs)")
     print(f"memory for going back     {memory_kb:,} KB")
+
+
+def go_down_in_layouts(num_reports: int, num_layouts: int = 1_200) -> None:
+    """What reports cost at falling steps, each with a metric that all have and one that every 1,200th has."""
+    layouts = [{"loss": 0.1, f"loss {index}": 0.1} for index in range(num_layouts)]
+    with core_sdk() as core_context:
+        report = core_context.train.report_training_metrics
+        percentiles = measure(
+            lambda step: report(step, layouts[step % num_layouts]), range(num_reports, num_reports // 10, -1)
+        )
+    print(f"down in {num_layouts:,} layouts     {percentiles}   (target <= 100 µs)")
 
 
 def measure(call: Call, steps: range) -> Percentiles:

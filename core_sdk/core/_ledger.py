@@ -21,22 +21,35 @@ _STEPS_PER_PAGE = 256
 # What a group remembers costs about 24 bytes for each unit: 24 MB at most.
 _MAX_UNITS = 1 << 20
 _UNITS_PER_PAGE = 8
-_UNITS_PER_LAYOUT = 1024
+_UNITS_PER_SET = 32
+_UNITS_PER_NAME = 8
 
 
 class _Steps:
-    """A set of steps. Rising steps are kept as runs with even strides, all others as bits in pages.
+    """The steps of some names that were always reported together.
 
-    Nearly every training is a single run, however long it is.
+    Rising steps are kept as runs with even strides, all others as bits in pages. Nearly every training is a single
+    run, however long it is.
     """
 
-    __slots__ = ("first", "firsts", "last", "lasts", "pages", "stride", "strides")
+    __slots__ = ("first", "firsts", "last", "lasts", "num_names", "pages", "stride", "strides")
 
-    def __init__(self) -> None:
+    def __init__(self, num_names: int) -> None:
+        self.num_names = num_names
         self.first = self.last = -1
         self.stride = 0
         self.firsts, self.lasts, self.strides = array("q"), array("q"), array("q")
         self.pages: dict[int, int] = {}
+
+    def copy(self, num_names: int) -> _Steps:
+        copy = _Steps(num_names)
+        copy.first, copy.last, copy.stride = self.first, self.last, self.stride
+        copy.firsts, copy.lasts, copy.strides = self.firsts[:], self.lasts[:], self.strides[:]
+        copy.pages = dict(self.pages)
+        return copy
+
+    def num_units(self) -> int:
+        return _UNITS_PER_SET + len(self.firsts) + _UNITS_PER_PAGE * len(self.pages)
 
     def add(self, step: int) -> int:
         """Returns how many more units of memory the set takes."""
@@ -75,10 +88,18 @@ class _Steps:
         return bool(self.pages.get(number, 0) >> bit & 1)
 
 
-class _Group:
-    """The steps that one group has reported. A layout is the tuple of a report's metric names."""
+# Contains no step, and no step follows it.
+_NO_STEPS = _Steps(0)
 
-    __slots__ = ("by_layout", "by_name", "is_complete", "layout", "num_units", "step", "steps")
+
+class _Group:
+    """The steps that one group has reported. A layout is the tuple of a report's metric names.
+
+    Names that were always reported together share a set of steps, so that a report takes as long as its layout has
+    such sets, however many layouts there are.
+    """
+
+    __slots__ = ("by_name", "is_complete", "layout", "num_units", "sets", "step", "steps")
 
     def __init__(self) -> None:
         self.step = -1
@@ -88,38 +109,51 @@ class _Group:
 
     def forget(self) -> None:
         self.num_units = 0
-        self.layout: tuple[str, ...] = ()
-        self.steps = _Steps()
-        """Those of `layout`."""
-        self.by_layout: dict[tuple[str, ...], _Steps] = {}
-        self.by_name: defaultdict[str, list[_Steps]] = defaultdict(list)
+        self.by_name: dict[str, _Steps] = {}
+        self.turn_to(())
 
     def turn_to(self, layout: tuple[str, ...]) -> None:
-        steps = self.by_layout.get(layout)
-        if steps is None:
-            steps = self.by_layout[layout] = _Steps()
-            self.num_units += _UNITS_PER_LAYOUT
-            for name in layout:
-                self.by_name[name].append(steps)
-        self.layout, self.steps = layout, steps
+        together: defaultdict[_Steps, list[str]] = defaultdict(list)
+        for name in layout:
+            together[self.by_name.get(name, _NO_STEPS)].append(name)
+        self.sets = [self._set_of(names, steps) for steps, names in together.items()]
+        self.steps = self.sets[0] if len(self.sets) == 1 else _NO_STEPS
+        """Those of `layout`, if all its names were always reported together."""
+        self.layout = layout
+
+    def _set_of(self, names: list[str], steps: _Steps) -> _Steps:
+        """A set of these names alone, which have been in `steps`."""
+        if len(names) == steps.num_names:
+            return steps
+        part = steps.copy(len(names))
+        self.num_units += part.num_units()
+        self.by_name.update(dict.fromkeys(names, part))
+        if steps is _NO_STEPS:
+            self.num_units += _UNITS_PER_NAME * len(names)
+        else:
+            steps.num_names -= len(names)
+        return part
 
     def add(self, step: int) -> None:
         self.step = max(self.step, step)
-        self.num_units += self.steps.add(step)
+        for steps in self.sets:
+            self.num_units += steps.add(step)
         if self.num_units > _MAX_UNITS:
             self.is_complete = False
             self.forget()
 
-    def reported(self, step: int, names: Iterable[str]) -> list[str]:
-        return [name for name in names if any(step in steps for steps in self.by_name[name])]
+    def reported(self, step: int) -> list[str]:
+        """Returns the names of the layout that were reported at the step."""
+        twice = {steps for steps in self.sets if step in steps}
+        return [name for name in self.layout if self.by_name[name] in twice] if twice else []
 
 
 class Ledger:
     """The journal's lock must be held from `enter` until the report is in the journal.
 
     A report takes microseconds, also one that goes back in steps. Memory is flat where strides are even, and bounded
-    everywhere: a group that reports more (with a million uneven strides, or a thousand sets of names) looks into the
-    journal when it goes back, which takes up to seconds.
+    everywhere: a group that reports more (with a million uneven strides, or ten thousand names) looks into the journal
+    when it goes back, which takes up to seconds.
     """
 
     def __init__(self, journal_path: Path) -> None:
@@ -151,7 +185,7 @@ class Ledger:
 
     def _reported(self, group: _Group, group_name: str, step: int, names: tuple[str, ...]) -> Iterable[str]:
         if group.is_complete:
-            return group.reported(step, names)
+            return group.reported(step)
         return self._reported_in_journal(group_name, step).intersection(names)
 
     def _reported_in_journal(self, group_name: str, step: int) -> set[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import struct
+from binascii import hexlify
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
@@ -12,6 +14,7 @@ import msgspec
 from core_sdk.records import Record
 
 _crc32c = google_crc32c.value
+_big_endian = struct.Struct(">I").pack
 _encode = msgspec.json.Encoder().encode
 _decode: Callable[[bytes], Record] = msgspec.json.Decoder(Record).decode
 _PREFIX_SIZE = len("00000000 ")
@@ -21,7 +24,8 @@ _BEGINNING = re.compile(rb'[0-9a-f]{8} \{"type":"')
 
 def encode_line(record: Record) -> bytes:
     body = _encode(record)
-    return b"%08x %b\n" % (_crc32c(body), body)
+    # A tenth of a report faster than formatting by %08x.
+    return hexlify(_big_endian(_crc32c(body))) + b" " + body + b"\n"
 
 
 def decode_line(line: bytes, *, verify: bool = True) -> Record:

@@ -96,9 +96,21 @@ def test_going_back_costs_no_time_and_little_memory(
     assert sorted(durations)[len(durations) // 2] < 1e-3
 
 
+def test_thousands_of_layouts_are_remembered() -> None:
+    """Each with a name that all have, and one of its own, at falling steps; the journal is not looked into."""
+    ledger = Ledger(Path("missing"))
+    layouts = {step: ("loss", f"loss {step}") for step in reversed(range(3_000))}
+
+    assert not any(is_refused(ledger, step, names) for step, names in layouts.items())
+
+    assert all(is_refused(ledger, step, ("loss",)) for step in layouts)
+    assert all(is_refused(ledger, step, (f"loss {step}", "new")) for step in layouts)
+    assert not any(is_refused(ledger, step, (f"loss {step - 1}",)) for step in layouts)
+
+
 @pytest.fixture
 def short_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ledger, "_MAX_UNITS", 20_000)
+    monkeypatch.setattr(_ledger, "_MAX_UNITS", 2_000)
 
 
 @pytest.mark.usefixtures("short_of_memory")
