@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
 import pytest
 from distributed.memory_files import requires_memory_files
 from distributed.ranks import place
@@ -112,7 +113,7 @@ def test_a_result_that_news_has_overtaken_is_no_error(calling: ThreadPoolExecuto
     chief.say(Died(2, "process 7"))
     wait_for(member._state.has_fault)
     content = b"".join(join([encode("chief's"), b"", encode("of rank 2")]))
-    chief.send(call._replace(payload=content))
+    chief.send(msgspec.structs.replace(call, payload=content))
 
     assert result.result(TIMEOUT_S) == ["chief's", "mine", "of rank 2"]
     with pytest.raises(RankDiedError):
@@ -162,7 +163,7 @@ def test_what_came_with_an_earlier_call_is_not_waited_for(calling: ThreadPoolExe
     result = calling.submit(broadcast_all)
     first = member.receive()
     for number in (1, 2, 3):
-        member.send(first._replace(sequence=number, payload=b""))
+        member.send(msgspec.structs.replace(first, sequence=number, payload=b""))
     is_ahead.set()
     received = [member.receive() for _ in range(2)]
     result.result(TIMEOUT_S)

@@ -18,7 +18,7 @@ from distributed.memory_files import LARGE, num_descriptors, own_descriptors, re
 from core_sdk.distributed.transport._connection import Connection
 from core_sdk.distributed.transport._encoding import Content, decode, encode, encode_into, join, split
 from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation
-from core_sdk.distributed.transport._memory_file import MemoryFile, MemoryFiles
+from core_sdk.distributed.transport._memory_file import MIN_BYTES, MemoryFile, MemoryFiles
 
 pytestmark = [requires_memory_files, pytest.mark.usefixtures("nothing_stays_open")]
 
@@ -227,6 +227,7 @@ WRONG: dict[str, list[tuple[bytes, Callable[[], list[int]]]]] = {
     "longer": [(announced(), lambda: [sealed(LARGE + 1)])],
     "shorter": [(announced(), lambda: [sealed(LARGE - 1)])],
     "empty": [(announced(0), lambda: [sealed(0)])],
+    "too small": [(announced(MIN_BYTES - 1), lambda: [sealed(MIN_BYTES - 1)])],
     "too large": [(announced(MAX_PAYLOAD_BYTES + 1), lambda: [sealed(MAX_PAYLOAD_BYTES + 1)])],
     "too large together": [
         (announced(MAX_PAYLOAD_BYTES), lambda: [sealed(MAX_PAYLOAD_BYTES)]),

@@ -79,7 +79,7 @@ class Wire:
     def _received(self) -> list[Frame]:
         frames = []
         while (frame := self.receiver.receive_nowait()) is not None:
-            frames.append(frame._replace(payload=bytes(frame.payload)))
+            frames.append(msgspec.structs.replace(frame, payload=bytes(frame.payload)))
         return frames
 
     def close(self) -> None:

@@ -8,7 +8,8 @@ import threading
 from concurrent import futures
 from pathlib import Path, PurePath
 from types import CodeType, FrameType
-from typing import NamedTuple
+
+import msgspec
 
 from core_sdk.distributed.transport._frames import Frame, Operation
 
@@ -25,10 +26,10 @@ _NOT_THE_SCRIPT = (
 )
 
 
-class Call(NamedTuple):
+class Call(msgspec.Struct, frozen=True):
     """One collective, as one rank makes it."""
 
-    operation: Operation
+    operation: int
     number: int
     """Counts all calls of the group, from 1."""
     site: bytes
@@ -36,7 +37,7 @@ class Call(NamedTuple):
     """Whether it goes on waiting after its time-out."""
 
     def __str__(self) -> str:
-        return f"{self.operation.name.lower()} (its call {self.number}, at {describe(self.site)})"
+        return f"{Operation.NAMES[self.operation]} (its call {self.number}, at {describe(self.site)})"
 
     def is_met_by(self, frame: Frame) -> bool:
         """Whether another rank's frame belongs to the same call, whichever line of its script makes it."""
@@ -50,9 +51,9 @@ class CallSites:
         # Keeping the code objects alive keeps their ids from being used again.
         self._known: dict[tuple[int, int], tuple[bytes, CodeType]] = {}
 
-    def current_call_site(self) -> bytes:
-        """Where the script is now: the innermost frame that is not ours."""
-        frame: FrameType | None = sys._getframe(1)
+    def current_call_site(self, num_ours: int = 0) -> bytes:
+        """Where the script is now: the innermost frame that is not ours, as the first `num_ours` certainly are."""
+        frame: FrameType | None = sys._getframe(1 + num_ours)
         while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_SCRIPT):
             frame = frame.f_back
         if frame is None:

@@ -9,6 +9,8 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from core_sdk.distributed._topology import RankIdentity
 from core_sdk.distributed.calls._call_site import Call
 from core_sdk.distributed.calls._collectives import CHIEF, NOTHING, Contents, StarChannel, milliseconds_until
@@ -78,14 +80,14 @@ class ChiefChannel(StarChannel):
     def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
         # A value is not kept: it may be large.
         self._own_failure = contribution if contribution.is_failure else NOTHING
-        if call.operation is Operation.BROADCAST:
+        if call.operation == Operation.BROADCAST:
             self._deliver(call, contribution)
             if call.number % _NUM_UNHEARD == 0:
                 self._hear_announcements()
             return contribution if contribution.is_failure else [contribution.content]
         contributions = self._collect(call, contribution)
         contents = [each.content for each in contributions]
-        pieces = join(contents) if call.operation is Operation.ALLGATHER else []
+        pieces = join(contents) if call.operation == Operation.ALLGATHER else []
         failed = next((each for each in contributions if each.is_failure), None) or _too_large(pieces)
         if failed is not None:
             self._deliver(call, failed)
@@ -165,21 +167,29 @@ class ChiefChannel(StarChannel):
         theirs = Contribution(is_failure, frame.content)
         if (failed := next((each for each in (self._own_failure, theirs) if each.is_failure), None)) is not None:
             self._fail(failed.failure(), call)
-        self._fail_mismatch(member.rank, Call(Operation(frame.operation), frame.sequence, frame.site), call)
+        self._fail_mismatch(member.rank, Call(frame.operation, frame.sequence, frame.site), call)
 
     def _deliver(self, call: Call, contribution: Contribution, pieces: Sequence[Content] = ()) -> None:
-        small, rest = _joined([contribution.content, *pieces])
+        small, rest = _joined((contribution.content, *pieces))
         kind = Kind.FAILURE if contribution.is_failure else Kind.VALUE
         frame = Frame(kind, call.operation, call.number, call.site, small)
-        has_files = any(isinstance(content, MemoryFile) for content in rest)
+        packed = None if rest else frame.packed()
+        has_files = bool(rest) and any(isinstance(content, MemoryFile) for content in rest)
         deadline = time.monotonic() + self.timeout_s
         lost = []
+
+        def wait_to_send() -> None:
+            self._wait_to_send(member, call, deadline)
+
         with self._delivering:
             for member in self._members.values():
                 try:
                     if has_files and member.data.has_files():
                         self._await_room(member, call, deadline)
-                    member.data.send(frame, lambda: self._wait_to_send(member, call, deadline), rest)  # noqa: B023 - called at once
+                    if packed is not None and not member.data.is_sealed:
+                        member.data.send_packed(packed, wait_to_send)
+                    else:
+                        member.data.send(frame, wait_to_send, rest)
                 except ConnectionEndedError:
                     lost.append(member.rank)
         for rank in lost:
@@ -206,7 +216,7 @@ class ChiefChannel(StarChannel):
         poller.register(member.data, wanted)
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
-            self._time_out(call._replace(is_patient=False), [member.rank])
+            self._time_out(msgspec.structs.replace(call, is_patient=False), [member.rank])
         if self._state.wakeup.fileno() in events:
             self._heed_wakeup(call)
         return events.get(member.data.fileno(), 0)
@@ -286,10 +296,9 @@ class ChiefChannel(StarChannel):
 
 
 def _joined(contents: Sequence[Content]) -> tuple[bytes, Sequence[Content]]:
-    """All as one piece, if they are small bytes; otherwise nothing, and all of them."""
-    pieces = [content for content in contents if not isinstance(content, MemoryFile)]
-    is_small = len(pieces) == len(contents) and sum(map(len, pieces)) <= _JOINED_BYTES
-    return (b"".join(pieces), ()) if is_small else (b"", contents)
+    """All as one piece, if they are small, as memory files never are; otherwise nothing, and all of them."""
+    is_small = sum(map(len, contents)) <= _JOINED_BYTES
+    return (b"".join(contents), ()) if is_small else (b"", contents)
 
 
 def _too_large(pieces: Sequence[Content]) -> Contribution | None:

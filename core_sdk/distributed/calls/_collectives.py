@@ -206,17 +206,17 @@ class StarChannel(Channel):
             raise UnreadableObjectError(known_sender, reader, names_in(content), text) from error
 
     def _make(
-        self, operation: Operation, compute: Callable[[], object] | None, is_patient: bool = False
+        self, operation: int, compute: Callable[[], object] | None, is_patient: bool = False
     ) -> tuple[Any, Contents]:
         """Makes a call of the group with what `compute` returns or raises, or with nothing if it is None.
 
         Returns that value, and the contents of the other ranks that this one gets.
         """
-        site = self._sites.current_call_site()
+        site = self._sites.current_call_site(num_ours=2)
         if self._is_inherited or self._has_left:
-            raise ChannelClosedError(operation.name.lower(), is_forked=self._is_inherited)
+            raise ChannelClosedError(Operation.NAMES[operation], is_forked=self._is_inherited)
         value, contribution, own_error = self._contribution(compute)
-        if not self._calling.acquire(blocking=False):
+        if not self._calling.acquire(False):
             self._refuse_thread(Call(operation, self._num_calls, site))
         try:
             outcome = self._begin(Call(operation, self._num_calls + 1, site, is_patient), contribution)
@@ -255,8 +255,9 @@ class StarChannel(Channel):
             raise ChannelClosedError(str(call), is_forked=False)
         error = RuntimeError(
             f"two threads call at once on one DistributedContext: {threading.current_thread().name} called "
-            f"{call.operation.name.lower()} at {describe(call.site)} while another one was in {self._call}. Ranks may "
-            "differ in which comes first: make all calls from one thread, or give each a DistributedContext of its own."
+            f"{Operation.NAMES[call.operation]} at {describe(call.site)} while another one was in {self._call}. Ranks "
+            "may differ in which comes first: make all calls from one thread, or give each a DistributedContext of its "
+            "own."
         )
         self._break(Failure.of(self.rank, error))
         raise error

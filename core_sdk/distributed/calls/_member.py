@@ -42,11 +42,11 @@ class MemberChannel(StarChannel):
         pass
 
     def _exchange(self, call: Call, contribution: Contribution) -> Contribution | Contents:
-        deadline = time.monotonic() + self.timeout_s
         try:
-            if call.operation is Operation.BROADCAST:
-                result = self._await_broadcast(call, contribution, deadline)
+            if call.operation == Operation.BROADCAST:
+                result = self._await_broadcast(call, contribution)
             else:
+                deadline = time.monotonic() + self.timeout_s
                 self._tell(call, contribution, deadline)
                 result = self._await_result(call, deadline)
         except ConnectionEndedError:
@@ -55,13 +55,16 @@ class MemberChannel(StarChannel):
         self._check(result, call)
         if result.kind == Kind.FAILURE:
             return Contribution(True, result.payload)
-        if call.operation is Operation.ALLGATHER:
+        if call.operation == Operation.ALLGATHER:
             return split(result.payload, result.files)
         return [result.content]
 
-    def _await_broadcast(self, call: Call, contribution: Contribution, deadline: float) -> Frame:
+    def _await_broadcast(self, call: Call, contribution: Contribution) -> Frame:
         """Tells the chief that it waits only if it waits long, or if the chief counts the files under way."""
         result = self._data.receive_nowait()
+        if result is not None and not result.files:
+            return result
+        deadline = time.monotonic() + self.timeout_s
         if result is None and self._poller.poll(_SHORT_MS):
             result = self._data.receive_nowait()
         if result is None:
@@ -86,7 +89,7 @@ class MemberChannel(StarChannel):
         poller = select.poll()
         poller.register(self._state.wakeup, select.POLLIN)
         # The chief answers only a complete call: whatever comes now belongs to another one.
-        is_answer_early = call.operation is not Operation.BROADCAST and self._early is None
+        is_answer_early = call.operation != Operation.BROADCAST and self._early is None
         poller.register(self._data, select.POLLOUT | (select.POLLIN if is_answer_early else 0))
         events = dict(poller.poll(milliseconds_until(deadline)))
         if not events:
@@ -130,7 +133,7 @@ class MemberChannel(StarChannel):
 
     def _check(self, result: Frame, call: Call) -> None:
         if not call.is_met_by(result):
-            self._fail_mismatch(CHIEF, Call(Operation(result.operation), result.sequence, result.site), call)
+            self._fail_mismatch(CHIEF, Call(result.operation, result.sequence, result.site), call)
 
     def _await_late_result(self, call: Call) -> Frame | None:
         """Raises who is late, unless the result comes meanwhile. A patient call waits again if the chief answers."""

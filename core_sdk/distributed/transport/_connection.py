@@ -27,7 +27,13 @@ from core_sdk.distributed.transport._frames import (
     Operation,
     Seal,
 )
-from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile, MemoryFiles, are_memory_files_available
+from core_sdk.distributed.transport._memory_file import (
+    MIN_BYTES,
+    Buffer,
+    MemoryFile,
+    MemoryFiles,
+    are_memory_files_available,
+)
 
 _CHUNK_BYTES = 1 << 14
 _LARGE_CHUNK_BYTES = 1 << 20
@@ -36,8 +42,7 @@ _COPIED_BYTES = 1 << 15
 # In one frame; more are sent as bytes, since a process may have only a thousand files open.
 _MAX_FILES = 64
 
-# As plain integers: members of enumerations are slow to look up and to combine.
-_FIRST_KIND, _FILE_KIND, _LAST_OPERATION = int(Kind.HELLO), int(Kind.FILE), int(Operation.BROADCAST)
+_HEADER_BYTES = HEADER.size
 
 # Room for one descriptor.
 _RIGHTS_BYTES = socket.CMSG_LEN(array.array("i").itemsize)
@@ -60,9 +65,10 @@ class Connection:
             _tune_tcp(sock)
         self._socket = sock
         self._seal = seal
+        self.is_sealed = seal is not None
         self._code_bytes = CODE_BYTES if seal else 0
         self.max_payload_bytes = max_payload_bytes
-        self._data = bytearray()
+        self._data: bytes | bytearray = b""
         """What was read, of which the first `_offset` bytes have been taken."""
         self._offset = 0
         self._num_missing = 0
@@ -70,7 +76,7 @@ class Connection:
         self._header: tuple[int, int, int, int, int] | None = None
         self._header_bytes: Buffer = b""
         self._memory_files: MemoryFiles | None = None
-        self._last_kind = int(Kind.MESSAGE)
+        self._last_kind = Kind.MESSAGE
         self._lent: dict[int, MemoryFile] = {}
         self._lent_bytes = 0
         self._descriptor: int | None = None
@@ -79,7 +85,7 @@ class Connection:
         """Allows large contents to be sent and received as memory files, between processes that can share them."""
         if self.is_local and are_memory_files_available():
             self._memory_files = files
-            self._last_kind = _FILE_KIND
+            self._last_kind = Kind.FILE
 
     def has_files(self) -> bool:
         return self._memory_files is not None
@@ -93,7 +99,7 @@ class Connection:
         Raises `ConnectionEndedError`.
         """
         if self._seal is None and not payload and len(frame.payload) <= _COPIED_BYTES:
-            self._send_small(frame.packed(), blocked)
+            self.send_packed(frame.packed(), blocked)
             return
         body = [frame.site, *self._lend_files([frame.payload, *payload], blocked)]
         num_bytes = sum(map(len, body)) - len(frame.site)
@@ -106,8 +112,8 @@ class Connection:
         else:
             self._send_all([header, *body], blocked)
 
-    def _send_small(self, content: bytes, blocked: Callable[[], None]) -> None:
-        """Without the preparations of `_send_all`, which take longer than sending."""
+    def send_packed(self, content: bytes, blocked: Callable[[], None]) -> None:
+        """Sends a small frame that was packed once for all members, like `send()`; not with a seal."""
         try:
             num_sent = self._socket.send(content, _NO_SIGNAL)
         except BlockingIOError:
@@ -193,9 +199,10 @@ class Connection:
 
     def _read(self) -> None:
         if self._offset:
-            del self._data[: self._offset]
+            self._data = self._data[self._offset :]
             self._offset = 0
         if self._num_missing > _CHUNK_BYTES:
+            self._data = bytearray(self._data) if isinstance(self._data, bytes) else self._data
             # No further than this frame, and so much at once that an announced size takes no memory before it comes.
             chunk = self._socket.recv(min(self._num_missing, _LARGE_CHUNK_BYTES))
         elif self._memory_files is None:
@@ -205,11 +212,10 @@ class Connection:
         if not chunk:
             raise ConnectionEndedError("the connection was closed")
         self._data += chunk
-        self._num_missing -= len(chunk)
 
     def _read_with_descriptor(self) -> bytes:
         # All complete frames were taken: a descriptor can only belong to one of which a part has come.
-        if self._descriptor is not None and self._data[:1] != bytes([_FILE_KIND]):
+        if self._descriptor is not None and self._data[:1] != bytes([Kind.FILE]):
             raise ConnectionEndedError("a descriptor came that was not announced")
         chunk, descriptor = _receive_with_descriptor(self._socket)
         if descriptor is not None:
@@ -224,35 +230,31 @@ class Connection:
 
     def _take(self) -> Frame | None:
         """The next frame, if all of it was read."""
-        if self._num_missing > 0 or self._offset == len(self._data):
-            return None
-        while (header := self._header or self._take_header()) is not None and header[0] == _FILE_KIND:
+        while (header := self._header or self._take_header()) is not None and header[0] == Kind.FILE:
             self._take_file(header)
         if header is None:
             return None
         kind, operation, site_bytes, sequence, payload_bytes = header
-        middle = self._offset + site_bytes
+        data, begin = self._data, self._offset
+        middle = begin + site_bytes
         body_end = middle + payload_bytes
         end = body_end + self._code_bytes
-        self._num_missing = end - len(self._data)
+        self._num_missing = end - len(data)
         if self._num_missing > 0:
             return None
         if self._seal is not None:
-            with memoryview(self._data) as view:
-                self._seal.check_frame(self._header_bytes, view[self._offset : body_end], view[body_end:end])
-        site = bytes(self._data[self._offset : middle])
+            with memoryview(data) as view:
+                self._seal.check_frame(self._header_bytes, view[begin:body_end], view[body_end:end])
         self._header = None
-        if payload_bytes > _CHUNK_BYTES and end == len(self._data):
-            payload: Buffer = memoryview(self._data)[middle:body_end]
-            self._data, self._offset = bytearray(), 0
-        else:
-            payload = self._data[middle:body_end]
-            self._offset = end
-        return Frame(kind, operation, sequence, site, payload, self._take_lent())
+        is_all = end == len(data)
+        self._data, self._offset = (b"", 0) if is_all else (data, end)
+        site = bytes(data[begin:middle])
+        payload: Buffer = (
+            memoryview(data)[middle:body_end] if is_all and payload_bytes > _CHUNK_BYTES else data[middle:body_end]
+        )
+        return Frame(kind, operation, sequence, site, payload, self._take_lent() if self._lent else NO_FILES)
 
     def _take_lent(self) -> Mapping[int, MemoryFile]:
-        if not self._lent:
-            return NO_FILES
         lent, self._lent, self._lent_bytes = self._lent, {}, 0
         return lent
 
@@ -260,7 +262,7 @@ class Connection:
         """Takes the file of a frame of kind `FILE`, which is no more than a header."""
         _, operation, site_bytes, position, num_bytes = header
         self._header = None
-        if operation or site_bytes or not num_bytes or position in self._lent or len(self._lent) == _MAX_FILES:
+        if operation or site_bytes or num_bytes < MIN_BYTES or position in self._lent or len(self._lent) == _MAX_FILES:
             raise ConnectionEndedError("something came that is no frame")
         descriptor, self._descriptor = self._descriptor, None
         if self._memory_files is None or descriptor is None:
@@ -272,18 +274,19 @@ class Connection:
         self._lent_bytes += num_bytes
 
     def _take_header(self) -> tuple[int, int, int, int, int] | None:
-        end = self._offset + HEADER.size
+        end = self._offset + _HEADER_BYTES
         if len(self._data) < end + self._code_bytes:
             return None
         header: tuple[int, int, int, int, int] = HEADER.unpack_from(self._data, self._offset)
         if self._seal is not None:
             self._header_bytes = self._data[self._offset : end]
             self._seal.check_header(self._header_bytes, self._data[end : end + self._code_bytes])
-        if not (_FIRST_KIND <= header[0] <= self._last_kind and header[1] <= _LAST_OPERATION):
+        kind, operation, _, _, payload_bytes = header
+        if not (Kind.HELLO <= kind <= self._last_kind and operation <= Operation.BROADCAST):
             raise ConnectionEndedError("something came that is no frame")
-        if (num_bytes := header[4] + self._lent_bytes) > self.max_payload_bytes:
+        if (num_bytes := payload_bytes + self._lent_bytes) > self.max_payload_bytes:
             raise ConnectionEndedError(f"a frame of {num_bytes:,} bytes was announced")
-        if self._lent_bytes and header[0] not in (Kind.VALUE, Kind.FILE):
+        if self._lent_bytes and kind not in (Kind.VALUE, Kind.FILE):
             raise ConnectionEndedError("a file came for a frame that has none")
         self._header = header
         self._offset = end + self._code_bytes

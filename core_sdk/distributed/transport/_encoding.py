@@ -23,6 +23,7 @@ _MAX_TEXT_CHARS = 16_384
 _MAX_BYTES_SEARCHED = 1 << 21
 _MAX_NAMES = 3
 _SMALL_TYPES = (type(None), bool, int, float)
+_TEXT_TYPES = (bytes, str)
 _FEW = MIN_BYTES // 8
 _COUNT = struct.Struct("!I")
 
@@ -47,7 +48,7 @@ class Decoded(NamedTuple):
     value: Any
 
 
-class Contribution(NamedTuple):
+class Contribution(msgspec.Struct, frozen=True):
     """What one rank contributes to a collective: a value, or the failure that it has instead."""
 
     is_failure: bool
@@ -76,7 +77,7 @@ def encode(value: object) -> bytes:
 
 
 def encode_into(files: MemoryFiles, value: object) -> Content:
-    if isinstance(value, _SMALL_TYPES) or (isinstance(value, bytes | str) and len(value) < _FEW):
+    if isinstance(value, _SMALL_TYPES) or (isinstance(value, _TEXT_TYPES) and len(value) < _FEW):
         return encode(value)
     try:
         return files.write(lambda target: pickle.dump(value, target, protocol=pickle.HIGHEST_PROTOCOL))

@@ -18,12 +18,12 @@ content's size.
 
 from __future__ import annotations
 
-import enum
 import hmac
 import struct
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+
+import msgspec
 
 from core_sdk.distributed.transport._encoding import Content
 from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile
@@ -34,7 +34,8 @@ CODE_BYTES = 16
 NO_FILES: Mapping[int, MemoryFile] = MappingProxyType({})
 
 
-class Kind(enum.IntEnum):
+# Plain integers: members of enumerations are slow to look up and to pack, several times in each call.
+class Kind:
     HELLO = 1
     VALUE = 2
     FAILURE = 3
@@ -42,14 +43,15 @@ class Kind(enum.IntEnum):
     FILE = 5
 
 
-class Operation(enum.IntEnum):
+class Operation:
     NONE = 0
     GATHER = 1
     ALLGATHER = 2
     BROADCAST = 3
+    NAMES = ("none", "gather", "allgather", "broadcast")
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True):
     kind: int
     operation: int
     sequence: int
