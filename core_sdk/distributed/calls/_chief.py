@@ -8,6 +8,7 @@ import select
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import msgspec
 
@@ -18,7 +19,7 @@ from core_sdk.distributed.calls._late_ranks import findings_on
 from core_sdk.distributed.transport._connection import Peer
 from core_sdk.distributed.transport._encoding import Content, Contribution, Decoded, join, release
 from core_sdk.distributed.transport._frames import MAX_PAYLOAD_BYTES, ConnectionEndedError, Frame, Kind, Operation
-from core_sdk.distributed.transport._memory_file import MemoryFile
+from core_sdk.distributed.transport._memory_file import Buffer, MemoryFile
 from core_sdk.distributed.transport._messages import Fault, Message
 from core_sdk.errors import ChannelError, MessageTooLargeError, UnreadableObjectError
 
@@ -298,7 +299,7 @@ class ChiefChannel(StarChannel):
 def _joined(contents: Sequence[Content]) -> tuple[bytes, Sequence[Content]]:
     """All as one piece, if they are small, as memory files never are; otherwise nothing, and all of them."""
     is_small = sum(map(len, contents)) <= _JOINED_BYTES
-    return (b"".join(contents), ()) if is_small else (b"", contents)
+    return (b"".join(cast(Sequence[Buffer], contents)), ()) if is_small else (b"", contents)
 
 
 def _too_large(pieces: Sequence[Content]) -> Contribution | None:
