@@ -29,12 +29,12 @@ class _Root(LazyGroup):
             "(e) Experiments: trials that share a configuration, or a name.",
         ),
         "model": ("core_sdk.cli.model.commands", "Models: checkpoints that are kept under a name and a number."),
-        "master": ("core_sdk.cli.master.commands", "The master: the process that runs a home's experiments."),
+        "master": ("core_sdk.cli.master.commands", "(m) The master: the process that runs a home's experiments."),
         "slot": ("core_sdk.cli.master.slots", "Slots: the GPUs, or places on the CPU, that trials run on."),
         "queue": ("core_sdk.cli.master.queue", "The queue: which experiment gets slots next."),
         "index": ("core_sdk.cli.index", "The index: a database that answers faster than the journals."),
     }
-    short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment"}
+    short_forms = {"t": "trial", "c": "checkpoint", "e": "experiment", "m": "master", "job": "queue"}
 
 
 app = command_group(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 from typing import Any, ClassVar
 
@@ -9,9 +10,36 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
+# Short and old names, in every group that has such a command.
+_OTHER_NAMES = {"ls": "list", "rm": "delete", "lt": "trials", "lc": "checkpoints", "list-trials": "trials",
+                "list-checkpoints": "checkpoints", "download-model-def": "download-code"}  # fmt: skip
+# What people say for a command that is called otherwise here; the first one that a group has is meant.
+_MEANT = {
+    "show": ("describe",), "view": ("describe",), "info": ("describe",), "get": ("describe",), "remove": ("delete",),
+    "stop": ("pause", "down"), "unpause": ("activate", "resume"), "restart": ("resume", "continue"),
+    "start": ("resume", "activate", "up"), "submit": ("create",),
+}  # fmt: skip
+
 
 class Group(TyperGroup):
-    """Shows the whole first paragraph of each command in its help; the library would cut it to a line."""
+    """Shows the whole first paragraph of each command in its help; the library would cut it to a line.
+
+    A command may also be called by its short or old name, which the help does not list.
+    """
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or super().get_command(ctx, _OTHER_NAMES.get(cmd_name, cmd_name))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Says for an unknown command which one was probably meant."""
+        if self.get_command(ctx, args[0]) is None and (meant := self._meant(ctx, args[0])) is not None:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean `{ctx.command_path} {meant}`?")
+        return super().resolve_command(ctx, args)
+
+    def _meant(self, ctx: Any, typed: str) -> str | None:
+        names = self.list_commands(ctx)
+        others = [*_MEANT.get(typed, ()), typed.removesuffix("s"), *difflib.get_close_matches(typed, names, 1)]
+        return next((name for name in others if name in names), None)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         rows = [(name, self._first_paragraph(ctx, name)) for name in self.list_commands(ctx)]

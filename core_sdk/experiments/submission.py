@@ -35,6 +35,7 @@ from core_sdk.errors import (
 from core_sdk.experiments._program import check_program
 from core_sdk.experiments.calling import call
 from core_sdk.experiments.code import MAX_SIZE_BYTES, PackedCode, pack
+from core_sdk.experiments.submitted import goes_on_in_place
 from core_sdk.files import write_atomically
 from core_sdk.records import ExperimentRecord, SearcherMetric, SubmissionRecord, from_json, to_json
 from core_sdk.tracking.attempts.command import script_name
@@ -171,11 +172,11 @@ def continue_in_place(home: Home, experiment_id: int, *, overrides: Sequence[str
     before = folder.read_config()
     loaded = from_mapping(from_json(before), source=str(path), overrides=overrides)
     _check_kept(experiment_id, from_mapping(from_json(before)).config, loaded.config)
-    if search.searcher not in ("single", "random", "grid"):
+    if not goes_on_in_place(search.searcher):
         raise ExperimentStateError(
             experiment_id,
-            f"cannot go on: its searcher, {search.searcher}, has decided. `core-sdk experiment continue --new --trial "
-            "ID` goes on with one of its trials",
+            f"cannot go on: its searcher, {search.searcher}, has decided. `core-sdk experiment continue --new "
+            f"{experiment_id}` begins an experiment that goes on with its best trial, or with --trial ID",
         )
     if overrides and search.searcher != "single":
         raise ExperimentStateError(experiment_id, "has several trials, whose configuration cannot change any more")

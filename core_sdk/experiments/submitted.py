@@ -18,6 +18,11 @@ from core_sdk.tracking.attempts.command import resolve
 from core_sdk.tracking.home import Home, TrialFolder
 
 
+def goes_on_in_place(searcher: str) -> bool:
+    """Whether an experiment of this searcher can be continued after its end; any other has decided its trials."""
+    return searcher in ("single", "random", "grid")
+
+
 class SubmittedExperiment:
     """What was submitted, which does not change."""
 

@@ -27,7 +27,7 @@ from core_sdk.errors import (
     RecordDamagedError,
 )
 from core_sdk.experiments.calling import lock_path, log_path
-from core_sdk.experiments.submitted import SubmittedExperiment
+from core_sdk.experiments.submitted import SubmittedExperiment, goes_on_in_place
 from core_sdk.master._queue import decide
 from core_sdk.master._run import Run
 from core_sdk.master._standstill import Standstill, file_states, find_held
@@ -454,7 +454,11 @@ def _path_of(error: RecordDamagedError | CodeDamagedError) -> Path:
 def _check_unended(run: Run) -> None:
     experiment = run.experiment
     if experiment.is_ended:
+        advice = (
+            f"continue {experiment.experiment_id}` lets its trials that are not completed go on"
+            if goes_on_in_place(str(experiment.config.searcher.__struct_config__.tag))
+            else f"continue --new {experiment.experiment_id}` begins an experiment that goes on with its best trial"
+        )
         raise MasterError(
-            f"experiment {experiment.experiment_id} has ended: it is {experiment.state}. `core-sdk experiment continue "
-            f"{experiment.experiment_id}` lets its trials that are not completed go on"
+            f"experiment {experiment.experiment_id} has ended: it is {experiment.state}. `core-sdk experiment {advice}"
         )

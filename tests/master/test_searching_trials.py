@@ -72,7 +72,7 @@ def test_an_experiment_whose_last_trial_ends_meanwhile_can_be_activated(home: Ho
     await_end(home, second)
 
     assert call(home.root, "want", experiment_id=first, state="ACTIVE", by="a test") == {"state": "COMPLETED"}
-    with pytest.raises(MasterError, match=f"it is CANCELED. `core-sdk experiment continue {second}`"):
+    with pytest.raises(MasterError, match=f"it is CANCELED. `core-sdk experiment continue --new {second}`"):
         call(home.root, "want", experiment_id=second, state="ACTIVE", by="a test")
 
 

@@ -111,14 +111,17 @@ def download(
     directory: Annotated[
         Path | None, typer.Argument(metavar="DIR", help="The directory for the files.", show_default="checkpoints/ID")
     ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="DIR", help="The same.")] = None,
 ) -> None:
     """Copy a checkpoint's files to a directory, and verify each of them.
 
     Files that are there already and whole are not copied again. After an interruption the same command goes on where
     it stopped, within large files too.
     """
+    if directory is not None and output is not None:
+        raise typer.BadParameter("give the directory once")
     (checkpoint,) = find_checkpoints([storage_id])
-    typer.echo(checkpoint.download(directory))
+    typer.echo(checkpoint.download(directory or output))
 
 
 @app.command()

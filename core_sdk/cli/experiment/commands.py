@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -18,7 +18,7 @@ from core_sdk.cli.render.text import format_time, printable
 from core_sdk.cli.trial.best import best_trial
 from core_sdk.cli.trial.listing import json_object, print_trials
 from core_sdk.records import check_name, fields_of
-from core_sdk.tracking.finding.facts import read_facts
+from core_sdk.tracking.finding.facts import Facts, read_facts
 from core_sdk.tracking.rows import ExperimentChange, ExperimentRow
 
 app = command_group()
@@ -55,12 +55,37 @@ def list_experiments(
 
 @app.command()
 def describe(
-    experiment: Experiment,
+    experiment: Annotated[
+        str,
+        typer.Argument(metavar="EXPERIMENT", help="Its number or name, or several numbers: 5,6.", show_default=False),
+    ],
     metric: BestMetric = None,
     smaller_is_better: SmallerIsBetter = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what is known of an experiment: its trials, and the best of them."""
+    numbers = experiment.split(",")
+    are_several = len(numbers) > 1 and all(map(str.isdecimal, numbers))
+    described = [_described(text, metric, smaller_is_better) for text in (numbers if are_several else [experiment])]
+    if are_several and as_json:
+        print_list(value for value, _, _ in described)
+        return
+    for index, (value, properties, found) in enumerate(described):
+        if index:
+            typer.echo()
+        print_one(value, properties, as_json)
+        if not as_json and found:
+            typer.echo()
+            print_trials(found[-_NUM_TRIALS:], (), Format.TABLE, names_experiment=False)
+            if len(found) > _NUM_TRIALS:
+                every = f"`core-sdk trial list --experiment {value['experiment_id']}` lists all {len(found)} trials"
+                typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")
+
+
+def _described(
+    experiment: str, metric: str | None, smaller_is_better: bool | None
+) -> tuple[dict[str, Any], dict[str, str | list[str]], list[Facts]]:
+    """An experiment for programs, for people, and its trials."""
     tracker = open_tracker()
     with tracker.view() as view:
         row = view.experiment(parse_experiment(experiment))
@@ -68,18 +93,14 @@ def describe(
         best = best_trial(view, row.experiment_id, recorded, metric, smaller_is_better)
         found = read_facts(view, view.trials(row.experiment_id))
     value = fields_of(row) | {"best": best, "trials": [json_object(one) for one in found]}
-    print_one(value, _properties(row) | {"Best": str(best or "")}, as_json)
-    if not as_json and found:
-        typer.echo()
-        print_trials(found[-_NUM_TRIALS:], (), Format.TABLE, names_experiment=False)
-        if len(found) > _NUM_TRIALS:
-            every = f"`core-sdk trial list --experiment {row.experiment_id}` lists all {len(found)} trials"
-            typer.echo(f"These are the newest {_NUM_TRIALS}: {every}.")
+    return value, _properties(row) | {"Best": str(best or "")}, found
 
 
 @app.command()
 def label(experiment: Experiment, labels: Labels, remove: Remove = False) -> None:
     """Give an experiment labels, or take them away."""
+    if experiment in ("add", "remove") and len(labels) > 1 and labels[0].isdecimal():
+        remove, experiment, labels = experiment == "remove", labels[0], labels[1:]  # Determined's way to say it
     tracker = open_tracker()
     with tracker.view() as view:
         experiment_id = view.experiment(parse_experiment(experiment)).experiment_id

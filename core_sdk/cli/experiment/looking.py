@@ -31,6 +31,7 @@ def register(app: typer.Typer) -> None:
     for command in (trials, best, plot, logs, config):
         app.command()(command)
     app.command("download-code")(download_code)
+    app.command(hidden=True)(checkpoints)
 
 
 def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
@@ -46,6 +47,13 @@ def trials(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = Fals
     for name in names:
         found = in_order(found, name if name.startswith("min.") else f"-{name}")
     print_trials(found, names, form, names_experiment=False)
+
+
+def checkpoints(experiment: Experiment, as_json: AsJson = False, as_csv: AsCsv = False) -> None:
+    """List the checkpoints of an experiment, as `checkpoint list --experiment` does."""
+    from core_sdk.cli.checkpoint.commands import list_checkpoints
+
+    list_checkpoints(experiment=experiment, as_json=as_json, as_csv=as_csv)
 
 
 def best(

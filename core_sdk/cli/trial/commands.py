@@ -8,13 +8,25 @@ import shlex
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from core_sdk.charts.trials import trial_charts
-from core_sdk.cli._arguments import Force, Labels, Metrics, Output, Remove, TrialId, TrialIds, Yes, parse_experiment
+from core_sdk.cli._arguments import (
+    Force,
+    Labels,
+    Metrics,
+    Output,
+    Remove,
+    SmallerIsBetter,
+    TrialId,
+    TrialIds,
+    Yes,
+    parse_experiment,
+)
 from core_sdk.cli._each import for_each
 from core_sdk.cli._group import command_group
 from core_sdk.cli._home import open_tracker
@@ -32,6 +44,7 @@ from core_sdk.experiments.killing import kill_trial
 from core_sdk.records import TrialLabelsChanged, check_name
 from core_sdk.tracking import HomeTracker, TrialFolder
 from core_sdk.tracking.attempts.running import await_end
+from core_sdk.tracking.log_lines import LEVELS
 
 app = command_group()
 
@@ -95,10 +108,21 @@ def list_trials(
 
 
 @app.command()
-def describe(trial_id: TrialId, as_json: AsJson = False) -> None:
+def describe(
+    trial_id: TrialId,
+    with_metrics: Annotated[
+        bool, typer.Option("--metrics", help="Also what it reported, as `trial metrics` shows it.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show what is known of a trial, with the code and the machine of its newest attempt."""
+    if with_metrics and as_json:
+        raise typer.BadParameter("--metrics is for tables: `trial metrics --json` prints all reports")
     value, properties = describe_trial(open_tracker(), trial_id)
     print_one(value, properties, as_json)
+    if with_metrics:
+        typer.echo()
+        metrics(trial_id)
 
 
 @app.command()
@@ -170,12 +194,65 @@ def logs(
         typer.Option(min=0, help="Only what this rank wrote, where a launcher started several; may be repeated."),
     ] = None,
     tail: Annotated[int | None, typer.Option(min=0, help="Only the last lines.", show_default="all")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="Only the first lines.", show_default="all")] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LEVEL", help=f"Only lines of this level or a higher one: {', '.join(LEVELS)}.", show_default="all"
+        ),
+    ] = None,
 ) -> None:
     """Print the output of a trial that `core-sdk run` or `trial resume` started.
 
     With one --rank the lines come without their [rank=N]. Lines of the launcher itself belong to no rank.
     """
-    print_logs(open_tracker(), trial_id, attempt=attempt, ranks=rank or [], tail=tail, follow=follow)
+    if follow and (head is not None or level is not None):
+        raise typer.BadParameter("--head and --level show what is there: leave out --follow")
+    if head is not None and tail is not None:
+        raise typer.BadParameter("give --head or --tail, not both")
+    if level is not None and level.upper() not in LEVELS:
+        raise typer.BadParameter(f"{level!r} is none of {', '.join(LEVELS)}", param_hint="--level")
+    print_logs(
+        open_tracker(),
+        trial_id,
+        attempt=attempt,
+        ranks=rank or [],
+        tail=tail,
+        head=head,
+        level=level and level.upper(),
+        follow=follow,
+    )
+
+
+@app.command()
+def download(
+    trial_id: TrialId,
+    best: Annotated[bool, typer.Option("--best", help="Of its best validation.", show_default="latest")] = False,
+    latest: Annotated[bool, typer.Option("--latest", help="The newest one, which is the default.")] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="The metric that says which validation is best.", show_default="recorded")
+    ] = None,
+    smaller_is_better: SmallerIsBetter = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Where to.", show_default="checkpoints/ID"),
+    ] = None,
+) -> None:
+    """Copy the files of a trial's newest or best checkpoint to a directory, and verify each of them."""
+    from core_sdk.client import Tracker  # slow to import
+
+    if best and latest:
+        raise typer.BadParameter("give --best or --latest, not both")
+    if metric is not None and smaller_is_better is None:
+        smaller_is_better = True
+    trial = Tracker(open_tracker().home.root).get_trial(trial_id)
+    try:
+        checkpoint = trial.select_checkpoint(
+            latest=not best, best=best, sort_by=metric, smaller_is_better=smaller_is_better
+        )
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(checkpoint.download(output))
 
 
 @app.command()

@@ -6,12 +6,15 @@ import io
 import itertools
 import os
 from collections.abc import Collection, Iterable, Iterator
+from typing import cast
 
 from core_sdk.errors import CoreSDKError, NotFoundError
 from core_sdk.tracking import Tracker
+from core_sdk.tracking.log_lines import LogFilter, LogLevel, LogLines
 from core_sdk.tracking.logs import LogReader
 
 _STDOUT = 1
+_PAGE_LINES = 10_000
 
 
 class NoSuchAttemptError(NotFoundError):
@@ -42,8 +45,12 @@ def print_logs(
     ranks: Collection[int],
     tail: int | None,
     follow: bool,
+    head: int | None = None,
+    level: str | None = None,
 ) -> None:
     """Prints the output of all attempts, one after the other, or of one; with `tail` the last lines of the last one.
+
+    `head` leaves the first lines, and `level` the lines of this level or a higher one, as text.
 
     `ranks` are those whose output is printed; none stands for all. Raises `NoLogError`, `NoSuchAttemptError`, or
     `NoOutputOfRankError` if a rank has no output and can write none any more.
@@ -58,11 +65,36 @@ def print_logs(
     reader = LogReader(tracker, trial_id, attempt=only, ranks=ranks)
     if not (follow and reader.is_running()):
         _check_ranks(reader, trial_id, ranks)
-    present = (chunk.content for chunk in reader.read())
+    present: Iterator[bytes] = (chunk.content for chunk in reader.read())
+    if level is not None:
+        present = _of_level(
+            tracker, trial_id, [row.attempt for row in reader.attempts()], LogFilter(ranks, cast(LogLevel, level))
+        )
+    if head is not None:
+        present = _first_lines(present, head)
     for content in present if tail is None else _last_lines(present, tail):
         _write(content)
-    for chunk in itertools.chain(reader.follow() if follow else (), reader.finish()):
-        _write(chunk.content)
+    if level is None and head is None:
+        for chunk in itertools.chain(reader.follow() if follow else (), reader.finish()):
+            _write(chunk.content)
+
+
+def _of_level(tracker: Tracker, trial_id: int, attempts: Iterable[int], wanted: LogFilter) -> Iterator[bytes]:
+    for attempt in attempts:
+        lines, next_line = LogLines(tracker, trial_id, attempt), 0
+        while next_line is not None:
+            page = lines.read(next_line, _PAGE_LINES, wanted)
+            yield from (f"{line.text}\n".encode("utf-8", "surrogateescape") for line in page.lines)
+            next_line = page.next_line
+
+
+def _first_lines(contents: Iterable[bytes], num_lines: int) -> Iterator[bytes]:
+    for content in contents:
+        lines = content.splitlines(keepends=True)[:num_lines]
+        yield b"".join(lines)
+        num_lines -= sum(line.endswith(b"\n") for line in lines)
+        if num_lines <= 0:
+            return
 
 
 def _check_ranks(reader: LogReader, trial_id: int, chosen: Collection[int]) -> None:

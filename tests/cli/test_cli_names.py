@@ -1,0 +1,121 @@
+"""The command names that people know from Determined, and names that are nearly right."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli.commands import Cli
+from cli.recorded import new_attempt, new_trial, store
+
+from core_sdk.tracking import Home
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "trial ls",
+        "t ls",
+        "e ls",
+        "e list-trials 1",
+        "e lt 1",
+        "e list-checkpoints 1",
+        "e lc 1",
+        "c ls",
+        "m status",
+        "job list",
+        "job ls",
+        "e describe 1,2",
+        "t describe 1 --metrics",
+        "e label add 1 new",
+        "e label remove 1 new",
+        "t rm 1 --yes",
+        "c rm a --yes",
+        "e rm 2 -y",
+    ],
+)
+def test_short_and_old_names_of_commands_work(home: Home, cli: Cli, arguments: str) -> None:
+    """As typed for years."""
+    training = new_attempt(new_trial(home))
+    training.report(1, "validation", loss=0.5)
+    store(training, "a", 1)
+    training.end()
+    new_attempt(new_trial(home, experiment="second")).end()
+
+    ended = cli(*arguments.split())
+
+    assert ended.status == 0, ended.errors
+
+
+def test_several_experiments_are_described_at_once(home: Home, cli: Cli) -> None:
+    """Separated by commas; --json gives a list of them."""
+    for name in ("first", "second"):
+        new_attempt(new_trial(home, experiment=name)).end()
+
+    described = cli("e", "describe", "1,2")
+    as_json = cli("e", "describe", "1,2", "--json")
+
+    assert [described.output.count(name) for name in ("first", "second")] >= [1, 1]
+    assert [each["name"] for each in json.loads(as_json.output)] == ["first", "second"]
+
+
+def test_labels_are_added_by_the_old_words(home: Home, cli: Cli) -> None:
+    """`label add ID LABEL` and `label remove ID LABEL`."""
+    new_attempt(new_trial(home)).end()
+
+    added = cli("e", "label", "add", "1", "good")
+    removed = cli("e", "label", "remove", "1", "good")
+
+    assert (added.output, removed.output) == ("labels of experiment 1: good\n", "labels of experiment 1: none\n")
+
+
+def test_a_checkpoint_of_a_trial_is_downloaded(home: Home, cli: Cli, tmp_path: Path) -> None:
+    """The best or the latest one, to a directory that an option names."""
+    training = new_attempt(new_trial(home))
+    for step, loss in ((1, 0.1), (2, 0.9)):
+        training.report(step, "validation", loss=loss)
+        store(training, f"after-{step}", step)
+    training.end()
+
+    best = cli("t", "download", "1", "--best", "--metric", "loss", "-o", str(tmp_path / "best"))
+    latest = cli("t", "download", "1", "-o", str(tmp_path / "latest"))
+    by_id = cli("c", "download", "after-1", "-o", str(tmp_path / "by-id"))
+
+    assert (best.status, latest.status, by_id.status) == (0, 0, 0), best.errors + latest.errors + by_id.errors
+    steps = {name: json.loads((tmp_path / name / "metadata.json").read_text())["steps_completed"]
+             for name in ("best", "latest", "by-id")}  # fmt: skip
+    assert steps == {"best": 1, "latest": 2, "by-id": 1}
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("trials list", "core-sdk trial"),
+        ("experiments list", "core-sdk experiment"),
+        ("trial show 1", "core-sdk trial describe"),
+        ("trial remove 1", "core-sdk trial delete"),
+        ("experiment unpause 1", "core-sdk experiment activate"),
+        ("trial stop 1", "core-sdk trial pause"),
+        ("trail list", "core-sdk trial"),
+        ("trial lst", "core-sdk trial list"),
+    ],
+)
+def test_what_was_probably_meant_is_said(cli: Cli, typed: str, meant: str) -> None:
+    """For names of groups in the plural, other words, and slips."""
+    refused = cli(*typed.split())
+
+    assert refused.status == 2
+    assert f"Did you mean `{meant}`?" in refused.errors
+
+
+def test_logs_are_cut_and_filtered(home: Home, cli: Cli) -> None:
+    """Their first lines, or those of a level and above."""
+    folder = new_trial(home)
+    new_attempt(folder).end()
+    folder.log_path(1).write_text("INFO: one\nERROR: two\nWARNING: three\nfour\n")
+
+    assert cli("t", "logs", "1", "--head", "2").output == "INFO: one\nERROR: two\n"
+    assert cli("t", "logs", "1", "--level", "warning").output == "ERROR: two\nWARNING: three\n"
+    assert cli("t", "logs", "1", "--level", "WARNING", "--tail", "1").output == "WARNING: three\n"
+    assert cli("t", "logs", "1", "--level", "LOUD").status == 2
