@@ -13,6 +13,7 @@ from core_sdk.config.experiment import EnvironmentVariables, ExperimentConfig
 from core_sdk.config.hyperparameters import Const, HyperparameterSpace
 from core_sdk.config.lengths import Length
 
+_MASK = "********"
 _SECRET_KEYS = ("secret_key", "access_key", "connection_string", "credential")
 
 
@@ -28,14 +29,28 @@ def to_yaml(config: ExperimentConfig) -> str:
 
 
 def masked(values: dict[str, Any]) -> dict[str, Any]:
-    """Plain values of a configuration to show to people: without `data.secrets` and the keys of storages."""
+    """Plain values of a configuration to show to people.
+
+    Without `data.secrets`, the values of environment variables and the keys of storages.
+    """
     shown = dict(values)
-    data, storage = values.get("data", {}), values.get("checkpoint_storage")
+    data, storage, environment = values.get("data", {}), values.get("checkpoint_storage"), values.get("environment")
     if isinstance(data.get("secrets"), dict):
-        shown["data"] = data | {"secrets": dict.fromkeys(data["secrets"], "********")}
+        shown["data"] = data | {"secrets": dict.fromkeys(data["secrets"], _MASK)}
     if isinstance(storage, dict):
-        shown["checkpoint_storage"] = {key: "********" if key in _SECRET_KEYS else storage[key] for key in storage}
+        shown["checkpoint_storage"] = {key: _MASK if key in _SECRET_KEYS else storage[key] for key in storage}
+    if isinstance(environment, dict) and "environment_variables" in environment:
+        shown["environment"] = environment | {
+            "environment_variables": _without_values(environment["environment_variables"])
+        }
     return shown
+
+
+def _without_values(variables: Any) -> Any:
+    """Lists of `NAME=VALUE`, or such lists by the kind of device."""
+    if isinstance(variables, dict):
+        return {kind: _without_values(listed) for kind, listed in variables.items()}
+    return [f"{variable.partition('=')[0]}={_MASK}" for variable in variables]
 
 
 def _plain(value: Any) -> Any:

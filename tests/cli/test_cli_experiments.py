@@ -329,7 +329,8 @@ def test_settings_change_while_an_experiment_runs(cli: Cli, home: Home) -> None:
 
 def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> None:
     """Complete, as YAML that could be submitted again, or as it was written."""
-    create(cli, "--paused", "--config", "data.secrets={token: hidden}")
+    variables = "environment.environment_variables=[WANDB_API_KEY=hidden, EMPTY=]"
+    create(cli, "--paused", "--config", "data.secrets={token: hidden}", "--config", variables)
 
     complete = cli("experiment", "config", "1")
     as_json = cli("experiment", "config", "1", "--json")
@@ -338,6 +339,11 @@ def test_the_configuration_is_shown_without_secrets(cli: Cli, home: Home) -> Non
     assert "max_restarts: 0" in complete.output
     assert "hidden" not in complete.output + as_json.output
     assert json.loads(as_json.output)["data"]["secrets"] == {"token": "********"}
+    shown = json.loads(as_json.output)["environment"]["environment_variables"]
+    assert shown == ["WANDB_API_KEY=********", "EMPTY=********"]
+    assert "hidden" not in cli("report", "1", "--output", "report.html").output
+    assert "hidden" not in (home.root.parent / "report.html").read_text()
+    assert "hidden" not in (home.root / "master.log").read_text()
     assert original.output == CONFIG
 
 
