@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,8 +64,11 @@ def ui(
 def _read_token(token: str | None) -> str | None:
     if token is None or not token.startswith("@"):
         return token
+    path = Path(token[1:])
     try:
-        return Path(token[1:]).read_text(encoding="ascii").strip()
+        if (mode := stat.S_IMODE(path.stat().st_mode)) & (stat.S_IRGRP | stat.S_IROTH):
+            say(f"other users of this machine can read the token: the mode of {path} is {mode:o}. `chmod 600 {path}`")
+        return path.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise typer.BadParameter(f"the token cannot be read: {error}", param_hint="--token") from error
 

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from core_sdk.records import plain
+from core_sdk.server.connections import vouch
 from core_sdk.server.errors import Failure, Problem, RequestError, failure_of
 from core_sdk.server.events import Events
 from core_sdk.server.openapi import describe
@@ -54,6 +55,10 @@ class App:
             response.headers.setdefault(name, value)
         await response(scope, receive, send)
 
+    async def end(self) -> None:
+        """Ends the streams of open pages, so that the server need not cut them off."""
+        await self._events.end()
+
     async def _answer(self, request: Request) -> Response:
         headers = Headers(request.scope)
         path: str = request.scope["path"]
@@ -62,6 +67,7 @@ class App:
             if path == "/" and request.method == "GET" and self._gate.check_entrance(query, headers):
                 return Response(_ENTRANCE, media_type="text/html", headers={"set-cookie": self._gate.cookie()})
             self._gate.check(request.method, path, headers)
+            vouch(request.scope)
             if path.startswith(f"{PREFIX}/"):
                 return await self._answer_question(request, path.removeprefix(PREFIX))
             return self._page_file(request, path)

@@ -29,6 +29,7 @@ class Events:
         self._news = asyncio.Condition()
         self._num_streams = 0
         self._looking: asyncio.Task[None] | None = None
+        self._is_ending = False
 
     def answer(self, last_id: str | None) -> StreamingResponse:
         """Goes on after the event `last_id`, if that is given. Raises `RequestError` for too many pages."""
@@ -36,6 +37,12 @@ class Events:
             raise RequestError(503, "too_many_pages", f"{_MAX_STREAMS} pages are open already", "Close some of them.")
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._stream(last_id), media_type="text/event-stream", headers=headers)
+
+    async def end(self) -> None:
+        """Ends all streams; the pages ask again, and hear that the server is gone."""
+        self._is_ending = True
+        async with self._news:
+            self._news.notify_all()
 
     async def _stream(self, last_id: str | None) -> AsyncIterator[bytes]:
         self._num_streams += 1
@@ -46,11 +53,11 @@ class Events:
             sent = self._records.feed.last_id if last_id is None else last_id
             # At once, so that the page knows that it is connected, and has an id to go on from.
             yield b"retry: 1000\n" + _encoded("hello", sent if last_id is None else None, Change())
-            while True:
+            while not self._is_ending:
                 for event_id, change in self._records.feed.since(sent):
                     yield _encoded("change", event_id, change)
                     sent = event_id
-                if not await self._has_news(sent):
+                if not await self._has_news(sent) and not self._is_ending:
                     yield b": still here\n\n"
         finally:
             self._num_streams -= 1
@@ -59,7 +66,7 @@ class Events:
         """Waits for an event after this one; False if there was none for some time."""
         try:
             async with asyncio.timeout(_HEARTBEAT_S), self._news:
-                await self._news.wait_for(lambda: self._records.feed.last_id != sent)
+                await self._news.wait_for(lambda: self._is_ending or self._records.feed.last_id != sent)
         except TimeoutError:
             return False
         return True

@@ -16,6 +16,7 @@ import uvicorn
 
 from core_sdk.errors import PortTakenError
 from core_sdk.server.app import App
+from core_sdk.server.connections import MOST_CONNECTIONS, protocol_of_a_server
 from core_sdk.server.pages import read_page
 from core_sdk.server.records import Records
 from core_sdk.server.security import LEAST_TOKEN_LENGTH, Gate
@@ -106,13 +107,23 @@ def make_server(records: Records, address: Address) -> uvicorn.Server:
         access_log=False,  # it would write the token
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=256,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=1,
         ws="none",
-        http="h11",
+        http=protocol_of_a_server(),
         loop="asyncio",
     )
-    return uvicorn.Server(config)
+    return _Server(config, app)
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, app: App) -> None:
+        super().__init__(config)
+        self._app = app
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._app.end()
+        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int | None) -> socket.socket:

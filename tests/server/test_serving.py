@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -207,3 +209,71 @@ def test_a_server_ends_although_pages_are_open(start_ui: Callable[..., tuple[Scr
     page.close()
 
     assert status in (0, -signal.SIGTERM, 128 + signal.SIGTERM)
+
+
+def test_idle_connections_of_others_do_not_block_the_page(
+    home: Home, start_ui: Callable[..., tuple[Script, str]]
+) -> None:
+    """However many there are: whoever has the token is answered, and a stream that is open stays so."""
+    _, url = start_ui()
+    page = Page(url)
+    page.next_event()
+    port = int(url.partition("/?")[0].rpartition(":")[2])
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(600)]
+
+    answer = ask(url, "/api/v1/runs")
+    record(new_trial(home), report(1, loss=0.5))
+    page.await_change(1)
+
+    assert answer["num_trials"] == 0
+    for connection in idle:
+        connection.close()
+    page.close()
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\nHost: x\r\n\r\nGET"])
+def test_a_request_without_an_end_is_given_up(start_ui: Callable[..., tuple[Script, str]], sent: bytes) -> None:
+    """Also where nothing was sent, and after a request that was answered."""
+    _, url = start_ui()
+    port = int(url.partition("/?")[0].rpartition(":")[2])
+
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as connection:
+        connection.sendall(sent)
+        with contextlib.suppress(ConnectionResetError):
+            while connection.recv(65536):
+                pass
+
+
+def test_ctrl_c_with_an_open_page_says_nothing_of_tasks(start_ui: Callable[..., tuple[Script, str]]) -> None:
+    """The stream ends, and the server with it."""
+    script, url = start_ui()
+    page = Page(url)
+    page.next_event()
+
+    script.process.send_signal(signal.SIGINT)
+    status, _, err = script.wait()
+    page.close()
+
+    assert status == 0
+    assert "Traceback" not in err
+    assert "Exception" not in err
+    assert "Cancel" not in err
+
+
+def test_a_token_file_that_others_can_read_is_told_of(
+    start_ui: Callable[..., tuple[Script, str]], tmp_path: Path
+) -> None:
+    """With the command that mends it; a private file is taken without a word."""
+    path = tmp_path / "token"
+    path.write_text("a" * 32)
+    errors = []
+    for mode in (0o644, 0o600):
+        path.chmod(mode)
+        script, url = start_ui("--token", f"@{path}")
+        script.process.send_signal(signal.SIGINT)
+        errors.append(script.wait()[2])
+        assert url.endswith("a" * 32)
+
+    assert "other users of this machine can read the token" in errors[0]
+    assert f"chmod 600 {path}" in errors[0]
+    assert "can read the token" not in errors[1]
