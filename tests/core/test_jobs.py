@@ -17,7 +17,7 @@ from core.counting import counting_script
 from core_sdk.alive import AliveLock
 from core_sdk.client import Tracker
 from core_sdk.errors import PredecessorRunningError
-from core_sdk.placement import Job, scheduled_job
+from core_sdk.placement import Job, named_job, scheduled_job
 from core_sdk.records import JobRecord
 from core_sdk.tracking import Home, TrialFolder
 from core_sdk.tracking.attempts.jobs import note_trial_of_job, trial_of_job
@@ -155,6 +155,24 @@ def test_a_script_names_its_job_itself(start: Start) -> None:
     assert start("a", source=source) == "1.1.0\n"
     assert start("a", source=source, name="renamed.py", **BATCH) == "1.2.4\n"
     assert start("b", source=source) == "2.1.0\n"
+
+
+def test_a_job_that_goes_on_with_a_completed_trial_says_so(
+    home: Home, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the trial has reported since its newest checkpoint is about to be superseded."""
+    named = named_job("a")
+    start(CORE_SDK_JOB_ID="a")
+    with caplog.at_level("WARNING", "core_sdk.core"):
+        assert trial_of_job(home, named, None) == 1
+    assert caplog.text == ""
+    start(CORE_SDK_JOB_ID="a")
+
+    with caplog.at_level("WARNING", "core_sdk.core"):
+        assert trial_of_job(home, named, None) == 1
+
+    assert "trial 1 is COMPLETED, and the job 'a' goes on with it" in caplog.text
+    assert "superseded" in caplog.text
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from core_sdk.environment import job, launch_directory, left_job, main_script, n
 from core_sdk.errors import PredecessorRunningError, RecordDamagedError, TrialNotFoundError
 from core_sdk.placement import Job
 from core_sdk.records import JobRecord
+from core_sdk.tracking.attempts.ending import read_end
 from core_sdk.tracking.home import Home, TrialFolder
 
 logger = logging.getLogger("core_sdk.core")
@@ -53,6 +54,13 @@ def trial_of_job(home: Home, job: Job | None, script: str | None, *, lease_s: fl
             attempt,
             folder.trial_id,
             lease_s,
+        )
+    if folder.attempts() and read_end(folder, None).outcome == "completed":
+        logger.warning(
+            "trial %d is COMPLETED, and the job %r goes on with it, from its newest checkpoint if there is one; what "
+            "it has reported beyond that is superseded. Another name of the job begins a new trial",
+            folder.trial_id,
+            job.name.removeprefix("job/"),
         )
     return folder.trial_id
 
