@@ -111,3 +111,13 @@ def test_thousands_of_trials_and_checkpoints_are_listed_within_two_seconds(home:
         num_others = listed.output.count("\n") - num_rows
         assert num_others in (3, 4)  # a title, a rule, an empty line, and perhaps a note of columns that were left out
         assert duration_s < 2.0
+
+
+def test_only_some_of_many_columns_without_room_are_named() -> None:
+    """A trial may have thousands of hyperparameters."""
+    columns = [Column[int](f"column{number}", lambda row: "x" * 70) for number in range(2000)]
+    with redirect_stdout(io.StringIO()) as output:
+        print_table(columns, [1])
+
+    assert "column12 and 1987 more)" in output.getvalue()
+    assert len(output.getvalue()) < 1000

@@ -222,3 +222,22 @@ def test_all_routes_are_described(visitor: Visitor) -> None:
     operation = document["paths"]["/api/v1/runs"]["get"]
     assert {parameter["name"] for parameter in operation["parameters"]} >= {"where", "sort", "limit"}
     assert "post" in document["paths"]["/api/v1/trials/{trial_id}/actions/kill"]
+
+
+def test_an_experiment_has_columns_of_its_own(home: Home) -> None:
+    """Not those of the home; and those in which its trials do not differ are told."""
+    for number in range(2):
+        record(new_trial(home, "wide", lr=number, **{f"h{index:04d}": index for index in range(1500)}))
+    record(new_trial(home, "narrow", width=3), report(1, loss=0.5))
+    visitor = Visitor(home)
+
+    def hparams_of(target: dict[str, int]) -> dict[str, bool]:
+        columns = visitor.question("/columns", **target)["columns"]
+        return {one["name"]: one["is_constant"] for one in columns if one["kind"] == "hyperparameter"}
+
+    everything, wide, narrow = map(hparams_of, ({}, {"experiment": 1}, {"experiment": 2}))
+    visitor.close()
+
+    assert len(everything) == 1502
+    assert list(narrow) == ["width"]
+    assert [name for name, is_constant in wide.items() if not is_constant] == ["lr"]

@@ -15,6 +15,7 @@ _Row = TypeVar("_Row")
 _MARGIN = " "
 _GAP = "  "
 _MIN_CUT_WIDTH = 12
+_MAX_NAMED = 12
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,14 @@ def print_table(columns: Sequence[Column[_Row]], rows: Iterable[_Row], *, title:
         for index in range(len(rows))
     )
     left_out = [titles[column] for column, width in zip(shown, widths, strict=True) if not width]
-    sys.stdout.write(f"{_MARGIN}({total} columns leave no room for {', '.join(left_out)})\n" if left_out else "")
+    sys.stdout.write(f"{_MARGIN}({total} columns leave no room for {_some(left_out)})\n" if left_out else "")
     sys.stdout.write("\n")
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of them, and how many more there are."""
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def fitted(widths: Sequence[int], can_be_cut: Sequence[bool], available: int) -> list[int]:

@@ -47,6 +47,13 @@ class ColumnAnswer(msgspec.Struct, frozen=True):
     """number, text, bool, list, time (seconds since the Unix epoch) or mixed."""
     num_trials: int
     """Those that have a value."""
+    is_constant: bool = False
+    """Whether a hyperparameter has the same value in all trials."""
+
+
+class ColumnsQuery(Query, frozen=True):
+    experiment: Id | None = None
+    """Only what its trials have."""
 
 
 class ColumnsAnswer(msgspec.Struct, frozen=True):
@@ -85,10 +92,12 @@ class RunsAnswer(msgspec.Struct, frozen=True):
     """The cursor of the next page; null on the last."""
 
 
-def columns(records: Records) -> ColumnsAnswer:
+def columns(records: Records, query: ColumnsQuery) -> ColumnsAnswer:
     """The columns that the table can have: fields, and every hyperparameter and metric that a trial has."""
-    snapshot = records.snapshot()
-    return snapshot.remember("columns", lambda: _columns_of(list(snapshot.trials.values())))
+    snapshot, of = records.snapshot(), query.experiment
+    return snapshot.remember(
+        f"columns {of}", lambda: _columns_of(list(snapshot.trials.values()) if of is None else snapshot.trials_of(of))
+    )
 
 
 def _columns_of(found: Sequence[Facts]) -> ColumnsAnswer:
@@ -106,12 +115,19 @@ def _metrics(one: Facts) -> Iterator[tuple[str, Any]]:
 def _columns(kind: Kind, values: Iterable[Iterable[tuple[str, Any]]]) -> list[ColumnAnswer]:
     types: dict[str, dict[str, None]] = {}
     counts: dict[str, int] = {}
+    firsts: dict[str, Any] = {}
+    differing: set[str] = set()
+    num_trials = 0
     for of_trial in values:
+        num_trials += 1
         for name, value in of_trial:
             types.setdefault(name, {})[_type(value)] = None
             counts[name] = counts.get(name, 0) + 1
+            if firsts.setdefault(name, value) != value:
+                differing.add(name)
+    constant = {name for name, count in counts.items() if count == num_trials} - differing
     return [
-        ColumnAnswer(name, kind, next(iter(found)) if len(found) == 1 else "mixed", counts[name])
+        ColumnAnswer(name, kind, next(iter(found)) if len(found) == 1 else "mixed", counts[name], name in constant)
         for name, found in types.items()
     ]
 
