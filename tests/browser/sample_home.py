@@ -106,6 +106,19 @@ def write_long_trial(home: Home, num_points: int) -> TrialFolder:
     return folder
 
 
+def write_straight_trial(
+    home: Home, *, created: float, num_steps: int, metric: str = "height", hparams: dict[str, Any] | None = None
+) -> TrialFolder:
+    """A trial whose metric is the step, and whose use of the CPU is the number of seconds since its start."""
+    folder = _new_trial(home, "straight", created, hparams or {"lr": 0.1})
+    with _journal(folder, 1, created) as lines:
+        for step in range(1, num_steps + 1):
+            lines.append(Report(created + step, "training", step, {metric: step}))
+            lines.append(Profile(time=created + step, group="cpu", metrics={"cpu_util_simple": step}))
+        lines.append(Ended(time=created + num_steps, outcome="completed"))
+    return folder
+
+
 def write_many_trials(home: Home, num_trials: int, num_reports: int = 1) -> None:
     """Finished trials with two metrics and three hyperparameters each, as fast as they can be written."""
     chance, now = random.Random(3), time.time()

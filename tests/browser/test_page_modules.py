@@ -7,6 +7,9 @@ from browser.conftest import OpenView, Site
 CALLS = [
     ("charts/smoothing.js", "its.smoothed([1, 1, 1], 0.9)", [1, 1, 1]),
     ("charts/smoothing.js", "its.smoothed([0, null, 2], 0.5)", [0, None, 1.3333333333333333]),
+    ("charts/smoothing.js", "its.smoothed([0, 4], 0.5, [1, 1000])", [0, 4]),
+    ("charts/smoothing.js", "its.smoothed([0, 3, 3, 3], 0.5).at(-1) - its.smoothed([0, 3], 0.5, [1, 3]).at(-1)", 0),
+    ("charts/smoothing.js", "[0, 0.5, 0.9, 0.99].map(its.numPointsBefore)", [0, 7, 44, 459]),
     ("charts/plot.js", "its.within([-5, 5], [0, 100])", [0, 10]),
     ("charts/plot.js", "its.within([-5, 500], [0, 100])", None),
     ("parts/text.js", "[0.00012, 1234567, 0.5, 1e12, 'NaN', null].map((one) => its.formatNumber(one))",

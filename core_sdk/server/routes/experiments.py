@@ -84,6 +84,7 @@ class TrialCurve(msgspec.Struct, frozen=True):
     trial_id: int
     state: str
     x: Sequence[float | None]
+    count: Sequence[int]
     minimum: Sequence[Metric | None]
     maximum: Sequence[Metric | None]
     mean: Sequence[float | None]
@@ -211,6 +212,7 @@ def curves(records: Records, experiment_id: Id, query: CurvesQuery) -> CurvesAns
                     view.bucket_times(row.trial_id, group, name, buckets)
                     if query.x == "time"
                     else [bucket.last_steps for bucket in buckets],
+                    [bucket.count for bucket in buckets],
                     [bucket.minimum for bucket in buckets],
                     [bucket.maximum for bucket in buckets],
                     [bucket.mean for bucket in buckets],

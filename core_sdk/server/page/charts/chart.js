@@ -9,6 +9,9 @@ import { csvOf, pngOf, svgOf } from "./export.js";
 import { saveFile } from "../parts/saving.js";
 import { createPlot, within } from "./plot.js";
 
+/** @type {{x: number, label: string}[]} */
+const NO_MARKS = [];
+
 /**
  * @param {object} props
  * @param {string} props.title
@@ -28,7 +31,7 @@ import { createPlot, within } from "./plot.js";
 export function Chart({
   title,
   curves,
-  marks = [],
+  marks = NO_MARKS,
   axis,
   smoothing = 0,
   isLogarithmic = false,
@@ -48,15 +51,20 @@ export function Chart({
   const themeVersion = useThemeVersion();
   const options = { traces, marks, axis, isLogarithmic, ignoresOutliers, zoom, whole: whole ?? rangeOfX(traces), width, height, format };
 
+  const wanted = { ...options, onZoom, onCursor: setCursor };
   useLayoutEffect(() => {
     if (width === 0) return undefined;
-    plot.current = createPlot(parent.current, { ...options, onZoom, onCursor: setCursor });
-    return () => plot.current.destroy();
-  }, [traces, marks, axis, isLogarithmic, ignoresOutliers, zoom?.[0], zoom?.[1], whole?.[0], whole?.[1], width, height, themeVersion]);
+    plot.current = createPlot(parent.current, wanted);
+    return () => {
+      plot.current.destroy();
+      plot.current = null;
+    };
+  }, [axis, isLogarithmic, width, height, themeVersion]);
+  useLayoutEffect(() => plot.current?.update(wanted), [traces, marks, ignoresOutliers, zoom?.[0], zoom?.[1], whole?.[0], whole?.[1], onZoom, format]);
 
   const picture = { title, traces, marks, axis, isLogarithmic, ignoresOutliers, zoom: zoom ?? whole };
   const exports = [
-    { label: "Save as PNG", onSelect: () => pngOf(plot.current, picture, (blob) => saveFile(`${title}.png`, blob)) },
+    { label: "Save as PNG", onSelect: () => pngOf(plot.current.canvas, picture, (blob) => saveFile(`${title}.png`, blob)) },
     { label: "Save as SVG", onSelect: () => saveFile(`${title}.svg`, svgOf(picture), "image/svg+xml") },
     { label: "Save as CSV", onSelect: () => saveFile(`${title}.csv`, csvOf(traces, axis), "text/csv") },
   ];

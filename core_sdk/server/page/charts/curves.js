@@ -15,6 +15,7 @@ import { smoothed } from "./smoothing.js";
  * @property {(number | string | null)[]} minimum
  * @property {(number | string | null)[]} maximum
  * @property {(number | string | null)[]} mean
+ * @property {number[]} [count] How many points the bucket has; without it, one.
  */
 
 /**
@@ -57,7 +58,7 @@ export function traceOf({ label, colour, series, origin = 0, isFaint = false }, 
     lows,
     highs: column(series.maximum),
     means,
-    smooth: smoothing > 0 ? Float64Array.from(smoothed(Array.from(means), smoothing), Number) : null,
+    smooth: smoothing > 0 ? Float64Array.from(smoothed(Array.from(means), smoothing, series.count?.filter((_, index) => isPlaced[index])), Number) : null,
   };
 }
 

@@ -23,14 +23,24 @@ import { rangeOfY } from "./curves.js";
 
 const FAINT = 0.28;
 
-/** A uPlot with the options. @param {HTMLElement} parent @param {PlotOptions} options */
+/**
+ * @typedef {object} Plot
+ * @property {any} canvas The uPlot.
+ * @property {(options: PlotOptions) => void} update Draws other curves or another stretch into the plot that is there:
+ *   a drag goes on, and the pointer keeps its place. The axis, the size and the colours stay.
+ * @property {() => void} destroy
+ */
+
+/** A plot with the options. @param {HTMLElement} parent @param {PlotOptions} options @returns {Plot} */
 export function createPlot(parent, options) {
-  const { traces, zoom, isLogarithmic } = options;
-  const whole = options.whole ?? [0, 1];
-  const visible = zoom ?? whole;
-  const scaleY = () => rangeOfY(traces, visible, options) ?? (isLogarithmic ? [0.1, 1] : [0, 1]);
+  let now = options;
+  const visible = () => now.zoom ?? now.whole ?? [0, 1];
+  const scaleY = () => rangeOfY(now.traces, /** @type {[number, number]} */ (visible()), now) ?? (now.isLogarithmic ? [0.1, 1] : [0, 1]);
   const axisStyle = { stroke: colour("--axis"), font: `11px ${colour("--font")}` };
   const lines = { stroke: colour("--grid"), width: 1 };
+  const tellCursor = (/** @type {any} */ self) => now.onCursor(placeOfCursor(self), self.cursor.left ?? -1);
+  // uPlot's own series only spans the axes: each of ours has places of its own, which uPlot would have to join.
+  const span = () => /** @type {any} */ ([visible(), [null, null]]);
   const plot = new uPlot(
     {
       width: options.width,
@@ -39,27 +49,31 @@ export function createPlot(parent, options) {
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false }, sync: { key: "page" } },
       scales: {
-        x: { time: false, range: () => visible },
-        y: { distr: isLogarithmic ? 3 : 1, range: /** @type {any} */ (scaleY) },
+        x: { time: false, range: () => /** @type {any} */ (visible()) },
+        y: { distr: options.isLogarithmic ? 3 : 1, range: /** @type {any} */ (scaleY) },
       },
       axes: [
         { ...axisStyle, grid: lines, ticks: lines, size: 28, ...ticksOf(options.axis) },
-        { ...axisStyle, grid: lines, ticks: lines, size: widthOfLabels, values: (_, splits) => splits.map((value) => (value === null ? "" : options.format(value))) },
+        { ...axisStyle, grid: lines, ticks: lines, size: widthOfLabels, values: (_, splits) => splits.map((value) => (value === null ? "" : now.format(value))) },
       ],
       series: [{}, { show: true, stroke: "transparent", points: { show: false } }],
       hooks: {
-        draw: [(self) => drawEverything(self, options)],
-        setSelect: [(self) => chooseZoom(self, options)],
-        setCursor: [(self) => options.onCursor(placeOfCursor(self), self.cursor.left ?? -1)],
+        draw: [(self) => drawEverything(self, now)],
+        setSelect: [(self) => chooseZoom(self, now)],
+        setCursor: [tellCursor],
       },
     },
-    // uPlot's own series only spans the axes: each of ours has places of its own, which uPlot would have to join.
-    [visible, [null, null]],
+    span(),
     parent,
   );
-  plot.over.addEventListener("dblclick", () => options.onZoom(null));
-  panAndZoom(plot, options, visible, whole);
-  return plot;
+  plot.over.addEventListener("dblclick", () => now.onZoom(null));
+  panAndZoom(plot, () => ({ onZoom: now.onZoom, visible: /** @type {[number, number]} */ (visible()), whole: now.whole ?? [0, 1] }));
+  const update = (/** @type {PlotOptions} */ next) => {
+    now = next;
+    plot.setData(span());
+    tellCursor(plot);
+  };
+  return { canvas: plot, update, destroy: () => plot.destroy() };
 }
 
 /** Draws marks and curves into a canvas whose pixels are `self`'s. */
@@ -161,21 +175,21 @@ function strokePath(self, { places }, isLogarithmic, columns) {
 function chooseZoom(/** @type {any} */ self, /** @type {PlotOptions} */ { onZoom }) {
   const { left, width } = self.select;
   if (width < 4) return;
+  self.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
   onZoom([self.posToVal(left, "x"), self.posToVal(left + width, "x")]);
 }
 
 /** The wheel with Ctrl zooms about the pointer; with Shift it pans, as dragging with Shift does. */
 function panAndZoom(
   /** @type {any} */ plot,
-  /** @type {PlotOptions} */ { onZoom },
-  /** @type {[number, number]} */ [from, to],
-  /** @type {[number, number]} */ whole,
+  /** @type {() => {onZoom: PlotOptions["onZoom"], visible: [number, number], whole: [number, number]}} */ current,
 ) {
   plot.over.addEventListener(
     "wheel",
     (/** @type {WheelEvent} */ event) => {
       if (!event.ctrlKey && !event.shiftKey) return;
       event.preventDefault();
+      const { onZoom, whole, visible: [from, to] } = current();
       const amount = (event.deltaY || event.deltaX) / 500;
       if (event.shiftKey) return onZoom(within([from + amount * (to - from), to + amount * (to - from)], whole));
       const centre = plot.posToVal(event.offsetX, "x");

@@ -20,6 +20,7 @@ const ROW_HEIGHT = 30;
 /**
  * @param {object} props
  * @param {string} props.label
+ * @param {boolean} [props.isOutdated] Whether the rows answer a former question, until those of the new one are there.
  * @param {number} props.numItems
  * @param {(index: number) => any | GroupItem | undefined} props.itemAt A row or the head of a group; undefined for a row that is being read.
  * @param {(first: number, last: number) => void} [props.onView] Which items are in view.
@@ -34,7 +35,7 @@ const ROW_HEIGHT = 30;
  * @param {(key: string) => void} [props.onFold]
  * @param {(key: string) => boolean} [props.onKey] What else a key does; true if it did something.
  */
-export function Grid({ label, numItems, itemAt, onView, columns, keyOf, sort, onSort, chosen, onChoose, onChooseAll, linkOf, onFold, onKey }) {
+export function Grid({ label, isOutdated = false, numItems, itemAt, onView, columns, keyOf, sort, onSort, chosen, onChoose, onChooseAll, linkOf, onFold, onKey }) {
   const { box, first, last, height, top, onScroll, show } = useRowsInView(numItems, ROW_HEIGHT);
   const [active, setActive] = useState(0);
   const [anchor, setAnchor] = useState(0);
@@ -113,6 +114,7 @@ export function Grid({ label, numItems, itemAt, onView, columns, keyOf, sort, on
       class="grid"
       role=${onFold ? "treegrid" : "grid"}
       aria-label=${label}
+      aria-busy=${isOutdated}
       aria-rowcount=${numItems + 1}
       aria-multiselectable="true"
       aria-activedescendant=${numItems ? rowId(active) : undefined}

@@ -9,6 +9,7 @@ import { useChanges } from "./events.js";
  * @template Row
  * @typedef {object} Windows
  * @property {number} total The length of the list; -1 before it is known.
+ * @property {boolean} isOutdated Whether the rows are of a former question about the same, until the new ones are there.
  * @property {any} answer The newest answer, with what it says beside its rows.
  * @property {any} error
  * @property {(index: number) => Row | undefined} rowAt Undefined for a row that was not read yet.
@@ -20,19 +21,20 @@ import { useChanges } from "./events.js";
  * @template Row
  * @param {((first: number, limit: number) => string) | null} urlOf The question for a stretch; a new function is a new list.
  * @param {(answer: any) => {rows: Row[], total: number}} read
- * @param {{size: number, follows: (change: import("./events.js").Change) => boolean}} options
+ * @param {{size: number, about: string, follows: (change: import("./events.js").Change) => boolean}} options
+ *   `about` as that of an answer: the rows of a list about something else are gone at once.
  * @returns {Windows<Row>}
  */
-export function useWindows(urlOf, read, { size, follows }) {
+export function useWindows(urlOf, read, { size, about, follows }) {
   const [, draw] = useReducer(increased, 0);
   const list = useRef(/** @type {any} */ (null));
-  list.current ??= emptyList(null, new AbortController());
+  list.current ??= emptyList(null, "", size, new AbortController());
   const viewed = useRef([0, 1]);
   const again = useRef(() => {});
 
   const ask = useCallback(
     async (/** @type {number} */ index, /** @type {any} */ into) => {
-      if (into.urlOf === null || into.asked.has(index)) return;
+      if (into.urlOf === null || into.size !== size || into.asked.has(index)) return;
       into.asked.add(index);
       try {
         const answer = await get(into.urlOf(index * size, size), into.canceler.signal);
@@ -44,6 +46,7 @@ export function useWindows(urlOf, read, { size, follows }) {
       } catch (error) {
         if (into.canceler.signal.aborted) return;
         into.asked.delete(index);
+        if (list.current.about !== into.about) list.current = into;
         list.current.error = error;
       }
       draw(0);
@@ -55,7 +58,7 @@ export function useWindows(urlOf, read, { size, follows }) {
     const canceler = new AbortController();
     viewed.current = [0, 1];
     again.current = coalesced(async () => {
-      const next = emptyList(urlOf, canceler);
+      const next = emptyList(urlOf, about, size, canceler);
       const [first, last] = viewed.current;
       await Promise.all(indicesOf(first, Math.max(last, 1), size).map((index) => ask(index, next)));
     });
@@ -72,9 +75,11 @@ export function useWindows(urlOf, read, { size, follows }) {
     },
     [ask],
   );
-  const rowAt = (/** @type {number} */ index) => list.current.windows.get(Math.floor(index / size))?.[index % size];
-  const { total, answer, error } = list.current;
-  return { total, answer, error, rowAt, need, reload };
+  const shown = list.current.about === about ? list.current : nothing;
+  const rowAt = (/** @type {number} */ index) => shown.windows.get(Math.floor(index / shown.size))?.[index % shown.size];
+  const { total, answer, error } = shown;
+  const isOutdated = (shown.urlOf !== urlOf || shown.size !== size) && error === null;
+  return { total, answer, error, isOutdated, rowAt, need, reload };
 }
 
 /** The stretches in which the rows from `first` to `last` (exclusive) lie. */
@@ -85,9 +90,11 @@ function indicesOf(/** @type {number} */ first, /** @type {number} */ last, /** 
 
 let numLists = 0;
 
-/** @param {((first: number, limit: number) => string) | null} urlOf @param {AbortController} canceler @returns {any} */
-const emptyList = (urlOf, canceler) => ({
+/** @param {((first: number, limit: number) => string) | null} urlOf @param {string} about @param {number} size @param {AbortController} canceler @returns {any} */
+const emptyList = (urlOf, about, size, canceler) => ({
   urlOf,
+  about,
+  size,
   canceler,
   number: (numLists += 1),
   windows: new Map(),
@@ -96,5 +103,7 @@ const emptyList = (urlOf, canceler) => ({
   answer: undefined,
   error: null,
 });
+
+const nothing = emptyList(null, "", 1, new AbortController());
 
 const increased = (/** @type {number} */ number) => number + 1;

@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo, useState } from "../preact.js";
 import { Select, Switch } from "../parts/choice.js";
 import { Copyable } from "../parts/copying.js";
+import { own } from "../parts/own.js";
 import { Answered, Empty, Failure, Remark } from "../parts/states.js";
 import { StateBadge } from "../parts/state-badge.js";
 import { counted, formatAge, formatNumber, formatSize, formatTime } from "../parts/text.js";
@@ -23,7 +24,7 @@ export function Checkpoints({ query, experimentId, follows }) {
   const [metric, setMetric] = useSetting("metric");
   const [limit, setLimit] = useState(AT_FIRST);
   const [chosen, setChosen] = useState(/** @type {Set<string>} */ (new Set()));
-  const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit }), { follows });
+  const answer = useAnswer(address(["checkpoints"], { ...query, deleted: deleted || null, limit }), { follows, about: JSON.stringify([query, deleted]) });
   const retention = useRetention(experimentId, answer.value?.checkpoints);
   const reload = () => {
     answer.reload();
@@ -137,7 +138,7 @@ function Row({ row, verdict, withVerdict, metric, withTrial, isChosen, onToggle,
       </td>
       ${withTrial && html`<td class="number" data-name="Trial"><a href=${linkTo(["trials", row.trial_id])}>${row.trial_id}</a></td>`}
       <td class="number" data-name="Steps">${formatNumber(row.steps_completed)}</td>
-      ${metric && html`<td class="number" data-name=${metric}>${formatNumber(row.metrics[metric])}</td>`}
+      ${metric && html`<td class="number" data-name=${metric}>${formatNumber(own(row.metrics, metric))}</td>`}
       <td data-name="Stored" title=${formatTime(row.time)}>${formatAge(row.time)}</td>
       <td data-name="State">${row.is_missing ? html`<span class="state state-error" title="Its files are gone, although no record says that they were deleted."><i aria-hidden="true">✕</i>Files are gone</span>` : html`<${StateBadge} state=${row.state} />`}</td>
       <td class="number" data-name="Size">${formatSize(row.size_bytes)}</td>

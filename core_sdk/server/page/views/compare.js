@@ -6,6 +6,7 @@ import { seriesColour } from "../charts/palette.js";
 import { ChartSettingsBar, useChartSettings } from "../charts/settings.js";
 import { Select } from "../parts/choice.js";
 import { Difference } from "../parts/difference.js";
+import { own } from "../parts/own.js";
 import { StateBadge } from "../parts/state-badge.js";
 import { Answered, Empty, Remark, Title } from "../parts/states.js";
 import { csvText, saveFile } from "../parts/saving.js";
@@ -103,11 +104,11 @@ function Values({ found }) {
     ...Object.fromEntries(series.map((/** @type {any} */ one) => [nameOf(one), formatValue(one.last)])),
   }));
   const names = [...new Set(columns.flatMap((/** @type {any} */ column) => Object.keys(column)))];
-  const differs = (/** @type {string} */ name) => new Set(columns.map((/** @type {any} */ column) => column[name] ?? "")).size > 1;
+  const differs = (/** @type {string} */ name) => new Set(columns.map((/** @type {any} */ column) => own(column, name) ?? "")).size > 1;
   const ordered = [...names.filter(differs), ...names.filter((name) => !differs(name))];
   const save = () => {
     const head = ["", ...found.map(({ trial }) => trial.trial_id)];
-    saveFile("comparison.csv", csvText([head, ...ordered.map((name) => [name, ...columns.map((/** @type {any} */ column) => column[name] ?? "")])]), "text/csv");
+    saveFile("comparison.csv", csvText([head, ...ordered.map((name) => [name, ...columns.map((/** @type {any} */ column) => own(column, name) ?? "")])]), "text/csv");
   };
   return html`
     <section class="card">
@@ -116,7 +117,7 @@ function Values({ found }) {
         <table class="plain-table">
           <thead><tr><th>Name</th>${found.map(({ trial }) => html`<th><a href=${linkTo(["trials", trial.trial_id])}>${trial.trial_id}</a></th>`)}</tr></thead>
           <tbody>
-            ${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th>${columns.map((/** @type {any} */ column) => html`<td>${column[name] ?? html`<span class="soft">–</span>`}</td>`)}</tr>`)}
+            ${ordered.map((name) => html`<tr class=${differs(name) ? "differs" : ""}><th scope="row">${name}</th>${columns.map((/** @type {any} */ column) => html`<td>${own(column, name) ?? html`<span class="soft">–</span>`}</td>`)}</tr>`)}
           </tbody>
         </table>
       </div>

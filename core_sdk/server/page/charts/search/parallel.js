@@ -2,6 +2,7 @@
 
 import { html, useMemo, useRef } from "../../preact.js";
 import { go, linkTo } from "../../state/place.js";
+import { own } from "../../parts/own.js";
 import { Figure, useRamp } from "./figure.js";
 import { rampColour } from "./scale.js";
 
@@ -60,7 +61,7 @@ export function ParallelCoordinates({ scales, trials, width, ranges, onRanges, a
           `,
         )}
       </g>
-      ${scales.map((scale, index) => html`<${Axis} key=${scale.name} scale=${scale} left=${left(index)} top=${top} range=${ranges[scale.name]} onRange=${(/** @type {[number, number] | null} */ range) => onRanges(changed(ranges, scale.name, range))} isLast=${index === scales.length - 1} room=${step} />`)}
+      ${scales.map((scale, index) => html`<${Axis} key=${scale.name} scale=${scale} left=${left(index)} top=${top} range=${own(ranges, scale.name)} onRange=${(/** @type {[number, number] | null} */ range) => onRanges(changed(ranges, scale.name, range))} isLast=${index === scales.length - 1} room=${step} />`)}
     <//>
   `;
 }
@@ -110,7 +111,10 @@ export function isWithin(
   /** @type {number[]} */ places,
   /** @type {Ranges} */ ranges,
 ) {
-  return scales.every(({ name }, index) => !ranges[name] || (places[index] >= ranges[name][0] && places[index] <= ranges[name][1]));
+  return scales.every(({ name }, index) => {
+    const range = own(ranges, name);
+    return !range || (places[index] >= range[0] && places[index] <= range[1]);
+  });
 }
 
 /** @param {Ranges} ranges @param {string} name @param {[number, number] | null} range @returns {Ranges} */

@@ -7,7 +7,8 @@ import { ParallelCoordinates } from "../../charts/search/parallel.js";
 import { scaleOf } from "../../charts/search/scale.js";
 import { Scatter } from "../../charts/search/scatter.js";
 import { Choice, Select } from "../../parts/choice.js";
-import { Answered, Empty, Remark } from "../../parts/states.js";
+import { own } from "../../parts/own.js";
+import { Answered, Empty, Failure, Remark } from "../../parts/states.js";
 import { formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
@@ -15,16 +16,18 @@ import { useSetting } from "../../state/place.js";
 
 const MAX_TRIALS = 1000;
 const MAX_AXES = 10;
+const MAX_HYPERPARAMETERS = 60;
 
 /** @param {{found: any, follows: (change: any) => boolean}} props */
 export function Hyperparameters({ found: { experiment, metric: searched }, follows }) {
-  const known = useAnswer(address(["columns"]), { follows: () => false });
+  const known = useAnswer(address(["columns"], { experiment: experiment.experiment_id }), { follows: () => false });
   const columns = known.value?.columns ?? [];
   const named = (/** @type {string} */ of) => columns.filter((/** @type {any} */ { kind }) => kind === of).map((/** @type {any} */ { name }) => name);
   const metrics = named("metric");
   const [metric, setMetric] = useSetting("metric", searched ? `validation.${searched}` : (metrics[0] ?? ""));
   const [picture, setPicture] = useSetting("picture", "parallel");
-  const hparams = named("hyperparameter");
+  const differing = columns.filter((/** @type {any} */ column) => column.kind === "hyperparameter" && !column.is_constant);
+  const hparams = differing.sort((/** @type {any} */ one, /** @type {any} */ other) => other.num_trials - one.num_trials).slice(0, MAX_HYPERPARAMETERS).map((/** @type {any} */ { name }) => name);
   const query = { experiment: experiment.experiment_id, columns: [...hparams, metric], limit: MAX_TRIALS };
   const answer = useAnswer(metric && metrics.includes(metric) ? address(["runs"], query) : null, { follows });
   return html`
@@ -35,7 +38,11 @@ export function Hyperparameters({ found: { experiment, metric: searched }, follo
     <div class="pane">
       ${known.value && metrics.length === 0
         ? html`<${Empty} title="No trial has reported a metric." />`
+        : known.value && !metrics.includes(metric)
+        ? html`<${Empty} title=${`No trial has reported ${metric}.`} />`
         : html`
+            ${known.error && html`<${Failure} error=${known.error} onRetry=${known.reload} />`}
+            ${differing.length > hparams.length && html`<${Remark}>Of the ${differing.length} hyperparameters in which the trials differ, the ${hparams.length} are drawn that most trials have.<//>`}
             <${Answered} answer=${answer} what="trials">
               ${(/** @type {any} */ value) => html`
                 ${value.num_found > MAX_TRIALS && html`<${Remark}>The newest ${MAX_TRIALS} of ${value.num_found} trials are drawn.<//>`}
@@ -66,7 +73,7 @@ function Pictures({ value, metric, picture }) {
 function Parallel({ scales, trials, width }) {
   const [ranges, setRanges] = useState(/** @type {import("../../charts/search/parallel.js").Ranges} */ ({}));
   const [axis, setAxis] = useState(scales[scales.length - 1].name);
-  const [low, high] = ranges[axis] ?? [0, 1];
+  const [low, high] = own(ranges, axis) ?? [0, 1];
   const change = (/** @type {[number, number]} */ range) => setRanges({ ...ranges, [axis]: range });
   const after = html`
     <div class="row ranges">

@@ -21,7 +21,7 @@ export function LearningCurves({ found: { experiment }, follows }) {
   const [top, setTop] = useSetting("top", "20");
   const settings = useChartSettings();
   const axis = settings.axis === "time" ? "time" : "steps";
-  const names = useMetricNames();
+  const names = useMetricNames(experiment.experiment_id);
   const answer = useAnswer(address(["experiments", experiment.experiment_id, "curves"], { metric, top, x: axis, buckets: 300 }), { follows });
   return html`
     <${ChartSettingsBar}>

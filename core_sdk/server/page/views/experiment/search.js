@@ -3,8 +3,9 @@
 import { html, useMemo } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { useChartSettings } from "../../charts/settings.js";
+import { own } from "../../parts/own.js";
 import { Answered, Empty, Remark } from "../../parts/states.js";
-import { formatNumber } from "../../parts/text.js";
+import { formatNumber, formatValue } from "../../parts/text.js";
 import { address } from "../../state/api.js";
 import { useAnswer } from "../../state/answers.js";
 import { linkTo } from "../../state/place.js";
@@ -75,7 +76,7 @@ function Fates({ trials, best, metric, smallerIsBetter }) {
                 <td><i class="swatch" style=${{ background: `var(${COLOURS[trial.fate]})` }}></i> ${trial.fate}${trial.reason && html` <span class="soft">${trial.reason}</span>`}</td>
                 <td class="number">${trial.bracket + 1}</td>
                 <td class="number">${formatNumber(trial.points.at(-1)?.[0])}</td>
-                ${names.map((name) => html`<td class="tabular">${typeof trial.hparams[name] === "object" ? JSON.stringify(trial.hparams[name]) : formatNumber(trial.hparams[name])}</td>`)}
+                ${names.map((name) => html`<td class="tabular">${formatValue(own(trial.hparams, name))}</td>`)}
               </tr>
             `,
           )}

@@ -2,6 +2,7 @@
 
 import { html } from "../../preact.js";
 import { StateBadge } from "../../parts/state-badge.js";
+import { own } from "../../parts/own.js";
 import { formatAge, formatDuration, formatNumber, formatTime, formatValue } from "../../parts/text.js";
 import { linkTo } from "../../state/place.js";
 
@@ -65,7 +66,7 @@ function columnOf({ name, type }) {
     title: name,
     width: Math.max(96, Math.min(180, 34 + 7 * name.length)),
     isNumber: type === "number",
-    show: ({ values }) => showText(formatValue(values[name])),
+    show: ({ values }) => showText(formatValue(own(values, name))),
   };
 }
 

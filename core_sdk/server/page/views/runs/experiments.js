@@ -28,7 +28,7 @@ export function Experiments() {
       <input type="search" class="search" placeholder="Search  /" aria-label="Search names, labels and descriptions" value=${search} onInput=${(/** @type {any} */ event) => setSearch(event.target.value)} />
       <button aria-pressed=${archived !== ""} onClick=${() => setArchived(archived ? "" : "1")}>${archived ? "Without archived" : "With archived"}</button>
       <span class="spread"></span>
-      <span class="soft" role="status">${counted(shown.length, "experiment")}</span>
+      <span class="soft" role="status">${answer.value && counted(shown.length, "experiment")}</span>
     </div>
     <${Answered} answer=${answer} what="experiments">
       ${(/** @type {any} */ { num_found: numFound }) => html`${numFound > MAX_ROWS && html`<${Remark}>The newest ${MAX_ROWS} of ${numFound} experiments are shown.<//>`}${

@@ -1,6 +1,7 @@
 /** Rows under the heads of their groups: a pure function of rows and settings. */
 
 import { formatValue } from "../../parts/text.js";
+import { own } from "../../parts/own.js";
 
 /**
  * A trial or an experiment of the table.
@@ -20,7 +21,7 @@ export function grouped(runs, name, folded) {
   /** @type {Map<string, Run[]>} */
   const groups = new Map();
   for (const run of runs) {
-    const value = formatValue(run.values[name]);
+    const value = formatValue(own(run.values, name));
     const group = groups.get(value);
     if (group) group.push(run);
     else groups.set(value, [run]);

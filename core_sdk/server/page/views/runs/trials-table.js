@@ -34,7 +34,7 @@ export function Trials({ experiment }) {
   const [isChoosingColumns, setIsChoosingColumns] = useState(false);
   const searchBox = useRef(/** @type {any} */ (null));
 
-  const columnsAnswer = useAnswer(address(["columns"]), { follows: ({ trials }) => trials.length > 0 });
+  const columnsAnswer = useAnswer(address(["columns"], { experiment }), { follows: ({ trials }) => trials.length > 0 });
   const known = columnsAnswer.value?.columns;
   const all = useMemo(() => allColumns(known ?? []), [known]);
   const standard = useMemo(() => standardColumns(known ?? []), [known]);
@@ -89,7 +89,7 @@ export function Trials({ experiment }) {
       <${Menu} label="More of the table" text="⋯" items=${more} kind="" />
       <span class="spread"></span>
       <span class="soft number" role="status">
-        ${trials.total >= 0 && counted(trials.total, "trial")}${isFiltered && !experiment && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
+        ${trials.total >= 0 && !trials.isOutdated && counted(trials.total, "trial")}${trials.isOutdated && "loading …"}${!trials.isOutdated && isFiltered && !experiment && trials.answer ? ` of ${trials.answer.num_trials.toLocaleString("en-US")}` : ""}
         ${hidden.length > 0 && html` · <button class="quiet small" onClick=${() => setHidden([])}>${hidden.length} hidden, show</button>`}
       </span>
     </div>
@@ -101,6 +101,7 @@ export function Trials({ experiment }) {
         : html`
             <${Grid}
               label="Trials"
+              isOutdated=${trials.isOutdated}
               numItems=${numItems}
               itemAt=${groups ? (/** @type {number} */ index) => groups[index] : trials.rowAt}
               onView=${groups ? undefined : trials.need}

@@ -19,7 +19,7 @@ export function useTrials(question, needsAll) {
   const text = JSON.stringify(question);
   const urlOf = useMemo(() => (question === null ? null : (/** @type {number} */ cursor, /** @type {number} */ limit) => urlOfPage(question, cursor, limit)), [text]);
   const size = needsAll ? MOST_AT_ONCE : WINDOW;
-  const trials = useWindows(urlOf, readPage, { size, follows: aboutTrials });
+  const trials = useWindows(urlOf, readPage, { size, about: `${question?.experiment ?? ""}`, follows: aboutTrials });
   useEffect(() => {
     if (needsAll) trials.need(0, Math.max(1, trials.total));
   }, [needsAll, trials.total, trials.need]);

@@ -1,9 +1,10 @@
 /** The charts of a trial's metrics. */
 
-import { html, useMemo, useState } from "../../preact.js";
+import { html, useMemo, useRef, useState } from "../../preact.js";
 import { Chart } from "../../charts/chart.js";
 import { seriesColour } from "../../charts/palette.js";
 import { ChartSettingsBar, useChartSettings } from "../../charts/settings.js";
+import { numPointsBefore } from "../../charts/smoothing.js";
 import { Choice, Switch } from "../../parts/choice.js";
 import { Answered, Empty } from "../../parts/states.js";
 import { counted } from "../../parts/text.js";
@@ -44,18 +45,22 @@ function Section({ title, charts, trial, showsSuperseded }) {
   const [numShown, setNumShown] = useState(NUM_CHARTS);
   const shown = charts.slice(0, numShown);
   const names = shown.flatMap((/** @type {any} */ { series }) => series.map(nameOf));
-  const isZoomedInSteps = settings.zoom !== null && settings.axis === "steps";
+  const distance = useRef(1);
+  const zoom = settings.axis === "steps" ? settings.zoom : null;
+  const before = zoom === null ? 0 : stepsBefore(zoom, settings.smoothing, distance.current);
   const answer = useAnswer(
     address(["trials", trial.trial_id, "metrics"], {
       names,
       x: settings.axis,
-      buckets: NUM_BUCKETS,
+      buckets: zoom === null ? NUM_BUCKETS : Math.round(NUM_BUCKETS * (1 + before / (zoom[1] - zoom[0]))),
       superseded: showsSuperseded || null,
-      first: isZoomedInSteps ? Math.floor(settings.zoom?.[0] ?? 0) : null,
-      last: isZoomedInSteps ? Math.ceil(settings.zoom?.[1] ?? 0) : null,
+      first: zoom === null ? null : Math.floor(zoom[0] - before),
+      last: zoom === null ? null : Math.ceil(zoom[1]),
     }),
-    { follows: ({ trials }) => trials.includes(trial.trial_id) },
+    // A zoom asks for a part of the same curves, in finer buckets.
+    { follows: ({ trials }) => trials.includes(trial.trial_id), about: JSON.stringify([trial.trial_id, names, settings.axis, showsSuperseded]) },
   );
+  distance.current = distanceOf(answer.value?.curves ?? []) ?? distance.current;
   return html`
     <section class="chart-section" aria-label=${title}>
       <h2>${title} <span class="soft">${charts.length}</span></h2>
@@ -72,6 +77,22 @@ function Section({ title, charts, trial, showsSuperseded }) {
       html`<button class="more" onClick=${() => setNumShown(numShown + NUM_CHARTS)}>Show ${counted(Math.min(NUM_CHARTS, charts.length - shown.length), "more chart")}</button>`}
     </section>
   `;
+}
+
+const MOST_BEFORE = 4;
+
+/** How much before a zoom is asked for too, so that what is smoothed in it does not begin anew; in widths of it, at most 4. */
+const stepsBefore = (/** @type {[number, number]} */ [from, to], /** @type {number} */ smoothing, /** @type {number} */ distance) =>
+  Math.min(MOST_BEFORE * (to - from), numPointsBefore(smoothing) * distance);
+
+/** The greatest distance between the points of a curve, in steps; a power of two, so that new points rarely change it. */
+function distanceOf(/** @type {any[]} */ curves) {
+  const distances = curves.map(({ first_steps: first, last_steps: last, count }) => {
+    const numPoints = count.reduce((/** @type {number} */ sum, /** @type {number} */ one) => sum + one, 0);
+    return numPoints > 1 ? (last.at(-1) - first[0]) / (numPoints - 1) : 0;
+  });
+  const greatest = Math.max(0, ...distances);
+  return greatest > 0 ? 2 ** Math.ceil(Math.log2(greatest)) : null;
 }
 
 function MetricChart({ chart: { title, series }, answer, trial, settings }) {

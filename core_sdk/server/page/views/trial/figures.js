@@ -1,6 +1,7 @@
 /** The profiler's figures: what they are called, in what they are counted, and where nothing was measured. Pure. */
 
 import { formatNumber, formatSize } from "../../parts/text.js";
+import { own } from "../../parts/own.js";
 
 const percent = (/** @type {number} */ value) => `${formatNumber(value, 3)} %`;
 const rate = (/** @type {number} */ value) => `${formatSize(Math.round(value))}/s`;
@@ -35,7 +36,7 @@ export function figuresOf(curves) {
   const charts = new Map();
   for (const curve of curves) {
     const [name, ...rest] = curve.name.split(".");
-    const figure = FIGURES[name] ?? { title: `${curve.group} ${name}`, format: formatNumber };
+    const figure = own(FIGURES, name) ?? { title: `${curve.group} ${name}`, format: formatNumber };
     const chart = charts.get(figure.title) ?? { ...figure, curves: [] };
     const label = [rest.join("."), hasNodes && `rank ${curve.rank}`].filter(Boolean).join(", ") || figure.title;
     chart.curves.push({ label, series: withGaps(curve) });
@@ -45,21 +46,22 @@ export function figuresOf(curves) {
 }
 
 /** The series, interrupted where nothing was measured for long, for example between two attempts. */
-export function withGaps(/** @type {any} */ { x, minimum, maximum, mean }) {
+export function withGaps(/** @type {any} */ { x, count, minimum, maximum, mean }) {
   const intervals = x.slice(1).map((/** @type {number} */ at, /** @type {number} */ index) => at - x[index]);
   const usual = [...intervals].sort((one, other) => one - other)[Math.floor(intervals.length / 2)] ?? 0;
   const longest = Math.max(LEAST_GAP_S, GAP_IN_INTERVALS * usual);
   /** @type {Record<string, any[]>} */
-  const series = { x: [], minimum: [], maximum: [], mean: [] };
-  const add = (/** @type {number} */ at, /** @type {any} */ low, /** @type {any} */ high, /** @type {any} */ middle) => {
+  const series = { x: [], count: [], minimum: [], maximum: [], mean: [] };
+  const add = (/** @type {number} */ at, /** @type {number} */ num, /** @type {any} */ low, /** @type {any} */ high, /** @type {any} */ middle) => {
     series.x.push(at);
+    series.count.push(num);
     series.minimum.push(low);
     series.maximum.push(high);
     series.mean.push(middle);
   };
   x.forEach((/** @type {number} */ at, /** @type {number} */ index) => {
-    if (index > 0 && intervals[index - 1] > longest) add((x[index - 1] + at) / 2, null, null, null);
-    add(at, minimum[index], maximum[index], mean[index]);
+    if (index > 0 && intervals[index - 1] > longest) add((x[index - 1] + at) / 2, 0, null, null, null);
+    add(at, count[index], minimum[index], maximum[index], mean[index]);
   });
   return series;
 }

@@ -55,7 +55,8 @@ export function useFoundLines(question, numLines) {
     },
     [goOn],
   );
-  const { lines, isSearching, isAtEnd, error } = state.current;
+  // Lines of a former search are gone at once.
+  const { lines, isSearching, isAtEnd, error } = state.current.text === text ? state.current : beginning(text);
   return { lines, isSearching: isSearching || (question !== null && !isAtEnd && lines.length === 0), error, need };
 }
 

@@ -33,7 +33,7 @@ export function Logs({ trial }) {
     () => (/** @type {number} */ first, /** @type {number} */ limit) => address(path, { attempt, first, limit }),
     [trial.trial_id, attempt],
   );
-  const whole = useWindows(urlOf, readPage, { size: WINDOW, follows });
+  const whole = useWindows(urlOf, readPage, { size: WINDOW, about: `${trial.trial_id} ${attempt}`, follows });
   const found = useFoundLines(isFiltered ? { path, query: { attempt, rank: rank.split(","), level, search } } : null, whole.total);
   const isGrowing = trial.state === "ACTIVE" && attempt === "";
   useEffect(() => {
@@ -42,7 +42,9 @@ export function Logs({ trial }) {
     const timer = setInterval(whole.reload, POLL_MS);
     return () => clearInterval(timer);
   }, [isGrowing, whole.reload]);
-  const attempts = (whole.answer?.attempts ?? []).filter((/** @type {any} */ one) => one.log_size_bytes !== null);
+  const known = useRef(/** @type {any[]} */ ([]));
+  known.current = whole.answer?.attempts ?? known.current; // Those of the trial, whichever attempt is shown.
+  const attempts = known.current.filter((/** @type {any} */ one) => one.log_size_bytes !== null);
   const numLines = isFiltered ? found.lines.length : whole.total;
   const error = whole.error ?? found.error;
   return html`
@@ -63,7 +65,9 @@ export function Logs({ trial }) {
         ? html`<${Empty} title="No output was kept."><p>Output is kept where the training was started by Core SDK.</p><pre><code>core-sdk run python3 train.py</code></pre><//>`
         : numLines === 0 && !found.isSearching
           ? html`<${Empty} title="No line fits the filter." />`
-          : html`
+          : numLines === 0
+            ? html`<${Loading} what="lines that fit" numLines=${14} />`
+            : html`
               <${Lines}
                 key=${`${attempt} ${isFiltered}`}
                 numLines=${numLines}

@@ -21,7 +21,7 @@ export function System({ found: { trial, series } }) {
   const [node, setNode] = useSetting("node");
   const settings = { ...useChartSettings(), axis: /** @type {const} */ ("time") };
   const follows = (/** @type {any} */ { trials }) => trials.includes(trial.trial_id);
-  const answer = useAnswer(address(["trials", trial.trial_id, "system"], questionOf(settings.zoom, trial.created)), { follows });
+  const answer = useAnswer(address(["trials", trial.trial_id, "system"], questionOf(settings.zoom, trial.created)), { follows, about: `system ${trial.trial_id}` });
   const nodes = [...new Set((answer.value?.curves ?? []).map((/** @type {any} */ { rank }) => rank))].sort((one, other) => one - other);
   return html`
     <${ChartSettingsBar} hasAxis=${false}>

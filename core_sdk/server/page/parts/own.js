@@ -1,0 +1,8 @@
+/** Values by names that a run has chosen, which may be `constructor` or `__proto__`. */
+
+/**
+ * What the object itself has under the name, and nothing that every object has.
+ * @param {Record<string, any>} object
+ * @param {string} name
+ */
+export const own = (object, name) => (Object.hasOwn(object, name) ? object[name] : undefined);

@@ -1,0 +1,177 @@
+"""Charts stay as they are while one looks at them, and tell the true value under the pointer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browser.conftest import OpenView, Site, serving
+from browser.sample_home import write_straight_trial
+from browser.seeing import expect, wait_for_query
+
+from core_sdk.records import SearcherMetric
+from core_sdk.tracking import Home
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+NUM_STEPS = 200
+
+
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Two trials whose metric is the step, and whose figure is the number of seconds since the start."""
+    home = Home.create(tmp_path_factory.mktemp("straight") / "home")
+    for _ in range(2):
+        write_straight_trial(home, created=time.time() - 3600, num_steps=NUM_STEPS)
+    with home.experiment(1).edit() as record:
+        record.searcher_metric = SearcherMetric(name="height")
+    with serving(home) as site:
+        yield site
+
+
+def hover(page: Page, plot: Locator, part: float) -> None:
+    box = plot.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + part * box["width"], box["y"] + box["height"] / 2, steps=10)
+
+
+def mark_plots(page: Page) -> int:
+    """Marks all plots that there are; those that are made later have no mark."""
+    script = """() => {
+      const plots = document.querySelectorAll(".uplot");
+      for (const plot of plots) plot.dataset.seen = "1";
+      return plots.length;
+    }"""
+    return int(page.evaluate(script))
+
+
+@pytest.mark.parametrize(
+    ("view", "name"),
+    [
+        ("trials/1", "height"), ("trials/1?x=time", "height"), ("compare?trials=1,2", "height"),
+        ("experiments/1/curves?metric=training.height", "height"), ("trials/1/system", "CPU"),
+        ("trials/1/system", "training.height"),
+    ],
+)  # fmt: skip
+def test_the_readout_follows_the_pointer(straight: Site, open_view: OpenView, view: str, name: str) -> None:
+    """Not one plot is made anew by moving and zooming, and the value is that of the place."""
+    page = open_view(straight, view)
+    chart = page.locator(".chart").filter(has=page.locator(".chart-title", has_text=name)).first
+    over = chart.locator(".u-over")
+    expect(over).to_be_visible()
+    num_plots = mark_plots(page)
+
+    readouts = []
+    for part in (0.2, 0.4, 0.6, 0.8):
+        hover(page, over, part)
+        expect(chart.locator(".chart-place")).not_to_have_text("last")
+        readouts.append(float(chart.locator(".chart-value b").first.inner_text().split(" ")[0]))
+
+    assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots
+    for part, value in zip((0.2, 0.4, 0.6, 0.8), readouts, strict=True):
+        assert value == pytest.approx(1 + part * (NUM_STEPS - 1), abs=3)
+
+
+@pytest.mark.parametrize("view", ["trials/1", "compare?trials=1,2", "experiments/1/curves", "trials/1/system"])
+def test_a_drag_zooms_where_it_was_made(straight: Site, open_view: OpenView, view: str) -> None:
+    """From the middle to three quarters; the plots stay, and the readout goes on."""
+    page = open_view(straight, view)
+    over = page.locator(".chart .u-over").first
+    expect(over).to_be_visible()
+    num_plots = mark_plots(page)
+
+    hover(page, over, 0.5)
+    page.mouse.down()
+    hover(page, over, 0.75)
+    page.mouse.up()
+    wait_for_query(page, "to=")
+    first, last = page.evaluate(
+        "['from', 'to'].map((name) => Number(new URLSearchParams(location.hash.split('?')[1]).get(name)))"
+    )
+
+    assert (first, last) == (pytest.approx(NUM_STEPS * 0.5, abs=3), pytest.approx(NUM_STEPS * 0.75, abs=3))
+    hover(page, over, 0.5)
+    expect(page.locator(".chart-place").first).not_to_have_text("last")
+    value = float(page.locator(".chart-value b").first.inner_text().split(" ")[0])
+    assert value == pytest.approx(NUM_STEPS * 0.625, abs=3)
+    assert page.locator(".uplot[data-seen]").count() == page.locator(".uplot").count() == num_plots
+
+
+def test_smoothing_counts_points(straight: Site, open_view: OpenView) -> None:
+    """At one step it is the same value, however far one has zoomed in."""
+    page = open_view(straight, "trials/1?smoothing=0.9")
+    over = page.locator(".chart .u-over").first
+    expect(over).to_be_visible()
+
+    def smooth_at(part: float) -> float:
+        hover(page, over, part)
+        expect(page.locator(".chart-place").first).not_to_have_text("last")
+        return float(page.locator(".chart-value b").first.inner_text())
+
+    whole = smooth_at(0.625)
+    page.evaluate("location.hash = '#/trials/1?smoothing=0.9&from=100.5&to=150.25'")
+    expect(page.get_by_role("button", name="Show all").first).to_be_visible()
+    hover(page, over, 0.2)
+    page.wait_for_load_state("networkidle")
+    zoomed = smooth_at(0.5)
+
+    assert zoomed == pytest.approx(whole, abs=3)
+
+
+def test_a_report_leaves_the_pointer_alone(tmp_path: Path, open_view: OpenView) -> None:
+    """New points are drawn into the plot that is there."""
+    home = Home.create(tmp_path / "home")
+    folder = write_straight_trial(home, created=time.time() - 3600, num_steps=NUM_STEPS)
+    with serving(home) as site:
+        page = open_view(site, "trials/1")
+        over = page.locator(".chart .u-over").first
+        expect(over).to_be_visible()
+        mark_plots(page)
+        hover(page, over, 0.5)
+        before = page.locator(".chart-place").first.inner_text()
+
+        with folder.journal_path(2).open("wb") as journal:
+            journal.write(second_attempt(folder.trial_id, NUM_STEPS))
+        expect(page.locator(".subject-facts")).to_contain_text(f"{2 * NUM_STEPS} steps")
+        page.wait_for_load_state("networkidle")
+
+        assert before != "last"
+        expect(page.locator(".chart-place").first).not_to_have_text("last")
+        assert page.locator(".uplot:not([data-seen])").count() == 0
+
+
+def second_attempt(trial_id: int, resumed_steps: int) -> bytes:
+    from core_sdk.journal import encode_line
+    from core_sdk.records import FORMAT, AttemptStarted, Ended, Report
+
+    started = AttemptStarted(
+        time=time.time(), format=FORMAT, trial_id=trial_id, attempt=2, host="node-7", pid=1, sdk_version="0",
+        resumed_steps=resumed_steps,
+    )  # fmt: skip
+    reports = [
+        Report(time.time(), "training", resumed_steps + step, {"height": step}) for step in range(1, resumed_steps + 1)
+    ]
+    return b"".join(map(encode_line, [started, *reports, Ended(time=time.time(), outcome="completed")]))
+
+
+@pytest.mark.parametrize("name", ["constructor", "__proto__"])
+def test_names_that_every_object_has_are_names(tmp_path: Path, open_view: OpenView, name: str) -> None:
+    """As hyperparameters and as metrics, in each view that looks values up by them."""
+    home = Home.create(tmp_path / "home")
+    for number in (1, 2, 3):
+        write_straight_trial(home, created=time.time() - 3600, num_steps=number, metric=name, hparams={name: number})
+    with serving(home) as site:
+        page = open_view(site, f"experiments/1/hyperparameters?metric=training.{name}")
+
+        expect(page.locator(".coordinate:not(.outside)")).to_have_count(3)
+        page.get_by_label("Range of").select_option(name)
+        page.get_by_label(f"Lower end of {name}").fill("0.6")
+        expect(page.locator(".coordinate:not(.outside)")).to_have_count(1)
+        page.goto(site.address("compare/values?trials=1,2"))
+        expect(page.get_by_role("row", name=f"training.{name}")).to_contain_text("1")
+        page.goto(site.address(f"runs?columns=id,{name},training.{name}"))
+        expect(page.get_by_role("columnheader", name=f"training.{name}")).to_be_visible()
